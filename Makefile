@@ -1,0 +1,36 @@
+# The two commands of the README. Each makes .venv, installs what it needs, and does the whole job.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: demo test check docs bench clean
+
+demo: .venv/.ready-demo
+	@$(BIN)/lib demo $(ARGS)
+
+test: .venv/.ready-dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+check: test
+
+docs: .venv/.ready-dev
+	@$(BIN)/zensical build --strict
+
+bench: .venv/.ready-dev
+	@scripts/bench $(ARGS)
+
+clean:
+	rm -rf .venv .peers .lib site
+
+.venv/bin/python:
+	@scripts/make-venv $(PYTHON)
+
+.venv/.ready-demo: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing lib into .venv (once) ..."
+	@$(BIN)/python -m pip install -q -c constraints.txt -e .
+	@touch $@
+
+.venv/.ready-dev: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing lib and its development tools into .venv (once) ..."
+	@$(BIN)/python -m pip install -q -c constraints.txt -e . --group dev
+	@touch $@ .venv/.ready-demo

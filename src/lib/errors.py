@@ -1,0 +1,308 @@
+"""Every public error, and the facts that each one carries.
+
+    LibError
+    ├── MissingDriver (also ImportError)
+    ├── StoreError
+    │   ├── Conflict
+    │   ├── RunNotFound
+    │   ├── SchemaTooNew
+    │   ├── MigrationNeeded
+    │   ├── StoreReadOnly
+    │   ├── StoreCorrupt
+    │   └── StoreClosed
+    ├── BlobError
+    │   ├── BlobMissing
+    │   └── ContentTooLarge
+    ├── EngineError
+    │   ├── UnknownAlgorithm
+    │   ├── IdempotencyMismatch
+    │   ├── NotPending
+    │   └── RunAbandoned
+    ├── LLMError
+    │   ├── UnsupportedModality
+    │   ├── InvalidReply
+    │   └── ScriptError
+    ├── ToolError
+    ├── VectorError
+    │   ├── DimensionMismatch (also ValueError)
+    │   ├── InvalidVector (also ValueError)
+    │   ├── InvalidFilter (also ValueError)
+    │   ├── InvalidMeta (also ValueError)
+    │   ├── UnsupportedFilter
+    │   ├── HybridUnavailable
+    │   └── TenantViolation
+    └── ExportError
+
+Messages are lower case and say what happened, the rule, and the way out. None holds a vector, a
+document, a prompt or a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+class LibError(Exception):
+    """The root of every error that `lib` raises on purpose."""
+
+
+class MissingDriver(LibError, ImportError):
+    """An optional dependency is not installed; `extra` names what to install."""
+
+    def __init__(self, what: str, *, driver: str, extra: str) -> None:
+        self.what, self.driver, self.extra = what, driver, extra
+        super().__init__(f"{what} needs {driver}: pip install 'lib-agents[{extra}]'")
+
+
+# -- event stores ------------------------------------------------------------------------------
+
+
+class StoreError(LibError):
+    """An event store could not do what it was asked."""
+
+
+class Conflict(StoreError):
+    """An append expected another head of the log: somebody else has written."""
+
+    def __init__(self, run_id: str, *, expected: int, actual: int) -> None:
+        self.run_id, self.expected, self.actual = run_id, expected, actual
+        super().__init__(f"run {run_id!r} is at event {actual}, the append expected {expected}")
+
+
+class RunNotFound(StoreError):
+    """No run of this id is visible to the caller."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"no run {run_id!r} in this store")
+
+
+class SchemaTooNew(StoreError):
+    """The store was written by a newer release, which alone may open it."""
+
+    def __init__(self, store: str, *, found: int, supported: int) -> None:
+        self.store, self.found, self.supported = store, found, supported
+        super().__init__(
+            f"{store} has layout {found}, this release knows up to {supported}: upgrade lib-agents"
+        )
+
+
+class MigrationNeeded(StoreError):
+    """The store has an older layout and was opened without the right to migrate it."""
+
+    def __init__(self, store: str, *, found: int, supported: int) -> None:
+        self.store, self.found, self.supported = store, found, supported
+        super().__init__(
+            f"{store} has layout {found}, this release reads {supported}: "
+            "open it once for writing to migrate it"
+        )
+
+
+class StoreReadOnly(StoreError):
+    """A write was asked of a store that cannot be written (opened so, or a read-only disk)."""
+
+
+class StoreCorrupt(StoreError):
+    """The store's file is damaged: truncated, not a database, or inconsistent."""
+
+
+class StoreClosed(StoreError):
+    """The store was used before `setup()` or after `close()`."""
+
+
+class BlobError(LibError):
+    """A blob store could not do what it was asked."""
+
+
+class BlobMissing(BlobError):
+    """A log refers to content that the blob store does not hold, or holds damaged."""
+
+    def __init__(self, digest: str, *, damaged: bool = False) -> None:
+        self.digest, self.damaged = digest, damaged
+        super().__init__(f"blob {digest} is {'damaged' if damaged else 'not in this store'}")
+
+
+class ContentTooLarge(BlobError):
+    """Content above the inline limit was given to an engine without a blob store."""
+
+    def __init__(self, size: int, *, limit: int) -> None:
+        self.size, self.limit = size, limit
+        super().__init__(
+            f"content of {size} bytes is above the inline limit of {limit}: give the engine blobs="
+        )
+
+
+# -- engine ------------------------------------------------------------------------------------
+
+
+class EngineError(LibError):
+    """The engine was asked for something that it cannot do."""
+
+
+class UnknownAlgorithm(EngineError):
+    """A run names an algorithm that this engine was not given."""
+
+    def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
+        self.name, self.known = name, known
+        super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(known)}")
+
+
+class IdempotencyMismatch(EngineError):
+    """An idempotency key was used again for a different request."""
+
+    def __init__(self, key: str, *, run_id: str) -> None:
+        self.key, self.run_id = key, run_id
+        super().__init__(
+            f"idempotency key {key!r} started run {run_id!r} with other arguments: take another key"
+        )
+
+
+class NotPending(EngineError):
+    """An approval was given for a call that does not wait for one."""
+
+    def __init__(self, run_id: str, call_id: str) -> None:
+        self.run_id, self.call_id = run_id, call_id
+        super().__init__(f"call {call_id!r} of run {run_id!r} does not wait for an approval")
+
+
+class RunAbandoned(EngineError):
+    """This process stopped working on the run, which is not finished.
+
+    Another worker has taken it over, or the engine was closed; the log says how it goes on.
+    """
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id, self.reason = run_id, reason
+        super().__init__(f"run {run_id!r} is no longer driven here: {reason}")
+
+
+# -- models and tools --------------------------------------------------------------------------
+
+
+class LLMError(LibError):
+    """A model call failed.
+
+    Attributes:
+        status: the HTTP status, or None when no answer arrived.
+        retryable: whether the same call may succeed later.
+        retry_after_s: what the server asked for, in seconds.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        self.status, self.retryable, self.retry_after_s = status, retryable, retry_after_s
+        super().__init__(message)
+
+
+class UnsupportedModality(LLMError):
+    """A message carries an attachment of a modality that the client did not declare."""
+
+    def __init__(self, modality: str, *, client: str, supported: frozenset[str]) -> None:
+        self.modality, self.client, self.supported = modality, client, supported
+        super().__init__(f"{client} takes {', '.join(sorted(supported))}, not {modality}")
+
+
+class InvalidReply(LLMError):
+    """A model's reply could not be read, or does not fit the asked output."""
+
+
+class ScriptError(LLMError, AssertionError):
+    """A `ScriptedClient` was called where its script has no step, or was left with steps."""
+
+
+ToolErrorCode = Literal[
+    "invalid_arguments",
+    "not_found",
+    "denied",
+    "blocked",
+    "timeout",
+    "too_large",
+    "rate_limited",
+    "unavailable",
+    "unsupported",
+    "failed",
+    "unknown",
+]
+
+
+class ToolError(LibError):
+    """A tool's failure, told to the model; the message is short, safe to show and actionable."""
+
+    def __init__(self, code: ToolErrorCode, message: str) -> None:
+        self.code: ToolErrorCode = code
+        self.message = message
+        super().__init__(message)
+
+
+# -- vectors -----------------------------------------------------------------------------------
+
+
+class VectorError(LibError):
+    """A vector store could not do what it was asked."""
+
+
+class DimensionMismatch(VectorError, ValueError):
+    """A vector's length differs from the store's dimension."""
+
+    def __init__(self, *, expected: int, got: int) -> None:
+        self.expected, self.got = expected, got
+        super().__init__(f"store holds {expected}-dimensional vectors, got one of length {got}")
+
+
+class InvalidVector(VectorError, ValueError):
+    """A vector has no place in the metric: not finite, empty, or zero under cosine."""
+
+
+class InvalidFilter(VectorError, ValueError):
+    """A filter is not in the filter language: unknown operator, wrong operand, too deep."""
+
+
+class InvalidMeta(VectorError, ValueError):
+    """A record's id, text or metadata breaks a rule that holds in every store."""
+
+
+class UnsupportedFilter(VectorError):
+    """A store cannot express this filter exactly, and never filters behind your back."""
+
+    def __init__(self, *, store: str, operator: str, field: str, hint: str = "") -> None:
+        self.store, self.operator, self.field = store, operator, field
+        way_out = f": {hint}" if hint else ""
+        super().__init__(
+            f"filter operator {operator!r} on {field!r} is not supported by {store}{way_out}"
+        )
+
+
+class HybridUnavailable(VectorError):
+    """Hybrid search was asked of a store without full-text support."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        self.store, self.reason = store, reason
+        super().__init__(f"{store} has no hybrid search: {reason}")
+
+
+class TenantViolation(VectorError):
+    """A call tried to leave its tenant."""
+
+
+# -- observability -----------------------------------------------------------------------------
+
+
+class ExportError(LibError):
+    """A sink did not deliver its spans; the observer logs it and the run is unaffected.
+
+    Attributes:
+        retry_after_s: what the backend asked for, in seconds.
+        permanent: whether sending the same spans again cannot help.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, permanent: bool = False
+    ) -> None:
+        self.retry_after_s, self.permanent = retry_after_s, permanent
+        super().__init__(message)
