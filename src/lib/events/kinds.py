@@ -1,0 +1,92 @@
+"""The kinds of events that the library writes, and what their payloads hold.
+
+A request, its result and its key: whatever has an effect is written down before it happens
+(`…requested`) and again when its outcome is known (`…completed` or `…failed`), both under the same
+`key`, which is unique in the run. A reader ignores kinds and payload fields that it does not know.
+A field that holds its default is left out. "?" marks what may be missing.
+
+    run.started         algorithm, input [message], config? {}, budget? {}, root?,
+                        parent? {run_id, key}, request? (digest of an idempotent start)
+    run.resumed         worker, epoch
+    run.completed       outcome, output?, error? {type, message}
+    cancel.requested    signal_id, reason?
+    llm.requested       key, upto, digest, model?, settings?, tools? [name], tools_digest?, output?
+    llm.completed       key, reply {parts, usage, stop, …}, attempts?
+    llm.failed          key, reason, error {type, message, status?}, attempts?
+    tool.requested      key, call_id, name, args, effects, idempotency_key
+    tool.completed      key, call_id, output, truncated?
+    tool.failed         key, call_id, reason, code, message
+    approval.requested  key, call_id, name, args
+    approval.decided    signal_id, key, approved, comment?
+    child.requested     key, run_id, budget?
+    child.completed     key, run_id, outcome, spend
+    turn.requested      signal_id, input [message]
+    turn.completed      signal_id, run_id, outcome
+    context.summary     covers, text, usage?
+    memory.requested    key, operation, …          memory.completed    key, …
+    memory.failed       key, error
+    guard.verdict       guard, stage, verdict, content_hash, usage?
+    eval.score          signal_id, name, value, comment?, source?
+    swarm.handoff       source, target             reflexion.feedback  text
+    debate.turn         agent, round, text
+
+`reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Outcome = Literal["COMPLETED", "FAILED", "CANCELLED", "BLOCKED", "LIMITED"]
+Reason = Literal["error", "blocked", "denied", "cancelled", "unknown"]
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+
+RUN_STARTED: Final = "lib.run.started"
+RUN_RESUMED: Final = "lib.run.resumed"
+RUN_COMPLETED: Final = "lib.run.completed"
+CANCEL_REQUESTED: Final = "lib.cancel.requested"
+LLM_REQUESTED: Final = "lib.llm.requested"
+LLM_COMPLETED: Final = "lib.llm.completed"
+LLM_FAILED: Final = "lib.llm.failed"
+TOOL_REQUESTED: Final = "lib.tool.requested"
+TOOL_COMPLETED: Final = "lib.tool.completed"
+TOOL_FAILED: Final = "lib.tool.failed"
+APPROVAL_REQUESTED: Final = "lib.approval.requested"
+APPROVAL_DECIDED: Final = "lib.approval.decided"
+CHILD_REQUESTED: Final = "lib.child.requested"
+CHILD_COMPLETED: Final = "lib.child.completed"
+TURN_REQUESTED: Final = "lib.turn.requested"
+TURN_COMPLETED: Final = "lib.turn.completed"
+CONTEXT_SUMMARY: Final = "lib.context.summary"
+MEMORY_REQUESTED: Final = "lib.memory.requested"
+MEMORY_COMPLETED: Final = "lib.memory.completed"
+MEMORY_FAILED: Final = "lib.memory.failed"
+GUARD_VERDICT: Final = "lib.guard.verdict"
+EVAL_SCORE: Final = "lib.eval.score"
+SWARM_HANDOFF: Final = "lib.swarm.handoff"
+REFLEXION_FEEDBACK: Final = "lib.reflexion.feedback"
+DEBATE_TURN: Final = "lib.debate.turn"
+
+PREFIX: Final = "lib."
+
+REQUESTS: Final = frozenset({LLM_REQUESTED, TOOL_REQUESTED, CHILD_REQUESTED, MEMORY_REQUESTED})
+"""Kinds that open a key: an effect may follow."""
+
+RESULTS: Final = frozenset(
+    {LLM_COMPLETED, LLM_FAILED, TOOL_COMPLETED, TOOL_FAILED, CHILD_COMPLETED}
+    | {MEMORY_COMPLETED, MEMORY_FAILED}
+)
+"""Kinds that close the key which a request of the same run has opened."""
+
+SIGNALS: Final = frozenset({CANCEL_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE})
+"""Kinds that anybody may append without holding the run: they commute, and repeating one with the
+same `signal_id` changes nothing."""
+
+
+def is_signal(kind: str) -> bool:
+    """Tell whether events of this kind may be appended without `expected`.
+
+    Kinds outside `lib.` belong to the user and are annotations to us.
+    """
+    return kind in SIGNALS or not kind.startswith(PREFIX)

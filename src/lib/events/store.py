@@ -1,0 +1,131 @@
+"""What every event store promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lib.events.event import Event, NewEvent
+from lib.events.runs import Lease, RunInfo, RunQuery
+from lib.events.wakeups import Wakeups
+
+START = ""
+"""The feed cursor before the first event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A page of the store's events in commit order, and the cursor after it."""
+
+    events: list[Event]
+    cursor: str
+
+
+class EventStore(Protocol):
+    """An append-only log for each run, and one order over all of them.
+
+    Every method but `setup` raises `StoreClosed` before `setup()` and after `close()`. A method
+    that was cancelled may or may not have had its effect: read before you repeat it.
+    """
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """Tells listeners of this event loop that logs have grown."""
+        ...
+
+    async def setup(self) -> None:
+        """Open the store, create or migrate its layout; safe to repeat and to race.
+
+        Raises:
+            SchemaTooNew: a newer release has written it.
+            MigrationNeeded: it is read-only and older than this release reads.
+            StoreCorrupt: it is damaged.
+            StoreReadOnly: it does not exist and cannot be created.
+        """
+        ...
+
+    async def schema_version(self) -> int:
+        """Return the layout version of the stored data."""
+        ...
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        """Append all events or none, durably, and return them as stored.
+
+        Args:
+            run_id: the run; its first event is `lib.run.started` with `expected=0`.
+            events: at least one.
+            expected: the `seq` that the log must end with, or None for signals.
+
+        Raises:
+            Conflict: the log does not end with `expected`.
+            RunNotFound: a signal to a run that does not exist.
+            ValueError: the batch breaks a rule of `lib.events.runs`.
+            StoreReadOnly: the store cannot be written.
+        """
+        ...
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the run's events with `seq > after` in order; none if there is no such run."""
+        ...
+
+    async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
+        """Return the runs that the query lists, in the order of their creation."""
+        ...
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        """Return one run, or None."""
+        ...
+
+    async def claim(
+        self, owner: str, *, ttl_s: float, run_id: str | None = None, limit: int = 1
+    ) -> list[Lease]:
+        """Take the lease of open, ready runs that nobody holds, for `ttl_s` seconds.
+
+        Args:
+            owner: who claims; unique among live workers.
+            ttl_s: how long the lease lasts unless renewed.
+            run_id: only this run, even if it is not ready; None for any ready one, oldest first.
+            limit: at most so many.
+        """
+        ...
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """Return the lease with a later end, or None if somebody else has taken it."""
+        ...
+
+    async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
+        """Give the lease back; without effect if it has been lost.
+
+        Args:
+            lease: the lease.
+            idle_at: the head up to which there is nothing to do: if nothing has been appended
+                since, no worker claims the run until something is.
+        """
+        ...
+
+    async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
+        """Return events of all runs in commit order, from a cursor on.
+
+        A reader that goes from cursor to cursor sees every event once and skips none, whatever
+        the writers do meanwhile.
+        """
+        ...
+
+    async def mark(self, name: str) -> str | None:
+        """Return a small durable value, or None."""
+        ...
+
+    async def set_mark(self, name: str, value: str) -> None:
+        """Keep a small durable value."""
+        ...
+
+    async def erase(self, run_id: str) -> bool:
+        """Delete the run and its events for good; return whether there was one."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and release everything; safe to repeat."""
+        ...

@@ -1,0 +1,1 @@
+"""One event store per file; each knows its driver and none knows another."""

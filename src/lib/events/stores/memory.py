@@ -1,0 +1,179 @@
+"""The event store that forgets: for tests and for runs that need not survive the process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import StoreClosed
+from lib.events.codec import decode_data, encode_data
+from lib.events.event import Event, NewEvent
+from lib.events.kinds import is_signal
+from lib.events.layout import LAYOUT_VERSION
+from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch, matches
+from lib.events.store import START, Feed
+from lib.events.wakeups import Wakeups
+
+
+@dataclass(slots=True)
+class _Run:
+    info: RunInfo
+    events: list[Event] = field(default_factory=list[Event])
+    epoch: int = 0
+
+
+class MemoryEventStore:
+    """Events in this process; the reference that the other stores agree with.
+
+    Payloads go through the codec, so what cannot be stored elsewhere cannot be stored here.
+    """
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Make an empty store.
+
+        Args:
+            clock: tells when a lease has ended.
+        """
+        self._clock = clock
+        self._wakeups = Wakeups()
+        self._runs: dict[str, _Run] = {}
+        self._order: list[Event | None] = []
+        self._marks: dict[str, str] = {}
+        self._open = False
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """Tells listeners of this event loop that logs have grown."""
+        return self._wakeups
+
+    async def setup(self) -> None:
+        """Open the store."""
+        self._open = True
+
+    async def schema_version(self) -> int:
+        """Return the layout version, which is always the newest."""
+        self._check_open()
+        return LAYOUT_VERSION
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        """Append all events or none; see `EventStore.append`."""
+        self._check_open()
+        check_batch(events, expected)
+        run = self._runs.get(run_id)
+        copies = [replace(event, data=decode_data(encode_data(event.data))) for event in events]
+        info, stored = advance(run.info if run else None, run_id, copies, expected)
+        if run is None:
+            run = self._runs[run_id] = _Run(info)
+        run.info = info
+        run.events.extend(stored)
+        self._order.extend(stored)
+        self._wakeups.committed(run_id, signal=is_signal(stored[-1].kind))
+        return stored
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the run's events with `seq > after` in order."""
+        self._check_open()
+        run = self._runs.get(run_id)
+        if run is None:
+            return []
+        return run.events[after : None if limit is None else after + limit]
+
+    async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
+        """Return the runs that the query lists, in the order of their creation."""
+        self._check_open()
+        query = query or RunQuery()
+        found = [run.info for run in self._runs.values()]
+        if query.after is not None:
+            found = found[[info.run_id for info in found].index(query.after) + 1 :]
+        return [info for info in found if matches(info, query)][: query.limit]
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        """Return one run, or None."""
+        self._check_open()
+        run = self._runs.get(run_id)
+        return run.info if run else None
+
+    async def claim(
+        self, owner: str, *, ttl_s: float, run_id: str | None = None, limit: int = 1
+    ) -> list[Lease]:
+        """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
+        self._check_open()
+        now = self._clock.now()
+        wanted = self._runs.values() if run_id is None else filter(None, [self._runs.get(run_id)])
+        free = [
+            run
+            for run in wanted
+            if run.info.status == "open"
+            and (run.info.ready or run_id is not None)
+            and (run.info.lease_until is None or run.info.lease_until <= now)
+        ]
+        return [self._lease(run, owner, now + timedelta(seconds=ttl_s)) for run in free[:limit]]
+
+    def _lease(self, run: _Run, owner: str, until: datetime) -> Lease:
+        run.epoch += 1
+        run.info = replace(run.info, owner=owner, lease_until=until)
+        return Lease(run_id=run.info.run_id, owner=owner, epoch=run.epoch, until=until)
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """Return the lease with a later end, or None if it has been lost."""
+        self._check_open()
+        run = self._held(lease)
+        if run is None:
+            return None
+        until = self._clock.now() + timedelta(seconds=ttl_s)
+        run.info = replace(run.info, lease_until=until)
+        return replace(lease, until=until)
+
+    async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
+        """Give the lease back; see `EventStore.release`."""
+        self._check_open()
+        run = self._held(lease)
+        if run is None:
+            return
+        ready = run.info.ready and run.info.head != idle_at
+        run.info = replace(run.info, ready=ready, owner=None, lease_until=None)
+
+    def _held(self, lease: Lease) -> _Run | None:
+        run = self._runs.get(lease.run_id)
+        if run is None or run.info.owner != lease.owner or run.epoch != lease.epoch:
+            return None
+        return run
+
+    async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
+        """Return events of all runs in the order of their appends."""
+        self._check_open()
+        start = int(after or 0)
+        page = self._order[start : start + limit]
+        events = [event for event in page if event is not None]
+        return Feed(events, str(start + len(page)) if page else after)
+
+    async def mark(self, name: str) -> str | None:
+        """Return a small value, or None."""
+        self._check_open()
+        return self._marks.get(name)
+
+    async def set_mark(self, name: str, value: str) -> None:
+        """Keep a small value."""
+        self._check_open()
+        self._marks[name] = value
+
+    async def erase(self, run_id: str) -> bool:
+        """Delete the run and its events; return whether there was one."""
+        self._check_open()
+        gone = self._runs.pop(run_id, None)
+        if gone is None:
+            return False
+        self._order = [None if event and event.run_id == run_id else event for event in self._order]
+        return True
+
+    async def close(self) -> None:
+        """Close the store; `setup()` opens it again with what it holds."""
+        self._open = False
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreClosed("call setup() first: this MemoryEventStore is not open")

@@ -1,0 +1,80 @@
+"""Who wants to know that a log has grown: wake-ups inside one event loop.
+
+A wake-up says "look again", never what has happened: the log is the truth. A store calls
+`committed` after each commit of its own, and `foreign` when it sees that another process has
+written. One poll per store finds that out, never one per waiter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class Listener:
+    """One waiter; whatever came since it last looked wakes it at once."""
+
+    signals_only: bool
+    _event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        self._event.set()
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Return True on a wake-up, False after `timeout_s` seconds without one."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class Wakeups:
+    """The listeners of one store."""
+
+    def __init__(self) -> None:
+        self._by_run: defaultdict[str | None, set[Listener]] = defaultdict(set)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody listens, so that polling for other processes is worth it."""
+        return bool(self._by_run)
+
+    @contextmanager
+    def listen(
+        self, run_id: str | None = None, *, signals_only: bool = False
+    ) -> Generator[Listener]:
+        """Listen to one run, or with None to all, until the block ends.
+
+        Args:
+            run_id: the run, or None for every run.
+            signals_only: stay asleep for what the run's owner appends.
+        """
+        listener = Listener(signals_only)
+        self._by_run[run_id].add(listener)
+        try:
+            yield listener
+        finally:
+            self._by_run[run_id].discard(listener)
+            if not self._by_run[run_id]:
+                del self._by_run[run_id]
+
+    def committed(self, run_id: str, *, signal: bool) -> None:
+        """Wake those who wait for this run; call it on the event loop, after the commit."""
+        for key in (run_id, None):
+            for listener in self._by_run.get(key, ()):
+                if signal or not listener.signals_only:
+                    listener.wake()
+
+    def foreign(self) -> None:
+        """Wake everybody: another process has written something."""
+        for listeners in self._by_run.values():
+            for listener in listeners:
+                listener.wake()
