@@ -1,0 +1,105 @@
+"""What goes into a vector store and what comes out of it; plain data, no driver, no numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Metric = Literal["cosine", "dot", "euclidean"]
+HitMetric = Literal["cosine", "dot", "euclidean", "rrf"]
+
+
+class Vector(Protocol):
+    """Any sequence of floats: a list, a tuple, an `array.array`, a one-dimensional numpy array."""
+
+    def __len__(self) -> int:
+        """Return the dimension."""
+        ...
+
+    def __iter__(self) -> Iterator[float]:
+        """Iterate over the elements."""
+        ...
+
+    def __getitem__(self, index: int, /) -> float:
+        """Return one element."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One vector with its text and its metadata, as a store keeps it.
+
+    Attributes:
+        id: 1 to 512 characters, unique in its namespace.
+        vector: d floats; kept with 32 bits each, returned as a list.
+        text: what the vector stands for, searched by hybrid queries; may be empty.
+        meta: JSON: None, bool, int (64 bits), float, str, lists and dicts of them.
+    """
+
+    id: str
+    vector: Vector
+    text: str = ""
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One search result, best first in its list; equal scores stand in the order of their ids.
+
+    Attributes:
+        id: the record's id.
+        score: a similarity for `cosine` and `dot` (higher is better), a distance for `euclidean`
+            (lower is better), a reciprocal-rank sum for hybrid queries (higher is better). Scores
+            of different stores or metrics cannot be compared.
+        text: the record's text.
+        meta: a copy of the record's metadata.
+        vector: d floats, or None unless the query asked for vectors.
+    """
+
+    id: str
+    score: float
+    text: str = ""
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+    vector: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """A text with an id and metadata, before it has a vector."""
+
+    id: str
+    text: str
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that an index has found, and how good it is.
+
+    Attributes:
+        doc: the document.
+        score: how near it is to the query, read by `metric`.
+        metric: the store's metric, or `rrf` when keyword and vector ranks were fused.
+        higher_is_better: False only for `euclidean`.
+    """
+
+    doc: Doc
+    score: float
+    metric: HitMetric = "cosine"
+    higher_is_better: bool = True
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.doc.id
+
+    @property
+    def text(self) -> str:
+        """The document's text."""
+        return self.doc.text
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The document's metadata."""
+        return self.doc.meta
