@@ -260,7 +260,19 @@ class InvalidVector(VectorError, ValueError):
 
 
 class InvalidFilter(VectorError, ValueError):
-    """A filter is not in the filter language: unknown operator, wrong operand, too deep."""
+    """A filter is not in the filter language: unknown operator, wrong operand, too deep.
+
+    Attributes:
+        rule: the rule of the filter language that it breaks, as `lib.vector.filter` numbers them.
+        field: the field of the refused condition, or None where no single one is to blame.
+        operator: its operator, or None.
+    """
+
+    def __init__(
+        self, message: str, *, rule: str, field: str | None = None, operator: str | None = None
+    ) -> None:
+        self.rule, self.field, self.operator = rule, field, operator
+        super().__init__(f"{message} (filter rule {rule})")
 
 
 class InvalidMeta(VectorError, ValueError):

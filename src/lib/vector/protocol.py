@@ -1,0 +1,157 @@
+"""The contracts of `lib.vector`: what every store and every embedder promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from lib.vector.filter import Filter
+from lib.vector.records import Match, Metric, Record, Vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FilterLike: TypeAlias = Filter | Mapping[str, Any] | None
+Purpose = Literal["document", "query"]
+
+
+@runtime_checkable
+class VectorStore(Protocol):
+    """Records with vectors, partitioned by namespace, found by nearness and by metadata.
+
+    A namespace is a hard partition; None names the same one as the empty string. A filter means
+    the same in every store, or raises `UnsupportedFilter` before anything is read or written.
+    Whatever goes in is copied, and so is whatever comes out. Arguments are judged before any
+    effect: `InvalidVector`, `DimensionMismatch`, `InvalidMeta` and `InvalidFilter` change nothing.
+
+    Attributes:
+        metric: how nearness is measured.
+        dimension: the length of every vector; None until the first upsert has settled it.
+        higher_is_better: whether a higher score is a better one; False only for `euclidean`.
+    """
+
+    @property
+    def metric(self) -> Metric:
+        """How nearness is measured."""
+        ...
+
+    @property
+    def dimension(self) -> int | None:
+        """The length of every vector; None until the first upsert has settled it."""
+        ...
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score is a better one."""
+        ...
+
+    async def setup(self) -> None:
+        """Make the store usable; safe to repeat and to run in several processes at once."""
+        ...
+
+    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
+        """Insert the records, each replacing as a whole what its id held; all of them or none.
+
+        Of an id that stands twice in `records` the last one counts. Safe to repeat.
+        """
+        ...
+
+    async def query(
+        self,
+        vector: Vector,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        namespace: str | None = None,
+        include_vectors: bool = False,
+    ) -> list[Match]:
+        """Return the k records nearest to `vector`, best first, ties in the order of their ids.
+
+        Fewer only where fewer records pass the filter: the filter comes before the search.
+        """
+        ...
+
+    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
+        """Return the records of these ids in the order asked; unknown ids are left out."""
+        ...
+
+    async def delete(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        namespace: str | None = None,
+    ) -> None:
+        """Delete records by id, by filter, or those that meet both; unknown ids are ignored.
+
+        Raises:
+            ValueError: neither ids nor a filter was given; an empty mapping is no filter. What
+                empties a namespace says so: `delete(filter=EVERYTHING)`.
+        """
+        ...
+
+    async def count(
+        self,
+        *,
+        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        namespace: str | None = None,
+    ) -> int:
+        """Return how many records of the namespace pass the filter."""
+        ...
+
+    async def namespaces(self, prefix: str = "") -> list[str]:
+        """Return the names of the namespaces that hold records and start so, sorted."""
+        ...
+
+    async def close(self) -> None:
+        """Release what the store holds; safe to repeat. Any other call then raises StoreClosed."""
+        ...
+
+
+@runtime_checkable
+class HybridStore(VectorStore, Protocol):
+    """A store that can fuse keyword relevance with nearness."""
+
+    async def query_hybrid(
+        self,
+        vector: Vector,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts.
+
+        Any word of `text` may match; a text without words leaves the vector list alone. Scores
+        are sums of 1 / (60 + rank), so higher is better whatever the metric.
+
+        Raises:
+            HybridUnavailable: this store has no full-text support here.
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors.
+
+    Attributes:
+        dimension: the length of every vector.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector."""
+        ...
+
+    async def embed(
+        self, texts: Sequence[str], *, purpose: Purpose = "document"
+    ) -> NDArray[np.float32]:
+        """Return one row of `dimension` floats per text, in the order given.
+
+        Args:
+            texts: n texts; none gives an array of shape (0, dimension).
+            purpose: whether they are stored or asked; some models embed the two differently.
+        """
+        ...

@@ -1,0 +1,67 @@
+"""What may stand in metadata and in filters: JSON's scalars, with the limits of every store."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+Scalar: TypeAlias = bool | int | float | str
+
+INT64 = range(-(2**63), 2**63)
+
+
+def plain_scalar(value: object) -> Scalar | None:
+    """Return the value as exactly None, bool, int, float or str; subclasses lose their class.
+
+    Raises:
+        ValueError: the number is NaN, infinite or outside 64 bits, or the text has NUL characters
+            or lone surrogates, or the value is of another type. The message says which.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, int):
+        return _plain_int(value)
+    if isinstance(value, float):
+        return _plain_float(value)
+    raise ValueError(f"{_article(type(value).__name__)} is not JSON{_advice(value)}")
+
+
+def plain_text(value: str) -> str:
+    """Return the text as exactly a `str`.
+
+    Raises:
+        ValueError: it holds a NUL character or a lone surrogate, which no database keeps.
+    """
+    text = str.__str__(value)
+    if "\0" in text:
+        raise ValueError("a NUL character cannot be stored")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a lone surrogate cannot be stored") from None
+    return text
+
+
+def _plain_int(value: int) -> int:
+    if value not in INT64:
+        raise ValueError("an int outside 64 bits cannot be stored")
+    return int(value)
+
+
+def _plain_float(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("NaN and infinity are not JSON")
+    return float(value)
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _advice(value: object) -> str:
+    if hasattr(value, "isoformat"):
+        return ": store epoch seconds or an ISO 8601 string"
+    return ""
