@@ -30,6 +30,7 @@
     │   ├── InvalidMeta (also ValueError)
     │   ├── UnsupportedFilter
     │   ├── HybridUnavailable
+    │   ├── NotFitted
     │   └── TenantViolation
     └── ExportError
 
@@ -296,6 +297,10 @@ class HybridUnavailable(VectorError):
     def __init__(self, store: str, reason: str) -> None:
         self.store, self.reason = store, reason
         super().__init__(f"{store} has no hybrid search: {reason}")
+
+
+class NotFitted(VectorError):
+    """An embedder that learns from documents was used before it has seen any."""
 
 
 class TenantViolation(VectorError):
