@@ -10,6 +10,7 @@ from operator import ge, gt, le, lt
 from typing import Any, Literal, cast
 
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
+from lib.vector.filter.operands import Operand
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
@@ -29,7 +30,7 @@ def matches(filter: Filter, meta: Mapping[str, Any]) -> bool:  # noqa: A002 - th
             raise TypeError(f"not a filter: {type(filter).__name__}")
 
 
-def _holds(value: object, operator: str, operand: Any) -> bool:
+def _holds(value: object, operator: str, operand: Operand) -> bool:
     match operator:
         case "$eq" | "$in":
             return _is_one_of(value, operand)
@@ -45,8 +46,8 @@ def _holds(value: object, operator: str, operand: Any) -> bool:
             return _kind(value) == _kind(operand) and _ORDER[operator](value, operand)
 
 
-def _is_one_of(value: object, operand: Any) -> bool:
-    wanted: tuple[object, ...] = operand if isinstance(operand, tuple) else (operand,)
+def _is_one_of(value: object, operand: Operand) -> bool:
+    wanted = operand if isinstance(operand, tuple) else (operand,)
     return any(_equal(value, one) for one in wanted)
 
 
