@@ -1,0 +1,73 @@
+"""Messages, and the models that answer them."""
+
+from __future__ import annotations
+
+from lib.errors import InvalidReply, LLMError, ScriptError, UnsupportedModality
+from lib.llm.client import (
+    Delta,
+    LLMClient,
+    Output,
+    Reply,
+    Stop,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+    check_modalities,
+    reply_from_json,
+    reply_to_json,
+    usage_from_json,
+    usage_to_json,
+)
+from lib.llm.messages import Message, Role, message_from_json, message_to_json
+from lib.llm.parts import (
+    Attachment,
+    Audio,
+    BlobRef,
+    File,
+    Image,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    part_from_json,
+    part_to_json,
+)
+
+__all__ = [
+    "Attachment",
+    "Audio",
+    "BlobRef",
+    "Delta",
+    "File",
+    "Image",
+    "InvalidReply",
+    "LLMClient",
+    "LLMError",
+    "Message",
+    "Opaque",
+    "Output",
+    "Part",
+    "Reply",
+    "Role",
+    "ScriptError",
+    "Stop",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolResult",
+    "ToolSpec",
+    "UnsupportedModality",
+    "Usage",
+    "check_modalities",
+    "message_from_json",
+    "message_to_json",
+    "part_from_json",
+    "part_to_json",
+    "reply_from_json",
+    "reply_to_json",
+    "usage_from_json",
+    "usage_to_json",
+]

@@ -1,0 +1,286 @@
+"""What a message is made of, and the JSON of each part.
+
+JSON leaves defaults out. A key that a part does not know is kept in `extra` and written again, a
+type of part that this release does not know is kept whole in `Opaque`: what a newer release has
+written goes through an older one unharmed.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+
+A = TypeVar("A", bound="Attachment")
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """Content that a blob store keeps: `{"$blob": sha256, "size": bytes, "type": media type}`."""
+
+    sha256: str
+    size: int
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text."""
+
+    text: str
+    extra: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """Content beside text, from exactly one source: its bytes, a blob, or a URL.
+
+    Attributes:
+        data: the bytes themselves.
+        blob: where a blob store keeps them.
+        url: where the model's provider can fetch them.
+        media_type: such as "image/png"; a blob brings its own, only a URL can do without.
+
+    Raises:
+        ValueError: no source or more than one, or bytes without a media type.
+    """
+
+    modality: ClassVar[str]
+
+    data: bytes | None = None
+    blob: BlobRef | None = None
+    url: str | None = None
+    media_type: str = ""
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        sources = [source for source in (self.data, self.blob, self.url) if source is not None]
+        if len(sources) != 1:
+            raise ValueError(
+                f"an attachment has exactly one of data, blob and url, got {len(sources)}"
+            )
+        if self.blob is not None and not self.media_type:
+            object.__setattr__(self, "media_type", self.blob.media_type)
+        if self.data is not None and not self.media_type:
+            raise ValueError("an attachment of bytes needs a media_type such as 'image/png'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(Attachment):
+    """A picture."""
+
+    modality: ClassVar[str] = "image"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audio(Attachment):
+    """A recording."""
+
+    modality: ClassVar[str] = "audio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File(Attachment):
+    """A document, such as a PDF."""
+
+    modality: ClassVar[str] = "file"
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What the model wrote for itself; `signature` is the provider's seal on it, if any."""
+
+    text: str
+    signature: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model asks for.
+
+    Attributes:
+        id: pairs the call with its `ToolResult`.
+        name: the tool.
+        arguments: by parameter name; empty when they could not be read.
+        invalid: the argument text as the model wrote it, when it is not a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    invalid: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered, or why it did not."""
+
+    call_id: str
+    content: str
+    is_error: bool = False
+    extra: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A part of a type that this release does not know, kept as it was found.
+
+    Raises:
+        ValueError: it has no type, or one that has a class here.
+    """
+
+    data: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.type in _READERS:
+            raise ValueError(f"{self.type!r} is a part of its own, not an opaque one")
+
+    @property
+    def type(self) -> str:
+        """The type that the part declares."""
+        return _text(self.data, "type")
+
+
+Part: TypeAlias = Text | Image | Audio | File | Thinking | ToolCall | ToolResult | Opaque
+
+
+def part_to_json(part: Part) -> dict[str, Any]:
+    """Return the part as plain data."""
+    match part:
+        case Opaque(data):
+            return dict(data)
+        case Text(text):
+            return {**part.extra, "type": "text", "text": text}
+        case ToolCall():
+            return _tool_call_to_json(part)
+        case ToolResult():
+            out = {"type": "tool_result", "call_id": part.call_id, "content": part.content}
+            return {**part.extra, **out, **_given(is_error=part.is_error)}
+        case Thinking(text, signature):
+            out = {"type": "thinking", "text": text}
+            return {**part.extra, **out, **_given(signature=signature)}
+        case _:
+            return _attachment_to_json(part)
+
+
+def part_from_json(value: Mapping[str, Any]) -> Part:
+    """Return the part that `part_to_json` has written.
+
+    Raises:
+        ValueError: it has no type, or lacks what its type needs.
+    """
+    read = _READERS.get(_text(value, "type"))
+    return Opaque(dict(value)) if read is None else read(value)
+
+
+def _tool_call_to_json(part: ToolCall) -> dict[str, Any]:
+    out: dict[str, Any] = {**part.extra, "type": "tool_call", "id": part.id, "name": part.name}
+    if part.arguments:
+        out["arguments"] = part.arguments
+    return {**out, **_given(invalid=part.invalid)}
+
+
+def _attachment_to_json(part: Image | Audio | File) -> dict[str, Any]:
+    out: dict[str, Any] = {**part.extra, "type": part.modality}
+    own_type = part.media_type
+    if part.data is not None:
+        out["data"] = base64.b64encode(part.data).decode("ascii")
+    elif part.blob is not None:
+        blob = part.blob
+        out["blob"] = {"$blob": blob.sha256, "size": blob.size, "type": blob.media_type}
+        own_type = "" if blob.media_type == own_type else own_type
+    if isinstance(part, File) and part.name:
+        out["name"] = part.name
+    return {**out, **_given(url=part.url), **({"media_type": own_type} if own_type else {})}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return what is neither None nor False."""
+    return {key: value for key, value in values.items() if value is not None and value is not False}
+
+
+def _text(value: Mapping[str, Any], key: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        raise ValueError(f"a part needs the text {key!r}, got {type(found).__name__}")  # noqa: TRY004 - bad data, not a bad call
+    return found
+
+
+def _optional_text(value: Mapping[str, Any], key: str) -> str | None:
+    return None if value.get(key) is None else _text(value, key)
+
+
+def _rest(value: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in known and key != "type"}
+
+
+def _read_text(value: Mapping[str, Any]) -> Part:
+    return Text(_text(value, "text"), extra=_rest(value, "text"))
+
+
+def _read_thinking(value: Mapping[str, Any]) -> Part:
+    return Thinking(
+        _text(value, "text"),
+        _optional_text(value, "signature"),
+        extra=_rest(value, "text", "signature"),
+    )
+
+
+def _read_tool_call(value: Mapping[str, Any]) -> Part:
+    arguments = value.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise ValueError("the arguments of a tool call are a JSON object")  # noqa: TRY004 - bad data, not a bad call
+    return ToolCall(
+        _text(value, "id"),
+        _text(value, "name"),
+        arguments,  # pyright: ignore[reportUnknownArgumentType] - keys of parsed JSON are strings
+        _optional_text(value, "invalid"),
+        extra=_rest(value, "id", "name", "arguments", "invalid"),
+    )
+
+
+def _read_tool_result(value: Mapping[str, Any]) -> Part:
+    return ToolResult(
+        _text(value, "call_id"),
+        _text(value, "content"),
+        value.get("is_error", False) is True,
+        extra=_rest(value, "call_id", "content", "is_error"),
+    )
+
+
+def _read_file(value: Mapping[str, Any]) -> Part:
+    return _read_attachment(File, value, "name", name=_optional_text(value, "name") or "")
+
+
+def _read_attachment(kind: type[A], value: Mapping[str, Any], *known: str, **more: Any) -> A:
+    data = _optional_text(value, "data")
+    return kind(
+        data=None if data is None else base64.b64decode(data, validate=True),
+        blob=_read_blob(value.get("blob")),
+        url=_optional_text(value, "url"),
+        media_type=_optional_text(value, "media_type") or "",
+        extra=_rest(value, "data", "blob", "url", "media_type", *known),
+        **more,
+    )
+
+
+def _read_blob(value: Mapping[str, Any] | None) -> BlobRef | None:
+    if value is None:
+        return None
+    return BlobRef(_text(value, "$blob"), int(value["size"]), _text(value, "type"))
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Part]]] = {
+    "text": _read_text,
+    "image": lambda value: _read_attachment(Image, value),
+    "audio": lambda value: _read_attachment(Audio, value),
+    "file": _read_file,
+    "thinking": _read_thinking,
+    "tool_call": _read_tool_call,
+    "tool_result": _read_tool_result,
+}
