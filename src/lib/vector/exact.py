@@ -1,0 +1,194 @@
+"""Exact nearest neighbours in one contiguous matrix of 32-bit floats.
+
+What is returned is defined without regard to speed: the score of a row is computed in 64 bits from
+the row alone and rounded to 32 bits, so it does not depend on where the row stands; rows are
+ordered by score, then by id. To get there fast, a first pass scores all rows at once in 32 bits
+(BLAS, whose rounding depends on the position). Its error has a proven bound, hence every row that
+could belong to the answer is known, and only those (some tens) are scored again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.records import Metric
+
+# Above this share of the rows, one pass over all of them is faster than collecting those allowed.
+GATHER_SHARE = 0.25
+_BLOCK_BYTES = 1 << 20  # rows are collected in blocks that stay in the cache
+_EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
+
+_Slack: TypeAlias = NDArray[np.float32] | np.float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Vectors of one namespace, as they stood at one moment.
+
+    Attributes:
+        ids: the id of each row; may hold more than n.
+        vectors: n rows of d floats, contiguous.
+        scales: per row its length, or under cosine the inverse of it.
+        alive: per row whether it counts; None if all do.
+    """
+
+    ids: Sequence[str]
+    vectors: NDArray[np.float32]
+    scales: NDArray[np.float32]
+    alive: NDArray[np.bool_] | None = None
+
+
+def scales(lengths: NDArray[np.float64], metric: Metric) -> NDArray[np.float32]:
+    """Return what `Rows.scales` holds for rows of these lengths."""
+    return (1.0 / lengths if metric == "cosine" else lengths).astype(np.float32)
+
+
+def nearest(
+    rows: Rows,
+    query: NDArray[np.float32],
+    k: int,
+    *,
+    metric: Metric,
+    allowed: NDArray[np.bool_] | None = None,
+) -> list[tuple[int, float]]:
+    """Return the k nearest rows with their scores, best first, ties in the order of their ids.
+
+    Args:
+        rows: where to search.
+        query: d floats, within the bounds of `lib.vector.validate`.
+        k: how many at most.
+        metric: how to score.
+        allowed: per row whether it may be returned; None allows all.
+    """
+    mask = _both(rows.alive, allowed)
+    count = len(rows.vectors) if mask is None else int(np.count_nonzero(mask))
+    if not count:
+        return []
+    coarse = _direction(query) if metric == "cosine" else query
+    if mask is None or count > GATHER_SHARE * len(mask):
+        found = _search_all(rows, coarse, min(k, count), metric, mask)
+    else:
+        found = _search_some(rows, coarse, min(k, count), metric, np.flatnonzero(mask))
+    return _ranked(rows, query, found, metric)[:k]
+
+
+def _direction(query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the query with length 1, so that tiny vectors cannot underflow in the first pass."""
+    wide = query.astype(np.float64)
+    return (wide / np.sqrt((wide * wide).sum())).astype(np.float32)
+
+
+def _both(
+    left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left & right
+
+
+def _search_all(
+    rows: Rows,
+    query: NDArray[np.float32],
+    k: int,
+    metric: Metric,
+    mask: NDArray[np.bool_] | None,
+) -> NDArray[np.intp]:
+    """Return every row that can be among the k best where the mask is set."""
+    keys, slack = _keys(rows.vectors @ query, rows.scales, query, metric)
+    if mask is not None:
+        keys -= _EXCLUDED * ~mask
+    return _candidates(keys, slack, k)
+
+
+def _search_some(
+    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, positions: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return every row that can be among the k best of those at the positions."""
+    dots = np.empty(len(positions), np.float32)
+    step = max(1, _BLOCK_BYTES // rows.vectors[0].nbytes)
+    block = np.empty((min(step, len(positions)), len(query)), np.float32)
+    for start in range(0, len(positions), step):
+        part = positions[start : start + step]
+        collected = block[: len(part)]
+        # "clip" checks nothing, and the positions are right: a third faster than "raise"
+        np.take(rows.vectors, part, axis=0, out=collected, mode="clip")
+        np.matmul(collected, query, out=dots[start : start + step])
+    keys, slack = _keys(dots, rows.scales[positions], query, metric)
+    return positions[_candidates(keys, slack, k)]
+
+
+def _keys(
+    dots: NDArray[np.float32],
+    scales: NDArray[np.float32],
+    query: NDArray[np.float32],
+    metric: Metric,
+) -> tuple[NDArray[np.float32], _Slack]:
+    """Turn dot products into keys that order rows as scores do, higher being better.
+
+    The keys are the cosine, the dot product, or the negative half of what is left of the squared
+    distance once the query's own share is taken away.
+
+    Returns:
+        keys: one for each row; the dot products are overwritten.
+        slack: how far at most each key is from its exact value, the rounding of the score to 32
+            bits included; one for all rows, or one for each.
+
+    Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002, section
+    3.1: whatever the order of summation, a dot product of n terms is computed with an error of
+    at most nu / (1 - nu) times the dot product of the absolute values, u being the unit roundoff.
+    Sixteen more roundings are allowed for than the steps around it have.
+    """
+    steps = (len(query) + 16) * 2.0**-24
+    relative = np.float32(1.001 * steps / (1.0 - steps))
+    if metric == "cosine":
+        dots *= scales
+        return dots, relative
+    underflow = np.float32((len(query) + 16) * 2.0**-126)
+    length = np.float32(np.sqrt(query @ query))
+    if metric == "dot":
+        return dots, relative * length * scales + underflow
+    dots -= np.float32(0.5) * scales * scales
+    return dots, relative * (scales + length) ** 2 + underflow
+
+
+def _candidates(keys: NDArray[np.float32], slack: _Slack, k: int) -> NDArray[np.intp]:
+    """Return where a key may be among the k best, k being at most the number of keys."""
+    certain = keys - slack
+    certain.partition(len(keys) - k)
+    return np.flatnonzero(keys + slack >= certain[len(keys) - k])
+
+
+def _ranked(
+    rows: Rows, query: NDArray[np.float32], found: NDArray[np.intp], metric: Metric
+) -> list[tuple[int, float]]:
+    """Return the found rows with their scores, best first, ties in the order of their ids."""
+    values = np.concatenate(
+        [
+            _scores(rows.vectors[found[start : start + 4096]], query, metric)
+            for start in range(0, len(found), 4096)
+        ]
+    ).tolist()
+    sign = 1.0 if metric == "euclidean" else -1.0
+    return sorted(
+        zip(found.tolist(), values, strict=True),
+        key=lambda scored: (sign * scored[1], rows.ids[scored[0]]),
+    )
+
+
+def _scores(
+    vectors: NDArray[np.float32], query: NDArray[np.float32], metric: Metric
+) -> NDArray[np.float32]:
+    """Return the score of each vector: the definition, row by row, in 64 bits."""
+    left, right = vectors.astype(np.float64), query.astype(np.float64)
+    if metric == "euclidean":
+        return np.sqrt(((left - right) ** 2).sum(axis=1)).astype(np.float32)
+    dots = (left * right).sum(axis=1)
+    if metric == "dot":
+        return dots.astype(np.float32)
+    lengths = np.sqrt((left * left).sum(axis=1) * (right * right).sum())
+    return (dots / lengths).astype(np.float32)

@@ -1,0 +1,191 @@
+"""Filters over many records at once: metadata fields as columns of codes.
+
+Two values that no filter can tell apart share a code (1 and 1.0; any two objects; two lists with
+the same elements), so a condition is decided once per code and looked up per row. A column is
+filled when a filter first names its field, and extended by the rows that have come since.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import ge, gt, le, lt
+from types import NoneType
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.filter.language import And, Filter, Leaf, Not, Or
+from lib.vector.filter.operands import Operand
+
+Mask = NDArray[np.bool_]
+
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
+_ABSENT = 0  # the code of every field that is missing or None
+
+
+class Columns:
+    """The columns of an append-only sequence of metadata; one caller at a time."""
+
+    def __init__(self, metas: Sequence[Mapping[str, Any]]) -> None:
+        """Watch a sequence that may grow, but whose rows never change."""
+        self._metas = metas
+        self._columns: dict[str, _Column] = {}
+
+    def pending(self, filter: Filter, n: int) -> int:  # noqa: A002 - the specification's name
+        """Return how many values must be read before `mask` can answer."""
+        return sum(n - len(self._columns.get(field, ())) for field in _fields(filter))
+
+    def mask(self, filter: Filter, n: int) -> Mask:  # noqa: A002 - the specification's name
+        """Return for each of the first n rows whether it passes: what `matches` says of each."""
+        match filter:
+            case And(parts):
+                return reduce(np.logical_and, self._masks(parts, n), np.ones(n, np.bool_))
+            case Or(parts):
+                return reduce(np.logical_or, self._masks(parts, n), np.zeros(n, np.bool_))
+            case Not(part):
+                return ~self.mask(part, n)
+            case Leaf(field, operator, operand):
+                column = self._columns.setdefault(field, _Column())
+                column.extend([meta.get(field) for meta in self._metas[len(column) : n]])
+                return column.mask(operator, operand, n)
+            case _:
+                raise TypeError(f"not a filter: {type(filter).__name__}")
+
+    def _masks(self, parts: tuple[Filter, ...], n: int) -> Iterator[Mask]:
+        return (self.mask(part, n) for part in parts)
+
+
+class _Column:
+    """One field: a code for each row, and what each code stands for."""
+
+    def __init__(self) -> None:
+        self._codes = np.empty(0, np.int32)
+        self._size = 0
+        self._code_of: dict[Hashable, int] = {None: _ABSENT}
+        self._numbers = _Numbers()
+        self._strings: dict[int, str] = {}
+        self._containing: dict[Hashable, list[int]] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def extend(self, values: Sequence[object]) -> None:
+        """Append the field's values in the rows that follow."""
+        if self._size + len(values) > len(self._codes):
+            grown = np.empty(self._size + max(self._size, len(values)), np.int32)
+            grown[: self._size] = self._codes[: self._size]
+            self._codes = grown
+        code_of = self._code_of
+        for row, value in enumerate(values, self._size):
+            key = _key(value)
+            code = code_of.get(key)
+            self._codes[row] = self._new_code(key, value) if code is None else code
+        self._size += len(values)
+
+    def mask(self, operator: str, operand: Operand, n: int) -> Mask:
+        """Return which of the first n rows the operator accepts."""
+        match operator:
+            case "$eq" | "$in":
+                return self._coded(self._equal(operand), n)
+            case "$ne" | "$nin":
+                return ~self._coded(self._equal(operand), n)
+            case "$exists":
+                return (self._codes[:n] != _ABSENT) == operand
+            case "$contains":
+                return self._coded(self._containing.get(_key(operand), ()), n)
+            case _:
+                return self._coded(self._ordered(_ORDER[operator], operand), n)
+
+    def _equal(self, operand: Operand) -> list[int]:
+        wanted = operand if isinstance(operand, tuple) else (operand,)
+        codes = (self._code_of.get(_key(value)) for value in wanted)
+        return [code for code in codes if code is not None]
+
+    def _ordered(
+        self, compare: Callable[[Any, Any], Any], operand: Any
+    ) -> Sequence[int] | NDArray[np.int32]:
+        if isinstance(operand, str):
+            return [code for code, value in self._strings.items() if compare(value, operand)]
+        return self._numbers.codes(compare, operand)
+
+    def _coded(self, accepted: Sequence[int] | NDArray[np.int32], n: int) -> Mask:
+        """Return which rows have one of the codes."""
+        if len(accepted) == 1:
+            return self._codes[:n] == accepted[0]
+        table = np.zeros(len(self._code_of), np.bool_)
+        table[accepted] = True
+        return np.take(table, self._codes[:n], mode="clip")
+
+    def _new_code(self, key: Hashable, value: object) -> int:
+        code = self._code_of[key] = len(self._code_of)
+        match value:
+            case bool():
+                pass
+            case int() | float():
+                self._numbers.add(code, value)
+            case str():
+                self._strings[code] = value
+            case list():
+                for element in {_key(element) for element in cast(list[object], value)}:
+                    self._containing.setdefault(element, []).append(code)
+            case _:
+                pass
+        return code
+
+
+class _Numbers:
+    """The distinct numbers of a column, compared all at once where 64-bit floats are exact."""
+
+    def __init__(self) -> None:
+        self._codes = array("i")
+        self._values: list[float] = []
+        self._floats = array("d")
+        self._exact = True
+
+    def add(self, code: int, value: float) -> None:
+        """Remember what a code stands for."""
+        self._codes.append(code)
+        self._values.append(value)
+        self._floats.append(value)
+        self._exact = self._exact and float(value) == value
+
+    def codes(self, compare: Callable[[Any, Any], Any], operand: float) -> NDArray[np.int32]:
+        """Return the codes of the numbers that compare so with the operand."""
+        if self._exact and float(operand) == operand:
+            accepted: Mask = compare(np.array(self._floats), float(operand))
+        else:
+            accepted = np.array([compare(value, operand) for value in self._values], np.bool_)
+        return np.array(self._codes)[accepted]
+
+
+def _fields(filter: Filter) -> set[str]:  # noqa: A002 - the specification's name
+    match filter:
+        case And(parts) | Or(parts):
+            return set[str]().union(*map(_fields, parts))
+        case Not(part):
+            return _fields(part)
+        case Leaf(field):
+            return {field}
+        case _:
+            return set()
+
+
+# Keys of values that Python would take for numbers, or cannot hash.
+_FALSE, _TRUE, _OBJECT = object(), object(), object()
+_OWN_KEY = frozenset({NoneType, int, float, str})
+
+
+def _key(value: object) -> Hashable:
+    """Return what values have in common that no filter can tell apart (rules R3 and R6)."""
+    if type(value) in _OWN_KEY:
+        return value
+    match value:
+        case bool():
+            return _TRUE if value else _FALSE
+        case list():
+            return (frozenset(map(_key, cast(list[object], value))),)
+        case _:
+            return _OBJECT

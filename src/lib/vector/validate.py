@@ -1,0 +1,247 @@
+"""What every store demands of its input, checked as a whole before anything is read or written.
+
+A vector is d finite 32-bit floats. Its length (the Euclidean one) is at most 2**62, and under
+cosine at least 2**-62: within these bounds no product or sum of squares leaves the range of a
+32-bit float, so that every backend can compute with it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
+from lib.vector.records import Metric, Record, Vector
+from lib.vector.values import plain_scalar, plain_text
+
+MAX_NAME = 512
+MAX_META_DEPTH = 64
+MAX_LENGTH = 2.0**62
+MIN_LENGTH = 2.0**-62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Records that may be stored: plain copies, no id twice.
+
+    Attributes:
+        vectors: n rows of d 32-bit floats, contiguous.
+        lengths: their n Euclidean lengths.
+    """
+
+    ids: list[str]
+    vectors: NDArray[np.float32]
+    lengths: NDArray[np.float64]
+    texts: list[str]
+    metas: list[dict[str, Any]]
+
+
+def checked_batch(
+    records: Sequence[Record], *, metric: Metric, dimension: int | None
+) -> Batch | None:
+    """Return copies of the records, the last of each id; None if there are none.
+
+    Args:
+        records: what the caller wants to store.
+        metric: of the store.
+        dimension: of the store; None takes that of the first record.
+
+    Raises:
+        DimensionMismatch: a vector has another length than the store, or than the first one.
+        InvalidVector: a vector has no place in the metric.
+        InvalidMeta: an id, a text or metadata cannot be stored everywhere.
+    """
+    latest = {_checked_record(record).id: record for record in records}
+    if not latest:
+        return None
+    vectors = [float32(record.vector) for record in latest.values()]
+    expected = len(vectors[0]) if dimension is None else dimension
+    for vector in vectors:
+        if len(vector) != expected:
+            raise DimensionMismatch(expected=expected, got=len(vector))
+    matrix = np.stack(vectors)
+    return Batch(
+        ids=[plain_text(name) for name in latest],
+        vectors=matrix,
+        lengths=checked_lengths(matrix, metric),
+        texts=[_checked_text(record) for record in latest.values()],
+        metas=[_checked_meta(record) for record in latest.values()],
+    )
+
+
+def checked_query(
+    vector: Vector, k: int, *, metric: Metric, dimension: int | None
+) -> NDArray[np.float32]:
+    """Return the query's vector as 32-bit floats.
+
+    Raises:
+        ValueError: k is not a positive int.
+        DimensionMismatch: the vector's length differs from the store's dimension.
+        InvalidVector: the vector has no place in the metric.
+    """
+    checked_k(k)
+    query = float32(vector)
+    if dimension is not None and len(query) != dimension:
+        raise DimensionMismatch(expected=dimension, got=len(query))
+    checked_lengths(query[np.newaxis], metric)
+    return query
+
+
+def checked_k(k: int) -> None:
+    """Refuse a k that is not a positive int."""
+    if not isinstance(cast(object, k), int) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k is how many results to return, at least 1, got {k!r}")
+
+
+def checked_namespace(namespace: str | None) -> str:
+    """Return the namespace's name; None names the same one as the empty string.
+
+    Raises:
+        InvalidMeta: it is longer than 512 characters or cannot be stored everywhere.
+    """
+    return "" if namespace in (None, "") else _checked_name(namespace, "a namespace")
+
+
+def checked_ids(ids: Iterable[str]) -> list[str]:
+    """Return the ids as a list.
+
+    Raises:
+        InvalidMeta: one of them cannot be the id of a record; a lone string is not a list.
+    """
+    if isinstance(ids, str):
+        raise InvalidMeta("ids are a list of strings, got one string: wrap it in a list")
+    return [_checked_name(name, "an id") for name in ids]
+
+
+def checked_dimension(dimension: int | None) -> int | None:
+    """Refuse a dimension that is neither None nor a positive int."""
+    if dimension is not None and (
+        not isinstance(cast(object, dimension), int) or isinstance(dimension, bool) or dimension < 1
+    ):
+        raise ValueError(f"dimension is at least 1, got {dimension!r}")
+    return dimension
+
+
+def checked_metric(metric: Metric) -> Metric:
+    """Refuse an unknown metric."""
+    if metric not in ("cosine", "dot", "euclidean"):
+        raise ValueError(f"metric is 'cosine', 'dot' or 'euclidean', got {metric!r}")
+    return metric
+
+
+def float32(vector: Vector) -> NDArray[np.float32]:
+    """Return a copy of the vector as one row of 32-bit floats, not yet checked for its values.
+
+    Raises:
+        InvalidVector: it is not a sequence of numbers, or an empty one.
+    """
+    if isinstance(vector, np.ndarray):
+        row = _from_numpy(cast(NDArray[Any], vector))
+    else:
+        row = _from_sequence(vector)
+    if not len(row):
+        raise InvalidVector("a vector has at least one element")
+    return row
+
+
+def checked_lengths(matrix: NDArray[np.float32], metric: Metric) -> NDArray[np.float64]:
+    """Return the Euclidean length of each row.
+
+    Raises:
+        InvalidVector: a row holds NaN or infinity, is too long, or too short for the metric.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
+    longest = lengths.max()
+    if not longest <= MAX_LENGTH:  # so that NaN is refused, too
+        raise InvalidVector(
+            "a vector holds a number that is NaN or infinite as a 32-bit float"
+            if not np.isfinite(matrix).all()
+            else f"a vector is longer than 2**62 ({longest:.3g})"
+        )
+    if metric == "cosine" and lengths.min() < MIN_LENGTH:
+        raise InvalidVector("a zero vector has no direction, which the metric 'cosine' compares")
+    return lengths
+
+
+def _from_numpy(vector: NDArray[Any]) -> NDArray[np.float32]:
+    if vector.ndim != 1 or vector.dtype.kind not in "fiu":
+        raise InvalidVector(
+            f"a vector is one row of numbers, got {vector.dtype} of shape {vector.shape}"
+        )
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused by its length
+        return vector.astype(np.float32)
+
+
+def _from_sequence(vector: Vector) -> NDArray[np.float32]:
+    if isinstance(vector, str | bytes | bytearray | dict | set | frozenset):
+        raise InvalidVector("a vector is a sequence of numbers, not text, a dict or a set")
+    try:
+        return np.frombuffer(array("f", vector), np.float32)
+    except (TypeError, OverflowError) as fault:
+        raise InvalidVector(f"a vector is a sequence of numbers: {fault}") from None
+
+
+def _checked_record(record: Record) -> Record:
+    if not isinstance(cast(object, record), Record):
+        raise InvalidMeta(f"a store takes records, got {type(record).__name__}")
+    _checked_name(record.id, "an id")
+    return record
+
+
+def _checked_name(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidMeta(f"{what} is a str, got {type(name).__name__}")
+    if not 1 <= len(name) <= MAX_NAME:
+        raise InvalidMeta(f"{what} has 1 to {MAX_NAME} characters, got {len(name)}")
+    try:
+        return plain_text(name)
+    except ValueError as fault:
+        raise InvalidMeta(f"{what} {name!r}: {fault}") from None
+
+
+def _checked_text(record: Record) -> str:
+    if not isinstance(cast(object, record.text), str):
+        raise InvalidMeta(
+            f"text of record {record.id!r} is a str, got {type(record.text).__name__}"
+        )
+    try:
+        return plain_text(record.text)
+    except ValueError as fault:
+        raise InvalidMeta(f"text of record {record.id!r}: {fault}") from None
+
+
+def _checked_meta(record: Record) -> dict[str, Any]:
+    if not isinstance(cast(object, record.meta), dict):
+        raise InvalidMeta(
+            f"metadata of record {record.id!r} is a dict, got {type(record.meta).__name__}"
+        )
+    try:
+        return _plain_dict(record.meta, depth=1)
+    except ValueError as fault:
+        raise InvalidMeta(f"metadata of record {record.id!r}: {fault}") from None
+
+
+def _plain_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    return {_plain_key(key): _plain(item, depth) for key, item in value.items()}
+
+
+def _plain_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise ValueError(f"a key is a str, got {type(key).__name__}")  # noqa: TRY004
+    return plain_text(key)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if not isinstance(value, list | dict):
+        return plain_scalar(value)
+    if depth == MAX_META_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_META_DEPTH} levels")
+    if isinstance(value, dict):
+        return _plain_dict(cast(dict[Any, Any], value), depth + 1)
+    return [_plain(item, depth + 1) for item in cast(list[Any], value)]
