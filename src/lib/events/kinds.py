@@ -13,7 +13,7 @@ A field that holds its default is left out. "?" marks what may be missing.
     llm.requested       key, upto, digest, model?, settings?, tools? [name], tools_digest?, output?
     llm.completed       key, reply {parts, usage, stop, …}, attempts?
     llm.failed          key, reason, error {type, message, status?}, attempts?
-    tool.requested      key, call_id, name, args, effects, idempotency_key
+    tool.requested      key, call_id, name, args, effects, idempotency_key | unstarted (true)
     tool.completed      key, call_id, output, truncated?
     tool.failed         key, call_id, reason, code, message
     approval.requested  key, call_id, name, args
@@ -30,6 +30,7 @@ A field that holds its default is left out. "?" marks what may be missing.
     swarm.handoff       source, target             reflexion.feedback  text
     debate.turn         agent, round, text
 
+A tool request that is `unstarted` never had an effect: its failure stands in the same append.
 `reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
 """
 

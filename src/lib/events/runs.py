@@ -72,12 +72,14 @@ class Lease:
 
     Attributes:
         epoch: how often the run has been claimed; an older epoch has lost it.
+        takeover: whether the owner before has not given it back, and so may still believe in it.
     """
 
     run_id: str
     owner: str
     epoch: int
     until: datetime
+    takeover: bool = False
 
 
 def check_batch(events: Sequence[NewEvent], expected: int | None) -> None:

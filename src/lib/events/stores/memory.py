@@ -114,9 +114,12 @@ class MemoryEventStore:
         return [self._lease(run, owner, now + timedelta(seconds=ttl_s)) for run in free[:limit]]
 
     def _lease(self, run: _Run, owner: str, until: datetime) -> Lease:
+        takeover = run.info.owner is not None
         run.epoch += 1
         run.info = replace(run.info, owner=owner, lease_until=until)
-        return Lease(run_id=run.info.run_id, owner=owner, epoch=run.epoch, until=until)
+        return Lease(
+            run_id=run.info.run_id, owner=owner, epoch=run.epoch, until=until, takeover=takeover
+        )
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
         """Return the lease with a later end, or None if it has been lost."""

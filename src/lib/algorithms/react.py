@@ -1,0 +1,222 @@
+"""The basic agent: ask the model, make the calls it asks for, tell it the results, ask again.
+
+Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022),
+arXiv:2210.03629, in the form that native tool calling has given it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.history import History
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, reply_from_json
+
+REPAIRS = 1
+"""How often a model is told that its reply does not fit the asked output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopState:
+    """The state of one conversation.
+
+    Attributes:
+        config: what `React.config` returned when the run was started.
+        messages: the conversation so far; results enter it when the whole batch is settled.
+        asked: model calls made so far.
+        thinking: whether a model call is open.
+        calls: the calls of the last reply that have not entered the conversation, by key.
+        issued: the keys of those which have been made.
+        results: the results of those which are settled.
+        end: how the run ends, once that is known.
+        repairs: how often the output had to be asked for again.
+    """
+
+    config: Mapping[str, Any]
+    messages: History
+    asked: int = 0
+    thinking: bool = False
+    calls: Mapping[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    issued: frozenset[str] = frozenset()
+    results: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    end: Finish | None = None
+    repairs: int = 0
+
+
+class React:
+    """An agent that reasons and acts in turns until it answers."""
+
+    def __init__(
+        self,
+        name: str = "react",
+        *,
+        system: str = "",
+        model: str | None = None,
+        tools: Sequence[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
+        max_steps: int = 50,
+    ) -> None:
+        """Describe the agent.
+
+        A run remembers this description: resumed under a changed one, it goes on with its own.
+
+        Args:
+            name: what runs are started by; distinct in an engine.
+            system: instructions put before the conversation.
+            model: which model, None for the client's own.
+            tools: names of the tools on offer, None for all that the engine has.
+            settings: temperature and the like, passed to the client.
+            output: a pydantic model or JSON schema that the answer must fit.
+            max_steps: model calls after which the run ends as LIMITED.
+        """
+        self.name = name
+        self._system = system
+        self._model = model
+        self._tools = None if tools is None else list(tools)
+        self._settings = dict(settings or {})
+        self._output = None if output is None else _schema(output)
+        self._max_steps = max_steps
+
+    def config(self) -> dict[str, Any]:
+        """Return what a run must remember of this instance, defaults left out."""
+        config: dict[str, Any] = {"max_steps": self._max_steps}
+        for name in ("system", "model", "settings", "output"):
+            value = getattr(self, f"_{name}")
+            if value:
+                config[name] = value
+        if self._tools is not None:
+            config["tools"] = self._tools
+        return config
+
+    def initial(self, started: Event) -> LoopState:
+        """Return the conversation that the run begins with."""
+        config = started.data.get("config", {})
+        messages = History()
+        if system := config.get("system"):
+            messages = messages.append(Message.system(system))
+        given = [message_from_json(message) for message in started.data["input"]]
+        return LoopState(config=config, messages=messages.extend(given))
+
+    def evolve(self, state: LoopState, event: Event) -> LoopState:
+        """Return the state after one more event."""
+        fold = _FOLDS.get(event.kind)
+        return state if fold is None else fold(state, event)
+
+    def decide(self, state: LoopState) -> Sequence[Request] | Finish | Wait:
+        """Return the calls that are due, the next model call, or the end."""
+        if state.end is not None:
+            return state.end
+        due = [key for key in state.calls if key not in state.issued]
+        if due:
+            return [_tool_request(key, state.calls[key]) for key in due]
+        if state.calls or state.thinking:
+            return Wait()
+        if state.asked >= state.config.get("max_steps", 50):
+            return Finish(outcome="LIMITED", reason="max_steps")
+        return [_llm_request(state)]
+
+
+def _llm_request(state: LoopState) -> LLMRequest:
+    config = state.config
+    return LLMRequest(
+        key=f"llm/{state.asked + 1}",
+        messages=state.messages,
+        model=config.get("model"),
+        tools=config.get("tools"),
+        settings=config.get("settings", {}),
+        output=config.get("output"),
+    )
+
+
+def _tool_request(key: str, call: ToolCall) -> ToolRequest:
+    return ToolRequest(
+        key=key,
+        call_id=call.id,
+        name=call.name,
+        arguments=call.arguments,
+        invalid=call.invalid,
+    )
+
+
+def _asked(state: LoopState, _event: Event) -> LoopState:
+    return replace(state, asked=state.asked + 1, thinking=True)
+
+
+def _replied(state: LoopState, event: Event) -> LoopState:
+    reply = reply_from_json(event.data["reply"])
+    messages = state.messages.append(reply.message)
+    state = replace(state, messages=messages, thinking=False)
+    if reply.stop in ("length", "content_filter"):
+        return replace(state, end=_cut_short(reply))
+    if reply.tool_calls:
+        # Models repeat call ids from reply to reply; the number of the reply makes them unique.
+        calls = {f"tool/{state.asked}/{call.id}": call for call in reply.tool_calls}
+        return replace(state, calls=calls, issued=frozenset[str](), results={})
+    if misfit := event.data.get("misfit"):
+        return _misfit(state, reply, misfit)
+    return replace(state, end=Finish(outcome="COMPLETED", output=reply.text))
+
+
+def _misfit(state: LoopState, reply: Reply, misfit: str) -> LoopState:
+    """Tell the model once what is wrong with its output, then give up."""
+    if state.repairs < REPAIRS:
+        again = Message.user(f"Your reply does not fit the asked output: {misfit}\nReply again.")
+        return replace(state, messages=state.messages.append(again), repairs=state.repairs + 1)
+    error = {"type": "InvalidReply", "message": misfit}
+    end = Finish(outcome="FAILED", output=reply.text, reason="output", error=error)
+    return replace(state, end=end)
+
+
+def _failed(state: LoopState, event: Event) -> LoopState:
+    blocked = event.data["reason"] == "blocked"
+    end = Finish(
+        outcome="BLOCKED" if blocked else "FAILED",
+        reason="guard" if blocked else "llm",
+        error=event.data["error"],
+    )
+    return replace(state, thinking=False, end=end)
+
+
+def _called(state: LoopState, event: Event) -> LoopState:
+    return replace(state, issued=state.issued | {event.data["key"]})
+
+
+def _settled(state: LoopState, event: Event) -> LoopState:
+    """Note a result; when it is the last of its batch, all enter the conversation in call order."""
+    key = event.data["key"]
+    if key not in state.calls:
+        return state
+    is_error = event.kind == k.TOOL_FAILED
+    content = event.data["message" if is_error else "output"]
+    results = {**state.results, key: ToolResult(event.data["call_id"], content, is_error)}
+    if len(results) < len(state.calls):
+        return replace(state, results=results)
+    messages = state.messages.extend([Message.tool(results[due]) for due in state.calls])
+    return replace(state, messages=messages, calls={}, results={}, issued=frozenset[str]())
+
+
+def _cut_short(reply: Reply) -> Finish:
+    if reply.stop == "content_filter":
+        return Finish(outcome="BLOCKED", output=reply.text, reason="content_filter")
+    return Finish(outcome="LIMITED", output=reply.text, reason="length")
+
+
+def _schema(output: type[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(output, Mapping):
+        return dict(output)
+    return output.model_json_schema()
+
+
+_FOLDS = {
+    k.LLM_REQUESTED: _asked,
+    k.LLM_COMPLETED: _replied,
+    k.LLM_FAILED: _failed,
+    k.TOOL_REQUESTED: _called,
+    k.TOOL_COMPLETED: _settled,
+    k.TOOL_FAILED: _settled,
+}

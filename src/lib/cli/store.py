@@ -1,0 +1,160 @@
+"""`lib store`: look into an event store. Nothing here writes, migrates or repairs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from lib.algorithms import React
+from lib.cli.stores import reading
+from lib.engine.check import request_check
+from lib.errors import RunNotFound
+from lib.events import Event, RunInfo, RunQuery
+from lib.events.blobs import DirectoryBlobStore
+from lib.events.codec import event_to_json
+from lib.events.layout import LAYOUT_VERSION
+from lib.events.verify import VerifyReport, verify_store
+
+PAGE = 256
+
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
+
+
+@click.group()
+def command() -> None:
+    """Look into an event store, read-only. STORE is a path or sqlite:///PATH."""
+
+
+@command.command()
+@click.argument("store")
+@as_json
+def check(store: str, *, as_json: bool) -> None:
+    """Tell whether this release can read STORE, and what is in it."""
+    facts = asyncio.run(_facts(store))
+    _show([facts], as_json=as_json)
+
+
+async def _facts(store: str) -> dict[str, Any]:
+    async with reading(store) as opened:
+        runs = await opened.runs()
+        return {
+            "store": store,
+            "layout": await opened.schema_version(),
+            "supported": LAYOUT_VERSION,
+            "runs": len(runs),
+            "open": sum(run.status == "open" for run in runs),
+            "events": sum(run.head for run in runs),
+        }
+
+
+@command.command()
+@click.argument("store")
+@click.option("--open", "only_open", is_flag=True, help="Only runs that have not ended.")
+@click.option("--tenant", help="Only runs of this tenant.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
+@as_json
+def runs(store: str, *, only_open: bool, tenant: str | None, limit: int, as_json: bool) -> None:
+    """List the runs of STORE, oldest first."""
+    query = RunQuery(status="open" if only_open else None, tenant=tenant, limit=limit)
+    found = asyncio.run(_runs(store, query))
+    _show([_run_row(run) for run in found], as_json=as_json)
+
+
+async def _runs(store: str, query: RunQuery) -> list[RunInfo]:
+    async with reading(store) as opened:
+        return await opened.runs(query)
+
+
+def _run_row(run: RunInfo) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "algorithm": run.algorithm,
+        "tenant": run.tenant,
+        "status": run.outcome or run.status,
+        "events": run.head,
+        "created": run.created_at.isoformat(timespec="seconds"),
+        "seconds": round((run.updated_at - run.created_at).total_seconds(), 3),
+    }
+
+
+@command.command()
+@click.argument("store")
+@click.argument("run_id", metavar="RUN")
+@as_json
+def events(store: str, run_id: str, *, as_json: bool) -> None:
+    """List the events of a RUN of STORE. Payloads are shown in full with --json only."""
+    found = asyncio.run(_events(store, run_id))
+    rows = [event_to_json(event) if as_json else _event_row(event) for event in found]
+    _show(rows, as_json=as_json)
+
+
+async def _events(store: str, run_id: str) -> list[Event]:
+    async with reading(store) as opened:
+        found = await opened.read(run_id)
+        if not found:
+            raise RunNotFound(run_id)
+        return found
+
+
+def _event_row(event: Event) -> dict[str, Any]:
+    told = ("key", "name", "outcome", "reason", "approved")
+    detail = [f"{name}={event.data[name]}" for name in told if name in event.data]
+    return {
+        "seq": event.seq,
+        "at": event.at.isoformat(timespec="milliseconds"),
+        "kind": event.kind,
+        "what": " ".join(detail),
+    }
+
+
+@command.command()
+@click.argument("store")
+@click.option(
+    "--blobs", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Blob store."
+)
+@click.option("--deep", is_flag=True, help="Decide every log again and read every blob.")
+@as_json
+def verify(store: str, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
+    """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults."""
+    report = asyncio.run(_verify(store, blobs, deep=deep))
+    faults = [
+        {"run": f.run_id, "seq": f.seq, "rule": f.rule, "message": f.message}
+        for f in report.faults
+    ]
+    _show(faults, as_json=as_json)
+    if not as_json:
+        click.echo(f"{report.runs} runs, {report.events} events: {len(faults)} faults")
+    if faults:
+        raise click.exceptions.Exit(1)
+
+
+async def _verify(store: str, blobs: Path | None, *, deep: bool) -> VerifyReport:
+    checks = [request_check([React()])] if deep else []
+    kept = DirectoryBlobStore(blobs) if blobs else None
+    async with reading(store) as opened:
+        return await verify_store(opened, blobs=kept, deep=deep, checks=checks)
+
+
+def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+    elif rows:
+        Console().print(_table(rows))
+
+
+def _table(rows: Iterable[dict[str, Any]]) -> Table:
+    rows = list(rows)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    return table

@@ -1,0 +1,36 @@
+"""The engine: runs that survive their process, and effects that are never silently repeated."""
+
+from __future__ import annotations
+
+from lib.engine.core.algorithm import Algorithm, Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.budget import Budget, Spend
+from lib.engine.engine import Engine
+from lib.engine.handler import Context, Handler, Live
+from lib.engine.handlers.llm import LLMHandler
+from lib.engine.handlers.tool import ToolHandler
+from lib.engine.run import PendingApproval, Result, Run
+from lib.errors import IdempotencyMismatch, NotPending, RunAbandoned, UnknownAlgorithm
+
+__all__ = [
+    "Algorithm",
+    "Budget",
+    "Context",
+    "Engine",
+    "Finish",
+    "Handler",
+    "IdempotencyMismatch",
+    "LLMHandler",
+    "LLMRequest",
+    "Live",
+    "NotPending",
+    "PendingApproval",
+    "Request",
+    "Result",
+    "Run",
+    "RunAbandoned",
+    "Spend",
+    "ToolHandler",
+    "ToolRequest",
+    "UnknownAlgorithm",
+    "Wait",
+]

@@ -1,0 +1,114 @@
+"""What an algorithm is: three pure functions over a log, and the requests that they return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from lib._util.json import canonical, digest
+from lib.engine.core.history import History
+from lib.events import Event
+from lib.events.kinds import Outcome
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LLMRequest:
+    """Ask a model to go on with a conversation.
+
+    Attributes:
+        key: unique in the run and the same whenever it is decided again.
+        messages: all that is sent.
+        model: which model, None for the client's own.
+        tools: the names of the tools on offer, None for every tool there is.
+        settings: temperature and the like.
+        output: JSON schema that the reply must fit.
+    """
+
+    key: str
+    messages: History
+    model: str | None = None
+    tools: Sequence[str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    output: Mapping[str, Any] | None = None
+
+    def digest(self, tools_digest: str) -> str:
+        """Return a digest of the request as it will be sent, given the digest of the tools."""
+        settings, output = canonical(dict(self.settings)), canonical(self.output)
+        return digest(self.messages.digest, self.model or "", settings, output, tools_digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequest:
+    """Ask for a tool call that a model has made.
+
+    Attributes:
+        key: unique in the run, even if a model repeats its call ids.
+        call_id: the model's own id of the call, by which it knows the result.
+        invalid: the raw arguments, if they were no JSON object.
+    """
+
+    key: str
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    invalid: str | None = None
+
+
+Request = LLMRequest | ToolRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The run is over.
+
+    Attributes:
+        output: the answer, as text.
+        reason: why it is not COMPLETED, in a word or two.
+        error: the type and message of what failed.
+    """
+
+    outcome: Outcome
+    output: str = ""
+    reason: str = ""
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to ask for until an open request has its result or a signal comes."""
+
+
+class Algorithm(Protocol[S]):
+    """How a run goes on: pure functions, so that a resumed run decides as the first one did.
+
+    The same log gives the same state and the same decision, in any process, at any time. A
+    decision does not depend on which of its own requests have been made already: it returns
+    those that have not, under the same keys.
+    """
+
+    @property
+    def name(self) -> str:
+        """What runs are started by; recorded in them."""
+        ...
+
+    def config(self) -> dict[str, Any]:
+        """Return what a run must remember of this instance, as plain JSON."""
+        ...
+
+    def initial(self, started: Event) -> S:
+        """Return the state after `lib.run.started`, from the config recorded in it."""
+        ...
+
+    def evolve(self, state: S, event: Event) -> S:
+        """Return the state after one more event, leaving the old one as it is.
+
+        It is total: kinds and fields that it does not know change nothing.
+        """
+        ...
+
+    def decide(self, state: S) -> Sequence[Request] | Finish | Wait:
+        """Return what to ask for now, or how the run ends, or that it waits."""
+        ...

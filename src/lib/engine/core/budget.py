@@ -1,0 +1,97 @@
+"""What a run may spend, and what it has spent: a fold of its results."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from lib.llm import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A ceiling for each resource; None is unlimited, 0 is none at all.
+
+    A request that could not be paid for is not made; what is under way is never cut short, so a
+    run may end above a ceiling by what its last calls cost.
+
+    Attributes:
+        tokens: input and output tokens.
+        cost: in the currency of the client's prices.
+        llm_calls: model calls.
+        tool_calls: tool calls.
+        seconds: time in which the run worked; waiting for people and being dead do not count.
+        depth: how many levels of child runs may hang below the run.
+    """
+
+    tokens: int | None = None
+    cost: float | None = None
+    llm_calls: int | None = None
+    tool_calls: int | None = None
+    seconds: float | None = None
+    depth: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse negative ceilings."""
+        for name, value in asdict(self).items():
+            if value is not None and value < 0:
+                raise ValueError(f"budget {name}={value!r} is negative: 0 is none, None unlimited")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ceilings that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Budget:
+        """Return the budget that `to_json` has written; unknown resources are ignored."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: ceiling for name, ceiling in value.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """What a run has used so far.
+
+    Attributes:
+        cost: None as long as no client has told a price.
+        llm_calls: calls asked for, whether they succeeded or not; likewise `tool_calls`.
+    """
+
+    tokens: int = 0
+    cost: float | None = None
+    llm_calls: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+
+    def with_usage(self, usage: Usage) -> Spend:
+        """Return the spend after a model's reply."""
+        cost = self.cost if usage.cost is None else (self.cost or 0.0) + usage.cost
+        return Spend(
+            tokens=self.tokens + usage.input_tokens + usage.output_tokens,
+            cost=cost,
+            llm_calls=self.llm_calls,
+            tool_calls=self.tool_calls,
+            seconds=self.seconds,
+        )
+
+
+def exhausted(budget: Budget, spend: Spend, *, llm_calls: int, tool_calls: int) -> str | None:
+    """Return the first resource that does not allow so many more calls, or None.
+
+    A ceiling that is not counted in calls stops the next call once it is reached.
+    """
+    used = {
+        "tokens": (spend.tokens, 1),
+        "cost": (spend.cost or 0.0, 0.0),
+        "llm_calls": (spend.llm_calls, llm_calls),
+        "tool_calls": (spend.tool_calls, tool_calls),
+        "seconds": (spend.seconds, 0.0),
+    }
+    for name, (value, more) in used.items():
+        ceiling = getattr(budget, name)
+        if ceiling is None:
+            continue
+        counted_in_calls = name.endswith("_calls")
+        if value + more > ceiling or (not counted_in_calls and value >= ceiling):
+            return name
+    return None

@@ -1,0 +1,115 @@
+"""What a run does next: the algorithm's decision, held against cancel, approvals and budget.
+
+Pure and repeatable: the same state gives the same step. For every request in a log, the step of
+the state just before it holds that request, under the same key (`lib.engine.check` verifies it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lib.engine.core.algorithm import Algorithm, Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.budget import exhausted
+from lib.engine.core.settle import MADE_NO_CALL, OUTCOME_UNKNOWN, Draft, fail_open, never_made
+from lib.engine.core.state import MAX_RESUMES, RunState, begin, evolve
+from lib.events import Event
+from lib.events.kinds import REQUESTS, RESULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes next; an empty step waits.
+
+    Attributes:
+        requests: to be recorded as intents and then carried out.
+        settled: facts to record without an effect.
+        finish: how the run ends, after the facts.
+    """
+
+    requests: Sequence[Request] = ()
+    settled: Sequence[Draft] = ()
+    finish: Finish | None = None
+
+
+WAIT = Step()
+
+
+def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
+    """Return the next step of a run."""
+    if state.outcome is not None:
+        return WAIT
+    decision = algorithm.decide(state.loop)
+    asked = () if isinstance(decision, Finish | Wait) else decision
+    if state.resumes >= MAX_RESUMES:
+        return _poisoned(state, asked)
+    if state.cancelled:
+        return _cancelled(state, asked)
+    if isinstance(decision, Finish):
+        return WAIT if state.open else Step(finish=decision)
+    return _affordable(state, asked)
+
+
+def _poisoned(state: RunState[Any], asked: Sequence[Request]) -> Step:
+    """End a run that has been taken over again and again without getting anywhere."""
+    message = f"taken over {state.resumes} times without a new result"
+    settled = [fail_open(request, "unknown", OUTCOME_UNKNOWN) for request in state.open.values()]
+    settled += never_made(asked, "cancelled", message)
+    error = {"type": "poison", "message": message}
+    return Step(settled=settled, finish=Finish(outcome="FAILED", reason="poison", error=error))
+
+
+def _cancelled(state: RunState[Any], asked: Sequence[Request]) -> Step:
+    """End a cancelled run as soon as nothing is under way any more."""
+    if state.open:
+        return WAIT
+    settled = never_made(asked, "cancelled", MADE_NO_CALL["cancelled"])
+    finish = Finish(outcome="CANCELLED", reason=state.cancel_reason or "")
+    return Step(settled=settled, finish=finish)
+
+
+def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
+    """Return what is allowed and paid for; a batch that cannot be paid in full is not begun."""
+    denied = [request for request in asked if state.approvals.get(request.key) == "denied"]
+    if denied:
+        return Step(settled=_denials(state, denied))
+    due = [request for request in asked if state.approvals.get(request.key) != "pending"]
+    lacking = exhausted(
+        state.budget,
+        state.spend,
+        llm_calls=sum(isinstance(request, LLMRequest) for request in due),
+        tool_calls=sum(isinstance(request, ToolRequest) for request in due),
+    )
+    if not due or lacking is None:
+        return Step(requests=due)
+    if state.open:
+        return WAIT
+    settled = never_made(asked, "cancelled", f"not called: the run's {lacking} budget is used up")
+    return Step(settled=settled, finish=Finish(outcome="LIMITED", reason=lacking))
+
+
+def _denials(state: RunState[Any], denied: Sequence[Request]) -> list[Draft]:
+    drafts: list[Draft] = []
+    for request in denied:
+        comment = state.comments.get(request.key)
+        message = f"{MADE_NO_CALL['denied']}{f': {comment}' if comment else ''}"
+        drafts += never_made([request], "denied", message)
+    return drafts
+
+
+def refold(
+    algorithm: Algorithm[Any], log: Sequence[Event]
+) -> tuple[RunState[Any], dict[str, Request]]:
+    """Return the state of a log, and its open requests as they were decided, by key.
+
+    A request is not stored, it is decided again: from the state just before its event.
+    """
+    answered = {event.data["key"] for event in log if event.kind in RESULTS}
+    decided: dict[str, Request] = {}
+    state = begin(algorithm, log[0])
+    for event in log[1:]:
+        if event.kind in REQUESTS and event.data["key"] not in answered:
+            decided |= {request.key: request for request in next_step(algorithm, state).requests}
+        state = evolve(algorithm, state, event)
+    return state, decided

@@ -1,0 +1,59 @@
+"""A conversation that grows: a persistent sequence of messages with a digest of every prefix.
+
+An append takes constant time and leaves the old value as it was, so a fold can be tried and thrown
+away. The digest is a chain, `d[n] = sha256(d[n-1], message[n])`: equal digests mean that the
+same messages would be sent, byte for byte, without keeping or hashing them again for every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from lib._util.json import canonical, digest
+from lib.llm import Message, message_to_json
+
+EMPTY_DIGEST = digest()
+
+
+class History(Sequence[Message]):
+    """An immutable sequence of messages; values that grew from one another share their memory."""
+
+    __slots__ = ("_buffer", "_size", "digest")
+
+    def __init__(self) -> None:
+        """Make an empty history."""
+        self._buffer: list[Message] = []
+        self._size = 0
+        self.digest = EMPTY_DIGEST
+
+    def append(self, message: Message) -> History:
+        """Return this history with one more message."""
+        # The buffer belongs to the longest value; a second branch copies what it shares.
+        own = len(self._buffer) == self._size
+        grown = History()
+        grown._buffer = self._buffer if own else self._buffer[: self._size]
+        grown._buffer.append(message)
+        grown._size = self._size + 1
+        grown.digest = digest(self.digest, canonical(message_to_json(message)))
+        return grown
+
+    def extend(self, messages: Sequence[Message]) -> History:
+        """Return this history with these messages after it."""
+        grown = self
+        for message in messages:
+            grown = grown.append(message)
+        return grown
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._buffer[: self._size])
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._buffer[: self._size][index]

@@ -1,0 +1,83 @@
+"""Facts that the engine writes without an effect: how calls end that were never made or finished.
+
+Every request gets exactly one result, whatever happens, so that no conversation is left with a
+call that was never answered: providers refuse those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lib.engine.core.algorithm import Finish, Request, ToolRequest
+from lib.errors import ToolErrorCode
+from lib.events import Event
+from lib.events import kinds as k
+from lib.events.kinds import Reason
+
+OUTCOME_UNKNOWN: Final = (
+    "outcome unknown: the process stopped while this call ran, so it may or may not have had its "
+    "effect; verify before you repeat it"
+)
+MADE_NO_CALL: Final[Mapping[Reason, str]] = {
+    "cancelled": "not called: the run was cancelled",
+    "denied": "not called: a person denied it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event before the engine gives it its time and its place."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+def tool_failed(
+    request: Mapping[str, Any], reason: Reason, code: ToolErrorCode, message: str
+) -> Draft:
+    """Return the failure of a tool call, from the payload of its request."""
+    failure = {"reason": reason, "code": code, "message": message}
+    return Draft(k.TOOL_FAILED, {"key": request["key"], "call_id": request["call_id"], **failure})
+
+
+def fail_open(request: Event, reason: Reason, message: str) -> Draft:
+    """Return the failure of a request that is open in the log."""
+    if request.kind == k.TOOL_REQUESTED:
+        return tool_failed(request.data, reason, "unknown", message)
+    error = {"type": reason, "message": message}
+    kind = request.kind.replace(".requested", ".failed")
+    return Draft(kind, {"key": request.data["key"], "reason": reason, "error": error})
+
+
+def never_made(requests: Iterable[Request], reason: Reason, message: str) -> list[Draft]:
+    """Return request and failure of each tool call that will not be made."""
+    drafts: list[Draft] = []
+    for request in requests:
+        if isinstance(request, ToolRequest):
+            asked = requested(request, unstarted=True)
+            drafts += [asked, tool_failed(asked.data, reason, "denied", message)]
+    return drafts
+
+
+def requested(request: ToolRequest, **more: Any) -> Draft:
+    """Return the intent to make a tool call."""
+    data = {
+        "key": request.key,
+        "call_id": request.call_id,
+        "name": request.name,
+        "args": dict(request.arguments),
+        **more,
+    }
+    return Draft(k.TOOL_REQUESTED, data)
+
+
+def finished(finish: Finish) -> Draft:
+    """Return the end of a run."""
+    data: dict[str, Any] = {"outcome": finish.outcome}
+    for name in ("output", "reason", "error"):
+        value = getattr(finish, name)
+        if value:
+            data[name] = value
+    return Draft(k.RUN_COMPLETED, data)

@@ -1,0 +1,174 @@
+"""The fold of a run: what every algorithm needs, beside the algorithm's own state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from lib.engine.core.algorithm import Algorithm
+from lib.engine.core.budget import Budget, Spend
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import usage_from_json
+
+S = TypeVar("S")
+
+Approval = Literal["pending", "approved", "denied"]
+
+MAX_RESUMES = 10
+"""How often a run may be taken over without a single new result before it counts as poison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState(Generic[S]):
+    """A run as its log tells it; every instance stays valid when the run goes on.
+
+    Attributes:
+        head: the `seq` of the last event folded.
+        at: the time of that event.
+        loop: the algorithm's own state.
+        open: requests without a result, by key, in the order in which they were made.
+        approvals: what people said, or have yet to say, by the key of the call.
+        comments: what they said with it.
+        resumes: takeovers since the last result.
+        epoch: takeovers at all.
+        finish: the payload of `lib.run.completed`, None while it is open.
+    """
+
+    run_id: str
+    head: int
+    at: datetime
+    tenant: str | None
+    user: str | None
+    budget: Budget
+    loop: S
+    spend: Spend = field(default_factory=Spend)
+    open: Mapping[str, Event] = field(default_factory=dict[str, Event])
+    approvals: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    comments: Mapping[str, str] = field(default_factory=dict[str, str])
+    cancel_reason: str | None = None
+    resumes: int = 0
+    epoch: int = 0
+    finish: Mapping[str, Any] | None = None
+
+    @property
+    def outcome(self) -> str | None:
+        """How it ended, None while it is open."""
+        return self.finish["outcome"] if self.finish else None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has asked to stop."""
+        return self.cancel_reason is not None
+
+
+def begin(algorithm: Algorithm[S], started: Event) -> RunState[S]:
+    """Return the state after a run's first event."""
+    return RunState(
+        run_id=started.run_id,
+        head=started.seq,
+        at=started.at,
+        tenant=started.tenant,
+        user=started.user,
+        budget=Budget.from_json(started.data.get("budget", {})),
+        loop=algorithm.initial(started),
+    )
+
+
+def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunState[S]:
+    """Return the state after one more event."""
+    changes: dict[str, Any] = {
+        "head": event.seq,
+        "at": event.at,
+        "loop": algorithm.evolve(state.loop, event),
+    }
+    spend = _spend(state, event)
+    if spend is not state.spend:
+        changes["spend"] = spend
+    fold = _FOLDS.get(event.kind)
+    if fold is not None:
+        changes |= fold(state, event)
+    return replace(state, **changes)
+
+
+def fold(algorithm: Algorithm[S], events: Iterable[Event]) -> RunState[S]:
+    """Return the state after a whole log.
+
+    Raises:
+        ValueError: there are no events.
+    """
+    iterator = iter(events)
+    first = next(iterator, None)
+    if first is None:
+        raise ValueError("a run has at least one event")
+    state = begin(algorithm, first)
+    for event in iterator:
+        state = evolve(algorithm, state, event)
+    return state
+
+
+def _spend(state: RunState[Any], event: Event) -> Spend:
+    spend = state.spend
+    elapsed = (event.at - state.at).total_seconds()
+    idle = event.kind == k.RUN_RESUMED or not state.open
+    if elapsed > 0 and not idle:
+        spend = replace(spend, seconds=spend.seconds + elapsed)
+    if event.kind == k.LLM_REQUESTED:
+        return replace(spend, llm_calls=spend.llm_calls + 1)
+    if event.kind == k.TOOL_REQUESTED and not event.data.get("unstarted"):
+        return replace(spend, tool_calls=spend.tool_calls + 1)
+    if event.kind == k.LLM_COMPLETED:
+        return spend.with_usage(usage_from_json(event.data["reply"].get("usage", {})))
+    return spend
+
+
+def _requested(state: RunState[Any], event: Event) -> dict[str, Any]:
+    return {"open": {**state.open, event.data["key"]: event}}
+
+
+def _result(state: RunState[Any], event: Event) -> dict[str, Any]:
+    key = event.data["key"]
+    return {
+        "open": {other: request for other, request in state.open.items() if other != key},
+        "resumes": 0,
+    }
+
+
+def _approval_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
+    return {"approvals": {**state.approvals, event.data["key"]: "pending"}}
+
+
+def _approval_decided(state: RunState[Any], event: Event) -> dict[str, Any]:
+    key = event.data["key"]
+    if state.approvals.get(key) != "pending":
+        return {}  # the first decision counts, and one for no waiting call counts for nothing
+    said: Approval = "approved" if event.data["approved"] else "denied"
+    return {
+        "approvals": {**state.approvals, key: said},
+        "comments": {**state.comments, key: event.data.get("comment", "")},
+    }
+
+
+def _cancel_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
+    return {} if state.cancelled else {"cancel_reason": event.data.get("reason", "")}
+
+
+def _resumed(state: RunState[Any], event: Event) -> dict[str, Any]:
+    return {"resumes": state.resumes + 1, "epoch": event.data["epoch"]}
+
+
+def _completed(_state: RunState[Any], event: Event) -> dict[str, Any]:
+    return {"finish": event.data}
+
+
+_FOLDS = {
+    **dict.fromkeys(k.REQUESTS, _requested),
+    **dict.fromkeys(k.RESULTS, _result),
+    k.APPROVAL_REQUESTED: _approval_requested,
+    k.APPROVAL_DECIDED: _approval_decided,
+    k.CANCEL_REQUESTED: _cancel_requested,
+    k.RUN_RESUMED: _resumed,
+    k.RUN_COMPLETED: _completed,
+}

@@ -1,0 +1,300 @@
+"""Drives one run: read, fold, decide, append, carry out, again, until it ends or waits.
+
+The rules that keep a run safe:
+
+1. An effect is begun only after its intent has been appended, and only while the lease lasts.
+2. Nothing is folded into the live state before it has been appended. A decision is made on a
+   probe, and its intents go into the same append as the results it rests on.
+3. Each append names the event it expects to be last. If signals have come in between, they are
+   folded and the decision is made anew; if another worker has taken over, this one stops and
+   appends nothing more.
+4. A takeover appends `lib.run.resumed` before anything else, which stops the old owner by rule 3.
+   Then every request without a result is carried out again or settled as unknown, as its
+   recorded effect class says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lib._util.clock import Clock
+from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
+from lib.engine.core.decide import Step, next_step, refold
+from lib.engine.core.settle import Draft, fail_open, finished
+from lib.engine.core.state import MAX_RESUMES, RunState, evolve
+from lib.engine.handler import Context, Handler, Live
+from lib.errors import Conflict, RunAbandoned
+from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
+from lib.events import kinds as k
+from lib.events.wakeups import Listener
+
+_log = logging.getLogger(__name__)
+
+CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
+NOT_HANDLED = "this engine has no handler for such a request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What an engine lends to the drivers of its runs."""
+
+    store: EventStore
+    handlers: dict[str, Handler]
+    blobs: BlobStore | None
+    clock: Clock
+    worker: str
+    lease_s: float
+    grace_s: float
+
+
+class Driver:
+    """One run in the hands of this process."""
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        algorithm: Algorithm[Any],
+        lease: Lease,
+        live: Callable[[str], Callable[[Live], None] | None],
+    ) -> None:
+        """Take a claimed run; `drive` does the work."""
+        self._with = equipment
+        self._algorithm = algorithm
+        self._lease = lease
+        self._live = live
+        self._offers = [spec for h in equipment.handlers.values() for spec in h.offers]
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._results: list[Draft] = []
+        self._broken: BaseException | None = None
+        self._wake: Listener | None = None
+        self._stopping = False
+
+    async def drive(self) -> RunState[Any]:
+        """Drive the run until it ends or waits for somebody; return its state then.
+
+        Raises:
+            RunAbandoned: another worker has taken over, or `stop` was called.
+        """
+        idle_at: int | None = None
+        with self._with.store.wakeups.listen(self._lease.run_id, signals_only=True) as wake:
+            self._wake = wake
+            try:
+                await self._take()
+                await self._loop(wake)
+                idle_at = self._state.head
+                return self._state
+            finally:
+                await self._drop_tasks()
+                await self._with.store.release(self._lease, idle_at=idle_at)
+
+    def stop(self) -> None:
+        """Let `drive` end soon, leaving the run to whoever resumes it."""
+        self._stopping = True
+        self._woken()
+
+    # -- the loop --------------------------------------------------------------------------
+
+    async def _loop(self, wake: Listener) -> None:
+        while True:
+            await self._advance()
+            if self._state.outcome is not None:
+                return
+            if self._state.cancelled and self._state.open:
+                await self._settle_cancelled()
+                continue
+            if not self._tasks and not self._results:
+                return  # it waits for a person, and nothing is held meanwhile
+            if not self._results:
+                await self._sleep(wake)
+            self._check()
+
+    async def _sleep(self, wake: Listener) -> None:
+        """Wait until a handler is done, a signal has come or the lease must be renewed."""
+        left_s = (self._lease.until - self._with.clock.now()).total_seconds()
+        if not await wake.wait(max(left_s - self._with.lease_s * 2 / 3, 0.0)):
+            await self._renew()
+        elif not self._results:
+            await self._read_tail()
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if self._stopping:
+            raise RunAbandoned(self._lease.run_id, "the engine is closing")
+
+    async def _advance(self) -> None:
+        """Append what has happened and what follows from it, until nothing more follows."""
+        while True:
+            results, self._results = self._results, []
+            events = self._numbered(results, self._state.head)
+            probe = self._fold(self._state, events)
+            step = next_step(self._algorithm, probe)
+            follow_up = self._numbered(self._drafts(step, probe), probe.head)
+            if not events and not follow_up:
+                return
+            if not await self._append(events + follow_up):
+                self._results = results + self._results
+                continue
+            self._state = self._fold(probe, follow_up)
+            self._start(follow_up, step.requests)
+
+    def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
+        """Return the step as events to be: facts, intents, and the end."""
+        drafts = list(step.settled)
+        for request in step.requests:
+            approved = probe.approvals.get(request.key) == "approved"
+            handler = self._handler(request)
+            drafts.append(
+                handler.admit(
+                    request,
+                    run_id=probe.run_id,
+                    upto=probe.head,
+                    offers=self._offers,
+                    approved=approved,
+                )
+            )
+        if step.finish is not None:
+            drafts.append(finished(step.finish))
+        return drafts
+
+    def _handler(self, request: Request) -> Handler:
+        for handler in self._with.handlers.values():
+            if isinstance(request, handler.request_type):
+                return handler
+        raise RunAbandoned(self._lease.run_id, NOT_HANDLED)
+
+    def _numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
+        state, at = self._state, self._with.clock.now()
+        return [
+            Event(state.run_id, seq, draft.kind, draft.data, at, state.tenant, state.user)
+            for seq, draft in enumerate(drafts, head + 1)
+        ]
+
+    # -- the log ---------------------------------------------------------------------------
+
+    async def _append(self, events: Sequence[Event]) -> bool:
+        """Append the events; False if signals came first, which are folded instead."""
+        new = [NewEvent(event.kind, event.data, event.at, user=event.user) for event in events]
+        try:
+            await self._with.store.append(self._state.run_id, new, expected=self._state.head)
+        except Conflict:
+            await self._read_tail()
+            return False
+        return True
+
+    def _fold(self, state: RunState[Any], events: Sequence[Event]) -> RunState[Any]:
+        for event in events:
+            state = evolve(self._algorithm, state, event)
+        return state
+
+    async def _read_tail(self) -> None:
+        """Fold the signals that others have appended.
+
+        Raises:
+            RunAbandoned: another worker has taken over.
+        """
+        tail = await self._with.store.read(self._state.run_id, after=self._state.head)
+        if any(not k.is_signal(event.kind) for event in tail):
+            raise RunAbandoned(self._state.run_id, "another worker has taken it over")
+        self._state = self._fold(self._state, tail)
+
+    async def _renew(self) -> None:
+        renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
+        if renewed is None:
+            raise RunAbandoned(self._lease.run_id, "another worker has its lease")
+        self._lease = renewed
+
+    async def _take(self) -> None:
+        """Read and fold the run; if somebody has been interrupted in it, take it over."""
+        log = await self._with.store.read(self._lease.run_id)
+        self._state, decided = refold(self._algorithm, log)
+        if self._state.outcome is not None:
+            return
+        while self._lease.takeover or self._state.open:
+            resumed = Draft(
+                k.RUN_RESUMED, {"worker": self._lease.owner, "epoch": self._lease.epoch}
+            )
+            events = self._numbered([resumed], self._state.head)
+            if await self._append(events):
+                self._state = self._fold(self._state, events)
+                break
+        if self._state.resumes < MAX_RESUMES:
+            for event in list(self._state.open.values()):
+                self._recover(event, decided[event.data["key"]])
+
+    def _recover(self, event: Event, decided: Request) -> None:
+        handler = self._with.handlers.get(event.kind)
+        if handler is None:
+            raise RunAbandoned(self._state.run_id, NOT_HANDLED)
+        result = handler.recover(event)
+        if result is not None:
+            self._results.append(result)
+            return
+        if isinstance(decided, LLMRequest):
+            recorded = event.data["digest"]
+            if decided.digest(event.data.get("tools_digest", "")) != recorded:
+                _log.warning("run %r: %s renders differently now", event.run_id, decided.key)
+        self._spawn(event, decided)
+
+    # -- effects ---------------------------------------------------------------------------
+
+    def _start(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
+        decided = {request.key: request for request in requests}
+        for event in events:
+            if event.kind in k.REQUESTS and event.data["key"] in decided:
+                self._spawn(event, decided[event.data["key"]])
+
+    def _spawn(self, event: Event, decided: Request) -> None:
+        if self._with.clock.now() >= self._lease.until:
+            raise RunAbandoned(self._lease.run_id, "its lease ended before an effect was begun")
+        key = event.data["key"]
+        task = self._tasks[key] = asyncio.create_task(self._carry_out(event, decided), name=key)
+        task.add_done_callback(self._ended)
+
+    async def _carry_out(self, event: Event, decided: Request) -> None:
+        context = Context(
+            run_id=event.run_id,
+            tenant=event.tenant,
+            user=event.user,
+            decided=decided,
+            offers=self._offers,
+            blobs=self._with.blobs,
+            clock=self._with.clock,
+            live=self._live(event.run_id),
+        )
+        drafts = await self._with.handlers[event.kind].handle(event, context)
+        if self._tasks.pop(event.data["key"], None) is not None:  # else settled without it
+            self._results.extend(drafts)
+            self._woken()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+            self._woken()
+
+    def _woken(self) -> None:
+        if self._wake is not None:
+            self._wake.wake()
+
+    async def _settle_cancelled(self) -> None:
+        """Stop what is under way; what ends within the grace keeps its own result."""
+        await self._drop_tasks()
+        settled = {draft.data["key"] for draft in self._results if "key" in draft.data}
+        for key, request in self._state.open.items():
+            if key not in settled:
+                self._results.append(fail_open(request, "cancelled", CANCELLED))
+
+    async def _drop_tasks(self) -> None:
+        """Cancel what is under way and wait for it, not for ever: a thread cannot be stopped."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, stuck = await asyncio.wait(tasks, timeout=self._with.grace_s)
+            for task in stuck:
+                _log.warning("%s of run %r ignores its cancellation", task, self._lease.run_id)
+        self._tasks.clear()

@@ -1,0 +1,299 @@
+"""The engine: starts runs, drives them, and takes them up again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.json import canonical, digest
+from lib.engine import attachments
+from lib.engine.core.algorithm import Algorithm
+from lib.engine.core.budget import Budget
+from lib.engine.core.state import RunState
+from lib.engine.driver import Driver, Equipment
+from lib.engine.handler import Handler
+from lib.engine.live import LiveHub
+from lib.engine.run import Run
+from lib.errors import Conflict, IdempotencyMismatch, RunAbandoned, RunNotFound, UnknownAlgorithm
+from lib.events import BlobStore, EventStore, Lease, NewEvent
+from lib.events import kinds as k
+from lib.events.bus import Bus
+from lib.llm import Message, message_to_json
+
+_log = logging.getLogger(__name__)
+
+Input = str | Message | Sequence[Message]
+T = TypeVar("T")
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
+
+
+class Engine:
+    """Drives runs over a store: `async with Engine(store, handlers, algorithms=[…]) as engine`.
+
+    Entering sets the store up; leaving stops what is under way, which any engine over the same
+    store can take up again, and closes the store.
+
+    Attributes:
+        store: the logs.
+        bus: carries their events to observers.
+        poll_s: how often to look for what other processes have done, where nothing tells.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        handlers: Iterable[Handler],
+        *,
+        algorithms: Iterable[Algorithm[Any]],
+        blobs: BlobStore | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        new_id: Callable[[], str] = _new_id,
+        worker: str | None = None,
+        lease_s: float = 30.0,
+        grace_s: float = 5.0,
+        poll_s: float = 1.0,
+    ) -> None:
+        """Put the parts together; nothing happens before `async with`.
+
+        Args:
+            store: where the logs are.
+            handlers: what carries out requests, one per kind.
+            algorithms: how runs go on, by name; the first is the default of `start`.
+            blobs: where content above 256 KiB is kept; without one it is refused.
+            clock: the time.
+            new_id: makes run and signal ids.
+            worker: the name of this engine in leases; unique among live engines.
+            lease_s: how long a dead engine keeps others from taking up its runs.
+            grace_s: how long a cancelled call may take to end by itself.
+            poll_s: see above.
+
+        Raises:
+            ValueError: two handlers fulfil one kind, or two algorithms have one name, or there
+                is no algorithm.
+        """
+        self.store = store
+        self.bus = Bus(store, clock=clock)
+        self.clock = clock
+        self.poll_s = poll_s
+        self.hub = LiveHub()
+        self._new_id = new_id
+        self._algorithms = _by_name("algorithm", "name", algorithms)
+        if not self._algorithms:
+            raise ValueError("an engine needs at least one algorithm")
+        self._equipment = Equipment(
+            store=store,
+            handlers=_by_name("handler", "kind", handlers),
+            blobs=blobs,
+            clock=clock,
+            worker=worker or f"worker-{new_id()}",
+            lease_s=lease_s,
+            grace_s=grace_s,
+        )
+        self._hosted: dict[str, tuple[Driver, asyncio.Task[RunState[Any]]]] = {}
+        self._pump: asyncio.Task[None] | None = None
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.store.setup()
+        self._pump = asyncio.create_task(self.bus.run(), name="lib.bus")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop driving; what is under way is interrupted and can be resumed. Safe to repeat."""
+        pump, self._pump = self._pump, None
+        if pump is None:
+            return
+        hosted = list(self._hosted.values())
+        for driver, _ in hosted:
+            driver.stop()
+        pump.cancel()
+        await asyncio.wait([pump, *(task for _, task in hosted)])
+        await self.store.close()
+
+    # -- runs ------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        algorithm: str | None = None,
+        idempotency_key: str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        budget: Budget | None = None,
+    ) -> Run:
+        """Start a run and drive it here, in the background.
+
+        Args:
+            input: what the user says: text, a message, or a conversation.
+            algorithm: the name of one of the engine's algorithms, None for the first.
+            idempotency_key: makes the start repeatable: within a tenant, the same key gives the
+                same run, which is taken up again if nobody drives it.
+            tenant: who owns the run and everything derived from it.
+            user: who asks.
+            budget: what it may spend, None for no limit.
+
+        Raises:
+            UnknownAlgorithm: the engine has no such algorithm.
+            IdempotencyMismatch: the key has started another request.
+            ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
+        """
+        chosen = self.algorithm(algorithm or next(iter(self._algorithms)))
+        messages = await attachments.store(_messages(input), self._equipment.blobs)
+        data: dict[str, Any] = {
+            "algorithm": chosen.name,
+            "input": [message_to_json(message) for message in messages],
+        }
+        if budget is not None:
+            data["budget"] = budget.to_json()
+        request = digest(canonical(data))
+        data["config"] = chosen.config()
+        run_id = self._new_id()
+        if idempotency_key is not None:
+            data["request"] = request
+            run_id = digest("start", tenant or "", idempotency_key)[:32]
+        event = NewEvent(k.RUN_STARTED, data, self.clock.now(), tenant, user)
+        try:
+            await self.store.append(run_id, [event], expected=0)
+        except Conflict:
+            await self._check_same(run_id, request, idempotency_key or run_id)
+        await self.resume(run_id)
+        return Run(self, run_id)
+
+    async def _check_same(self, run_id: str, request: str, key: str) -> None:
+        first = await self.store.read(run_id, limit=1)
+        if first[0].data.get("request") != request:
+            raise IdempotencyMismatch(key, run_id=run_id)
+
+    def run(self, run_id: str) -> Run:
+        """Return a handle on a run of the store."""
+        return Run(self, run_id)
+
+    async def resume(self, run_id: str) -> bool:
+        """Drive a run here if nobody does; return whether this engine drives it now.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UnknownAlgorithm: the engine does not have its algorithm.
+        """
+        if run_id in self._hosted:
+            return True
+        info = await self.store.run(run_id)
+        if info is None:
+            raise RunNotFound(run_id)
+        algorithm = self.algorithm(info.algorithm)
+        equipment = self._equipment
+        leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
+        for lease in leases:
+            self._host(lease, algorithm)
+        return bool(leases)
+
+    async def recover(self, *, limit: int = 100) -> list[Run]:
+        """Take up runs that are ready and that nobody drives, and return them.
+
+        Call it when a process starts, to go on with what its predecessor left.
+        """
+        equipment = self._equipment
+        taken: list[Run] = []
+        for lease in await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, limit=limit):
+            info = await self.store.run(lease.run_id)
+            if info is None or info.algorithm not in self._algorithms:
+                await self.store.release(lease)
+                continue
+            self._host(lease, self._algorithms[info.algorithm])
+            taken.append(Run(self, lease.run_id))
+        return taken
+
+    async def signal(
+        self, run_id: str, kind: str, data: dict[str, Any], *, user: str | None = None
+    ) -> None:
+        """Append a signal to a run, and drive it if it was waiting for one.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ValueError: the kind is no signal.
+        """
+        event = NewEvent(kind, {"signal_id": self._new_id(), **data}, self.clock.now(), user=user)
+        await self.store.append(run_id, [event], expected=None)
+        await self.resume(run_id)
+
+    # -- for handles and observers ---------------------------------------------------------
+
+    def algorithm(self, name: str) -> Algorithm[Any]:
+        """Return the algorithm of this name.
+
+        Raises:
+            UnknownAlgorithm: there is none.
+        """
+        try:
+            return self._algorithms[name]
+        except KeyError:
+            raise UnknownAlgorithm(name, known=tuple(self._algorithms)) from None
+
+    async def hosted(self, run_id: str) -> RunState[Any] | None:
+        """Wait until this process stops driving the run; return its state then.
+
+        Returns None if the run is not driven here, or no longer because another worker is.
+
+        Raises:
+            RunAbandoned: this engine is closing.
+        """
+        hosted = self._hosted.get(run_id)
+        if hosted is None:
+            return None
+        try:
+            return await asyncio.shield(hosted[1])
+        except RunAbandoned:
+            if self._pump is None:
+                raise
+            return None
+
+    def _host(self, lease: Lease, algorithm: Algorithm[Any]) -> None:
+        driver = Driver(self._equipment, algorithm, lease, self.hub.publisher)
+        task = asyncio.create_task(driver.drive(), name=f"lib.run {lease.run_id}")
+        self._hosted[lease.run_id] = (driver, task)
+        task.add_done_callback(lambda done: self._dropped(lease.run_id, done))
+
+    def _dropped(self, run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
+        del self._hosted[run_id]
+        self.hub.end(run_id)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, RunAbandoned):
+            _log.info("%s", error)
+        elif error is not None:
+            _log.error("run %r stopped here", run_id, exc_info=error)
+
+
+def _messages(given: Input) -> list[Message]:
+    if isinstance(given, str):
+        return [Message.user(given)]
+    return [given] if isinstance(given, Message) else list(given)
+
+
+def _by_name(what: str, attribute: str, things: Iterable[T]) -> dict[str, T]:
+    named: dict[str, T] = {}
+    for thing in things:
+        name = getattr(thing, attribute)
+        if name in named:
+            raise ValueError(f"two {what}s of one engine have the {attribute} {name!r}")
+        named[name] = thing
+    return named

@@ -1,0 +1,1 @@
+"""One handler per kind of request."""

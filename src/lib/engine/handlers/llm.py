@@ -1,0 +1,181 @@
+"""Model calls."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from lib._util.json import canonical, digest
+from lib.engine.attachments import load
+from lib.engine.core.algorithm import LLMRequest, Request
+from lib.engine.core.settle import Draft
+from lib.engine.handler import Context, Live
+from lib.errors import BlobError, InvalidReply, LLMError
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import LLMClient, Reply, ToolCall, ToolSpec, parse_output, reply_to_json
+from lib.resilience import RetryPolicy, retry
+
+
+class LLMHandler:
+    """Fulfils model requests with a client; retries what may succeed later."""
+
+    kind = k.LLM_REQUESTED
+    request_type = LLMRequest
+    offers: Sequence[ToolSpec] = ()
+
+    def __init__(
+        self,
+        client: LLMClient,
+        *,
+        retries: RetryPolicy | None = None,
+        jitter: random.Random | None = None,
+    ) -> None:
+        """Take a client.
+
+        Args:
+            client: speaks to the model.
+            retries: how often and how long to try; each attempt is counted in the log.
+            jitter: spreads the attempts of many processes.
+        """
+        self._client = client
+        self._retries = retries or RetryPolicy()
+        self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
+
+    def admit(
+        self,
+        request: Request,
+        *,
+        run_id: str,
+        upto: int,
+        offers: Sequence[ToolSpec],
+        approved: bool,
+    ) -> Draft:
+        """Return the intent: what the call rests on and its digest, never its content."""
+        request = cast("LLMRequest", request)
+        tools_digest = digest_of(chosen(offers, request.tools))
+        data: dict[str, Any] = {
+            "key": request.key,
+            "upto": upto,
+            "digest": request.digest(tools_digest),
+        }
+        if tools_digest:
+            data["tools_digest"] = tools_digest
+        for name in ("model", "settings"):
+            if value := getattr(request, name):
+                data[name] = value
+        return Draft(k.LLM_REQUESTED, data)
+
+    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+        """Call the model and return its reply, or how it failed."""
+        attempts = 0
+
+        async def attempt() -> Reply:
+            nonlocal attempts
+            attempts += 1
+            return await self._call(request, context, attempts)
+
+        try:
+            reply = await retry(
+                attempt,
+                policy=self._retries,
+                clock=context.clock,
+                is_retryable=_is_retryable,
+                random=self._jitter.random,
+            )
+        except (LLMError, BlobError) as error:
+            return [_failed(request, error, attempts)]
+        return [_completed(request, context, reply, attempts)]
+
+    def recover(self, request: Event) -> Draft | None:
+        """Ask again: a model call that was cut off costs money, nothing else."""
+        return None
+
+    async def _call(self, request: Event, context: Context, attempt: int) -> Reply:
+        decided = cast("LLMRequest", context.decided)
+        messages = await load(decided.messages, context.blobs)
+        options: dict[str, Any] = {
+            "model": decided.model,
+            "tools": chosen(context.offers, decided.tools),
+            "output": decided.output,
+            "settings": decided.settings,
+        }
+        if context.live is None:
+            return await self._client.complete(messages, **options)
+        key = request.data["key"]
+        async for piece in self._client.stream(messages, **options):
+            if isinstance(piece, Reply):
+                return piece
+            context.live(Live(key=key, attempt=attempt, delta=piece))
+        raise InvalidReply("the client's stream ended without a reply", retryable=True)
+
+
+def chosen(offers: Sequence[ToolSpec], names: Sequence[str] | None) -> Sequence[ToolSpec]:
+    """Return the offers of these names, in the order of the offers; None means all."""
+    return offers if names is None else [offer for offer in offers if offer.name in names]
+
+
+def digest_of(tools: Sequence[ToolSpec]) -> str:
+    """Return a digest of what a model is told of its tools, "" for none."""
+    if not tools:
+        return ""
+    return digest(*(canonical([t.name, t.description, t.input_schema]) for t in tools))
+
+
+def _is_retryable(error: BaseException) -> tuple[bool, float | None]:
+    if isinstance(error, LLMError):
+        return error.retryable, error.retry_after_s
+    return False, None
+
+
+def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:
+    data: dict[str, Any] = {
+        "key": request.data["key"],
+        "reply": reply_to_json(with_distinct_calls(reply)),
+    }
+    if attempts > 1:
+        data["attempts"] = attempts
+    output = cast("LLMRequest", context.decided).output
+    if output is not None and not reply.tool_calls and (misfit := _misfit(reply, output)):
+        data["misfit"] = misfit
+    return Draft(k.LLM_COMPLETED, data)
+
+
+def _misfit(reply: Reply, output: Mapping[str, Any]) -> str:
+    try:
+        parse_output(reply, output)
+    except InvalidReply as error:
+        return str(error)
+    return ""
+
+
+def with_distinct_calls(reply: Reply) -> Reply:
+    """Return the reply with call ids that differ: some servers repeat or leave out theirs."""
+    seen: set[str] = set()
+    parts: list[Any] = []
+    for part in reply.parts:
+        if isinstance(part, ToolCall):
+            part = replace(part, id=_distinct(part.id, seen))  # noqa: PLW2901 - the same part
+        parts.append(part)
+    return replace(reply, parts=tuple(parts))
+
+
+def _distinct(call_id: str, seen: set[str]) -> str:
+    wanted, number = call_id or "call", 1
+    while wanted in seen:
+        number += 1
+        wanted = f"{call_id or 'call'}-{number}"
+    seen.add(wanted)
+    return wanted
+
+
+def _failed(request: Event, error: LLMError | BlobError, attempts: int) -> Draft:
+    told: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, LLMError) and error.status is not None:
+        told["status"] = error.status
+    data: dict[str, Any] = {"key": request.data["key"], "reason": "error", "error": told}
+    if attempts > 1:
+        data["attempts"] = attempts
+    return Draft(k.LLM_FAILED, data)

@@ -1,0 +1,141 @@
+"""Tool calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from lib.engine.core.algorithm import Request, ToolRequest
+from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
+from lib.engine.handler import Context
+from lib.errors import ToolError
+from lib.events import Event
+from lib.events import kinds as k
+from lib.events.kinds import Reason
+from lib.llm import ToolSpec
+from lib.tools import Tool, ToolContext, ToolRegistry
+from lib.tools.output import as_text, clip, fence
+
+_log = logging.getLogger(__name__)
+
+MAX_MESSAGE_CHARS = 500
+
+
+def _boundary() -> str:
+    return secrets.token_hex(8)
+
+
+class ToolHandler:
+    """Fulfils tool requests from a registry; every failure is a result that the model can read."""
+
+    kind = k.TOOL_REQUESTED
+    request_type = ToolRequest
+
+    def __init__(
+        self, tools: ToolRegistry | Iterable[Tool], *, boundary: Callable[[], str] = _boundary
+    ) -> None:
+        """Take the tools.
+
+        Args:
+            tools: what models may call.
+            boundary: makes the unforeseeable words around untrusted output.
+        """
+        self._tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._boundary = boundary
+
+    @property
+    def offers(self) -> Sequence[ToolSpec]:
+        """What a model is told of each tool."""
+        return [tool.spec for tool in self._tools]
+
+    def admit(
+        self,
+        request: Request,
+        *,
+        run_id: str,
+        upto: int,
+        offers: Sequence[ToolSpec],
+        approved: bool,
+    ) -> Draft:
+        """Return the intent with the tool's declared effect, or the question to a person."""
+        request = cast("ToolRequest", request)
+        tool = self._tools.get(request.name) if request.name in self._tools else None
+        if tool and not approved and request.invalid is None and _asks(tool, request.arguments):
+            asked = requested(request)
+            return Draft(k.APPROVAL_REQUESTED, asked.data)
+        more: dict[str, Any] = {
+            "effects": tool.effects if tool else "none",
+            "idempotency_key": f"{run_id}:{request.key.removeprefix('tool/')}",
+        }
+        if request.invalid is not None:
+            more["invalid"] = request.invalid
+        return requested(request, **more)
+
+    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+        """Make the call and return its output, or why there is none."""
+        data = request.data
+        try:
+            tool = self._tools.get(data["name"])
+            text = await self._call(tool, data, context)
+        except ToolError as error:
+            return [tool_failed(data, _reason(error, data), error.code, error.message)]
+        text, cut = clip(text, tool.max_output_chars)
+        if tool.untrusted_output:
+            text = fence(text, tool=tool.name, boundary=self._boundary())
+        result: dict[str, Any] = {"key": data["key"], "call_id": data["call_id"], "output": text}
+        if cut:
+            result["truncated"] = cut
+        return [Draft(k.TOOL_COMPLETED, result)]
+
+    def recover(self, request: Event) -> Draft | None:
+        """Repeat what may be repeated; for the rest, say that the outcome is unknown."""
+        if request.data.get("effects", "once") != "once":
+            return None
+        return tool_failed(request.data, "unknown", "unknown", OUTCOME_UNKNOWN)
+
+    async def _call(self, tool: Tool, data: Mapping[str, Any], context: Context) -> str:
+        if "invalid" in data:
+            raise ToolError("invalid_arguments", "the arguments are no JSON object")
+        call = ToolContext(
+            run_id=context.run_id,
+            call_id=data["call_id"],
+            idempotency_key=data["idempotency_key"],
+            tenant=context.tenant,
+            user=context.user,
+        )
+        deadline = asyncio.timeout(tool.timeout_s)
+        try:
+            async with deadline:
+                return as_text(await tool.call(data["args"], call))
+        except ToolError:
+            raise
+        except Exception as error:  # around a tool call: whatever it raises is a result
+            if isinstance(error, TimeoutError) and deadline.expired():
+                raise ToolError("timeout", _timed_out(tool)) from error
+            _log.exception("tool %r failed in run %r", tool.name, context.run_id)
+            message = f"{type(error).__name__}: {error}"[:MAX_MESSAGE_CHARS]
+            raise ToolError("failed", message) from error
+
+
+def _asks(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    try:
+        return tool.needs_approval(arguments)
+    # Around a tool's own code: when in doubt, a person decides.
+    except Exception:  # noqa: BLE001 - see above
+        _log.exception("the approval rule of tool %r failed", tool.name)
+        return True
+
+
+def _timed_out(tool: Tool) -> str:
+    told = f"no answer within {tool.timeout_s:g} s"
+    return told if tool.effects == "none" else f"{told}; {OUTCOME_UNKNOWN}"
+
+
+def _reason(error: ToolError, data: Mapping[str, Any]) -> Reason:
+    if error.code in ("blocked", "denied"):
+        return cast("Reason", error.code)
+    unsure = error.code == "timeout" and data["effects"] != "none"
+    return "unknown" if unsure else "error"

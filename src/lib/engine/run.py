@@ -1,0 +1,196 @@
+"""One run in the hands of its user."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lib.engine.core.budget import Spend
+from lib.engine.core.decide import refold
+from lib.engine.core.state import RunState
+from lib.engine.handler import Live
+from lib.errors import NotPending, RunNotFound
+from lib.events import Event, RunInfo
+from lib.events import kinds as k
+
+if TYPE_CHECKING:
+    from lib.engine.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        outcome: COMPLETED, FAILED, CANCELLED, BLOCKED or LIMITED.
+        output: the answer; what there was of it when the run did not complete.
+        reason: why it did not, in a word or two.
+        error: the type and message of what failed.
+        spend: what it has used.
+    """
+
+    run_id: str
+    outcome: str
+    output: str
+    reason: str
+    error: Mapping[str, Any] | None
+    spend: Spend
+
+    @classmethod
+    def of(cls, state: RunState[Any]) -> Result:
+        """Return the result that the state of a closed run holds."""
+        finish = state.finish or {}
+        return cls(
+            run_id=state.run_id,
+            outcome=finish["outcome"],
+            output=finish.get("output", ""),
+            reason=finish.get("reason", ""),
+            error=finish.get("error"),
+            spend=state.spend,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingApproval:
+    """A tool call that waits for a person.
+
+    Attributes:
+        key: names the call in its run; give it to `Run.approve` or `Run.deny`.
+    """
+
+    key: str
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class Run:
+    """A handle on a run; any number may exist, in any process, of a run in any state."""
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        """Made by `Engine.start` and `Engine.run`."""
+        self._engine = engine
+        self.id = run_id
+
+    async def info(self) -> RunInfo:
+        """Return what the store lists of it.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        info = await self._engine.store.run(self.id)
+        if info is None:
+            raise RunNotFound(self.id)
+        return info
+
+    async def result(self) -> Result:
+        """Wait for the end and return it, driving the run here whenever nobody else does.
+
+        A run that waits for a person makes this wait, too.
+
+        Raises:
+            RunNotFound: there is no such run.
+            RunAbandoned: this process stopped driving it and nobody else does.
+        """
+        with self._engine.store.wakeups.listen(self.id) as wake:
+            while True:
+                state = await self._engine.hosted(self.id)
+                if state is not None and state.outcome is not None:
+                    return Result.of(state)
+                info = await self.info()
+                if info.status == "closed":
+                    return Result.of(await self.state())
+                if not (info.ready and await self._engine.resume(self.id)):
+                    await wake.wait(self._engine.poll_s)
+
+    async def state(self) -> RunState[Any]:
+        """Return the fold of its log, as it is now.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UnknownAlgorithm: the engine does not have its algorithm.
+        """
+        log = await self._engine.store.read(self.id)
+        if not log:
+            raise RunNotFound(self.id)
+        return refold(self._engine.algorithm(log[0].data["algorithm"]), log)[0]
+
+    async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
+        """Yield its events in order as they are appended, until it is closed.
+
+        Args:
+            after: the `seq` after which to begin; give the last one seen to go on.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        with self._engine.store.wakeups.listen(self.id) as wake:
+            while True:
+                for event in await self._engine.store.read(self.id, after=after, limit=256):
+                    yield event
+                    after = event.seq
+                info = await self.info()
+                if info.head > after:
+                    continue
+                if info.status == "closed":
+                    return
+                await wake.wait(self._engine.poll_s)
+
+    def live(self) -> AsyncGenerator[Live]:
+        """Yield replies while they are written, as long as this process drives the run.
+
+        Best effort and never stored: after a crash or in another process, read `events()`.
+        """
+        return self._engine.hub.watch(self.id)
+
+    async def pending(self) -> list[PendingApproval]:
+        """Return the calls that wait for a person, oldest first."""
+        waiting: dict[str, PendingApproval] = {}
+        for event in await self._engine.store.read(self.id):
+            if event.kind == k.APPROVAL_REQUESTED:
+                waiting[event.data["key"]] = PendingApproval(
+                    key=event.data["key"],
+                    call_id=event.data["call_id"],
+                    name=event.data["name"],
+                    arguments=event.data["args"],
+                )
+            elif event.kind in (k.APPROVAL_DECIDED, k.TOOL_REQUESTED):
+                waiting.pop(event.data["key"], None)
+        return list(waiting.values())
+
+    async def approve(self, key: str, *, comment: str = "", user: str | None = None) -> None:
+        """Let a call that waits for a person be made.
+
+        Raises:
+            NotPending: no such call waits; the first decision counts.
+        """
+        await self._decide(key, comment=comment, user=user, approved=True)
+
+    async def deny(self, key: str, *, comment: str = "", user: str | None = None) -> None:
+        """Refuse a call that waits for a person; the model is told, with the comment.
+
+        Raises:
+            NotPending: no such call waits; the first decision counts.
+        """
+        await self._decide(key, comment=comment, user=user, approved=False)
+
+    async def _decide(self, key: str, *, comment: str, user: str | None, approved: bool) -> None:
+        if key not in {call.key for call in await self.pending()}:
+            raise NotPending(self.id, key)
+        data: dict[str, Any] = {"key": key, "approved": approved}
+        if comment:
+            data["comment"] = comment
+        await self._engine.signal(self.id, k.APPROVAL_DECIDED, data, user=user)
+
+    async def cancel(self, reason: str = "", *, user: str | None = None) -> bool:
+        """Ask the run to stop; return False if it has ended already.
+
+        What is under way is interrupted, every open call gets a result, and the run ends as
+        CANCELLED: `await run.result()` to see it done.
+        """
+        if (await self.info()).status == "closed":
+            return False
+        data = {"reason": reason} if reason else {}
+        await self._engine.signal(self.id, k.CANCEL_REQUESTED, data, user=user)
+        return True

@@ -1,0 +1,30 @@
+"""Tools: functions that a model may call, each with its schema and its declared effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lib.errors import ToolError
+from lib.tools.definition import Effects, Tool, ToolAnnotations, ToolContext
+from lib.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from lib.tools.function import tool
+
+__all__ = [
+    "Effects",
+    "Tool",
+    "ToolAnnotations",
+    "ToolContext",
+    "ToolError",
+    "ToolRegistry",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tool":
+        from lib.tools.function import tool  # noqa: PLC0415 - loads pydantic
+
+        return tool
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,100 @@
+"""A tool: a function that a model may call, and what it declares about its effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from lib.llm import ToolSpec
+
+Effects = Literal["none", "idempotent", "once"]
+"""What calling a tool again would do, and so what happens to a call whose outcome is unknown.
+
+none         it only reads: the call is made again.
+idempotent   the receiver knows a repeated call by its idempotency key: it is made again.
+once         anything else: it is never repeated, the model is told that the outcome is unknown.
+"""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnnotations:
+    """Hints for people and clients that show a tool; nothing is enforced by them."""
+
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a running call knows of itself.
+
+    Attributes:
+        run_id: the run that calls.
+        call_id: the model's name for the call.
+        idempotency_key: the same each time this call is made: hand it to whom you call.
+        tenant: who owns the run.
+        user: who started it.
+    """
+
+    run_id: str
+    call_id: str
+    idempotency_key: str
+    tenant: str | None = None
+    user: str | None = None
+
+
+ToolCallable = Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function with a name, a schema and declarations; `@tool` makes one from a typed function.
+
+    Attributes:
+        name: how the model calls it: letters, digits, "_" and "-", at most 64.
+        description: what it does and when to use it, written for the model.
+        input_schema: JSON schema of its arguments, an object.
+        call: gets the arguments and the context; returns text or plain data, or raises
+            `ToolError`. It checks its arguments itself.
+        effects: what calling it again would do; see `Effects`.
+        timeout_s: how long one call may take; None is unlimited.
+        approval: whether a person must approve a call, or a predicate over its arguments.
+        untrusted_output: whether strangers can write into its output, which is then fenced.
+        max_output_chars: how much of its output the model gets.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    call: ToolCallable
+    output_schema: Mapping[str, Any] | None = None
+    annotations: ToolAnnotations = field(default_factory=ToolAnnotations)
+    effects: Effects = "once"
+    timeout_s: float | None = 60.0
+    approval: bool | Callable[[Mapping[str, Any]], bool] = False
+    untrusted_output: bool = False
+    max_output_chars: int = 20_000
+
+    def __post_init__(self) -> None:
+        """Refuse what no model or provider could call."""
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"tool name {self.name!r} is not 1 to 64 letters, digits, '_' or '-': rename it"
+            )
+        if self.max_output_chars < 1:
+            raise ValueError(f"max_output_chars is at least 1, not {self.max_output_chars}")
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told of it."""
+        return ToolSpec(self.name, self.description, dict(self.input_schema))
+
+    def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+        """Tell whether a person must approve this call."""
+        return self.approval if isinstance(self.approval, bool) else self.approval(arguments)

@@ -1,0 +1,125 @@
+"""`@tool`: a typed function becomes a `Tool`; its signature is the schema."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Unpack, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from typing_extensions import TypedDict
+
+from lib.errors import ToolError
+from lib.tools.definition import Effects, Tool, ToolAnnotations, ToolContext
+
+Function = Callable[..., Any]
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool` takes besides the function; see `Tool`."""
+
+    name: str
+    description: str
+    effects: Effects
+    timeout_s: float | None
+    approval: bool | Callable[[Mapping[str, Any]], bool]
+    annotations: ToolAnnotations
+    untrusted_output: bool
+    max_output_chars: int
+
+
+@overload
+def tool(function: Function, /) -> Tool: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], Tool]: ...
+def tool(
+    function: Function | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool | Callable[[Function], Tool]:
+    """Make a tool of a typed function, sync (run in a thread) or async.
+
+    The name and the docstring become the tool's; each parameter needs an annotation, and a
+    `pydantic.Field` in `Annotated` describes it. A parameter annotated `ToolContext` gets the
+    context and is not shown to the model. Unknown arguments are refused.
+
+    Raises:
+        TypeError: a parameter has no annotation, or is `*args` or `**kwargs`.
+        ValueError: the name is none that a model can call.
+    """
+    if function is None:
+        return lambda decorated: _make(decorated, options)
+    return _make(function, options)
+
+
+def _make(function: Function, options: ToolOptions) -> Tool:
+    arguments, context_name = _arguments_model(function)
+    made = Tool(
+        name=options.get("name", function.__name__),
+        description=inspect.getdoc(function) or "",
+        input_schema=_schema(arguments),
+        call=_caller(function, arguments, context_name),
+    )
+    return replace(made, **options)
+
+
+def _arguments_model(function: Function) -> tuple[type[BaseModel], str | None]:
+    """Return a model of the parameters, and the name of the one that takes the context."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    context_name: str | None = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"tool {function.__name__!r}: a model cannot fill {parameter}")
+        if name not in hints:
+            raise TypeError(f"tool {function.__name__!r}: parameter {name!r} has no annotation")
+        if hints[name] is ToolContext:
+            context_name = name
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        # The alias keeps names that a model's own attributes would shadow, such as "schema".
+        fields[f"arg_{name}"] = (hints[name], _field(default, alias=name))
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    return create_model(function.__name__, __config__=config, **fields), context_name
+
+
+def _field(default: Any, *, alias: str) -> FieldInfo:
+    return FieldInfo(default=default, alias=alias) if default is not ... else FieldInfo(alias=alias)
+
+
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    schema = arguments.model_json_schema()
+    schema.pop("title", None)
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+    return schema
+
+
+def _caller(
+    function: Function, arguments: type[BaseModel], context_name: str | None
+) -> Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]:
+    names = {name: name.removeprefix("arg_") for name in arguments.model_fields}
+
+    async def call(given: Mapping[str, Any], context: ToolContext) -> Any:
+        try:
+            checked = arguments.model_validate(dict(given))
+        except ValidationError as error:
+            raise ToolError("invalid_arguments", explain(error)) from error
+        bound = {python: getattr(checked, name) for name, python in names.items()}
+        if context_name is not None:
+            bound[context_name] = context
+        if inspect.iscoroutinefunction(function):
+            return await function(**bound)
+        return await asyncio.to_thread(function, **bound)
+
+    return call
+
+
+def explain(error: ValidationError) -> str:
+    """Return what is wrong with the arguments, for the model: where, what, and nothing given."""
+    faults = [
+        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    return "; ".join(faults)

@@ -1,0 +1,51 @@
+"""The tools of an agent, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+
+from lib.errors import ToolError
+from lib.tools.definition import Tool
+
+
+class ToolRegistry:
+    """Tools with distinct names, in the order in which they were given."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        """Keep the tools.
+
+        Raises:
+            ValueError: two of them have one name.
+        """
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.name in self._tools:
+                raise ValueError(f"two tools are named {tool.name!r}: rename one of them")
+            self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names, in order."""
+        return tuple(self._tools)
+
+    def get(self, name: str) -> Tool:
+        """Return the tool of this name.
+
+        Raises:
+            ToolError: there is none; the message names a close one.
+        """
+        if name in self._tools:
+            return self._tools[name]
+        close = get_close_matches(name, self._tools, n=1)
+        known = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(self._tools)}"
+        raise ToolError("not_found", f"no tool is named {name!r}: {known}")
