@@ -7,7 +7,7 @@ filled when a filter first names its field, and extended by the rows that have c
 
 from __future__ import annotations
 
-from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import ge, gt, le, lt
@@ -65,8 +65,8 @@ class _Column:
         self._codes = np.empty(0, np.int32)
         self._size = 0
         self._code_of: dict[Hashable, int] = {None: _ABSENT}
-        self._numbers = _Numbers()
-        self._strings: dict[int, str] = {}
+        self._numbers = _Ordered()
+        self._strings = _Ordered()
         self._containing: dict[Hashable, list[int]] = {}
 
     def __len__(self) -> int:
@@ -97,19 +97,13 @@ class _Column:
             case "$contains":
                 return self._coded(self._containing.get(_key(operand), ()), n)
             case _:
-                return self._coded(self._ordered(_ORDER[operator], operand), n)
+                ordered = self._strings if isinstance(operand, str) else self._numbers
+                return self._coded(ordered.codes(operator, operand), n)
 
     def _equal(self, operand: Operand) -> list[int]:
         wanted = operand if isinstance(operand, tuple) else (operand,)
         codes = (self._code_of.get(_key(value)) for value in wanted)
         return [code for code in codes if code is not None]
-
-    def _ordered(
-        self, compare: Callable[[Any, Any], Any], operand: Any
-    ) -> Sequence[int] | NDArray[np.int32]:
-        if isinstance(operand, str):
-            return [code for code, value in self._strings.items() if compare(value, operand)]
-        return self._numbers.codes(compare, operand)
 
     def _coded(self, accepted: Sequence[int] | NDArray[np.int32], n: int) -> Mask:
         """Return which rows have one of the codes."""
@@ -125,9 +119,9 @@ class _Column:
             case bool():
                 pass
             case int() | float():
-                self._numbers.add(code, value)
+                self._numbers.add(value, code)
             case str():
-                self._strings[code] = value
+                self._strings.add(value, code)
             case list():
                 for element in {_key(element) for element in cast(list[object], value)}:
                     self._containing.setdefault(element, []).append(code)
@@ -136,29 +130,44 @@ class _Column:
         return code
 
 
-class _Numbers:
-    """The distinct numbers of a column, compared all at once where 64-bit floats are exact."""
+class _Ordered:
+    """The distinct values of one class: a sorted run, and the few that have come since."""
 
     def __init__(self) -> None:
-        self._codes = array("i")
-        self._values: list[float] = []
-        self._floats = array("d")
-        self._exact = True
+        self._sorted: list[Any] = []
+        self._codes = np.empty(0, np.int32)
+        self._fresh: list[tuple[Any, int]] = []
 
-    def add(self, code: int, value: float) -> None:
+    def add(self, value: object, code: int) -> None:
         """Remember what a code stands for."""
-        self._codes.append(code)
-        self._values.append(value)
-        self._floats.append(value)
-        self._exact = self._exact and float(value) == value
+        self._fresh.append((value, code))
 
-    def codes(self, compare: Callable[[Any, Any], Any], operand: float) -> NDArray[np.int32]:
-        """Return the codes of the numbers that compare so with the operand."""
-        if self._exact and float(operand) == operand:
-            accepted: Mask = compare(np.array(self._floats), float(operand))
-        else:
-            accepted = np.array([compare(value, operand) for value in self._values], np.bool_)
-        return np.array(self._codes)[accepted]
+    def codes(self, operator: str, operand: object) -> NDArray[np.int32]:
+        """Return the codes of the values that compare so with the operand."""
+        if len(self._fresh) > 1000 + len(self._sorted) // 8:
+            self._merge()
+        compare = _ORDER[operator]
+        fresh = [code for value, code in self._fresh if compare(value, operand)]
+        known = self._codes[self._range(operator, operand)]
+        return np.concatenate([known, np.array(fresh, np.int32)])
+
+    def _range(self, operator: str, operand: Any) -> slice:
+        match operator:
+            case "$gt":
+                return slice(bisect_right(self._sorted, operand), None)
+            case "$gte":
+                return slice(bisect_left(self._sorted, operand), None)
+            case "$lt":
+                return slice(bisect_left(self._sorted, operand))
+            case _:
+                return slice(bisect_right(self._sorted, operand))
+
+    def _merge(self) -> None:
+        known = zip(self._sorted, self._codes.tolist(), strict=True)
+        merged = sorted([*known, *self._fresh])
+        self._sorted = [value for value, _ in merged]
+        self._codes = np.array([code for _, code in merged], np.int32)
+        self._fresh = []
 
 
 def _fields(filter: Filter) -> set[str]:  # noqa: A002 - the specification's name
