@@ -125,8 +125,7 @@ def verify(store: str, *, blobs: Path | None, deep: bool, as_json: bool) -> None
     """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults."""
     report = asyncio.run(_verify(store, blobs, deep=deep))
     faults = [
-        {"run": f.run_id, "seq": f.seq, "rule": f.rule, "message": f.message}
-        for f in report.faults
+        {"run": f.run_id, "seq": f.seq, "rule": f.rule, "message": f.message} for f in report.faults
     ]
     _show(faults, as_json=as_json)
     if not as_json:

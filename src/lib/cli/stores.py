@@ -22,14 +22,18 @@ async def reading(store: str) -> AsyncGenerator[EventStore]:
     """
     from lib.events import SQLiteEventStore  # noqa: PLC0415 - loads its driver
 
-    path = Path(store.removeprefix(URL_PREFIX))
-    if "://" in str(store) and not store.startswith(URL_PREFIX):
-        raise click.UsageError(f"{store!r}: give a path or sqlite:///PATH")
-    if not path.is_file():
-        raise click.UsageError(f"there is no event store at {str(path)!r}")
-    opened = SQLiteEventStore(path, read_only=True)
+    opened = SQLiteEventStore(_path(store), read_only=True)
     await opened.setup()
     try:
         yield opened
     finally:
         await opened.close()
+
+
+def _path(store: str) -> Path:
+    if "://" in store and not store.startswith(URL_PREFIX):
+        raise click.UsageError(f"{store!r}: give a path or {URL_PREFIX}PATH")
+    path = Path(store.removeprefix(URL_PREFIX))
+    if not path.is_file():
+        raise click.UsageError(f"there is no event store at {str(path)!r}")
+    return path

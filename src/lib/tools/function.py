@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from typing_extensions import TypedDict
 
 from lib.errors import ToolError
@@ -79,13 +78,9 @@ def _arguments_model(function: Function) -> tuple[type[BaseModel], str | None]:
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         # The alias keeps names that a model's own attributes would shadow, such as "schema".
-        fields[f"arg_{name}"] = (hints[name], _field(default, alias=name))
+        fields[f"arg_{name}"] = (hints[name], Field(default, alias=name))
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     return create_model(function.__name__, __config__=config, **fields), context_name
-
-
-def _field(default: Any, *, alias: str) -> FieldInfo:
-    return FieldInfo(default=default, alias=alias) if default is not ... else FieldInfo(alias=alias)
 
 
 def _schema(arguments: type[BaseModel]) -> dict[str, Any]:

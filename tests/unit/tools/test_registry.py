@@ -1,0 +1,54 @@
+import pytest
+
+from lib.errors import ToolError
+from lib.tools import ToolRegistry, tool
+
+
+@tool
+def search(query: str) -> str:
+    return query
+
+
+@tool
+def send(text: str) -> str:
+    return text
+
+
+def test_tools_are_kept_in_order_and_found_by_name() -> None:
+    registry = ToolRegistry([send, search])
+
+    assert (registry.names, len(registry), list(registry)) == (
+        ("send", "search"),
+        2,
+        [send, search],
+    )
+    assert registry.get("search") is search
+    assert "search" in registry
+    assert "fetch" not in registry
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two tools are named 'send'"):
+        ToolRegistry([send, send])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("serch", "no tool is named 'serch': did you mean 'search'?"),
+        ("xyz", "no tool is named 'xyz': there is send, search"),
+    ],
+)
+def test_an_unknown_name_is_told_with_a_way_out(name: str, told: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        ToolRegistry([send, search]).get(name)
+
+    assert (caught.value.code, caught.value.message) == ("not_found", told)
+
+
+def test_a_tool_tells_a_model_its_name_description_and_schema() -> None:
+    spec = search.spec
+
+    assert (spec.name, spec.description) == ("search", "")
+    assert spec.input_schema["required"] == ["query"]
+    assert search.needs_approval({}) is False
