@@ -1,0 +1,1 @@
+"""Embedders: `LSAEmbedder` needs no model and no network, `OpenAIEmbedder` asks a server."""
