@@ -1,0 +1,140 @@
+"""`lib demo`: documents in, a cited answer and its trace out, on one durable log.
+
+Everything lives in one folder: the event log, the vectors, the fitted embedder. Interrupt it
+anywhere, even with `kill -9`, call it again with the same question, and it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+from lib.algorithms import React
+from lib.cli.library import Library, open_library
+from lib.cli.models import Model, choose_model
+from lib.engine import Engine, LLMHandler, Result, Run, ToolHandler
+from lib.events import RunQuery, SQLiteEventStore
+from lib.llm import Message, message_to_json
+from lib.observe import ConsoleSink, Observer
+from lib.tools import Tool, tool
+
+QUESTION: Final = "What happens to a payment tool when the process is killed while it runs?"
+SYSTEM: Final = (
+    "You answer questions about a folder of documents. Search them with search_documents before "
+    "you answer, more than once if need be. Answer only from what you found, briefly, and cite "
+    "each statement as [source:line]. Say so if the documents do not tell."
+)
+
+
+@click.command()
+@click.argument(
+    "path", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option("--ask", "question", default=QUESTION, help="The question.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".lib/demo"),
+    show_default=True,
+    help="Where the log and the index are kept.",
+)
+@click.option("--model", help="A model of the configured server; see OPENAI_BASE_URL.")
+@click.option("--slow", type=float, default=0.0, help="Seconds to wait in each search.")
+def command(
+    path: Path | None, *, question: str, data: Path, model: str | None, slow: float
+) -> None:
+    """Ask a question about the documents in PATH, by default this project's own.
+
+    With OPENAI_API_KEY, OPENAI_BASE_URL or a local Ollama, that model answers; without one, a
+    stand-in answers with sentences that it finds.
+    """
+    console = Console()
+    demo = Demo(console, path or own_documents(), question, data, model, slow)
+    raise click.exceptions.Exit(asyncio.run(demo.run()))
+
+
+def own_documents() -> Path:
+    """Return the folder of this project's documentation, in the package or in its repository."""
+    here = Path(__file__).resolve()
+    for folder in (here.parent / "docs", here.parents[3] / "docs"):
+        if folder.is_dir():
+            return folder
+    raise click.UsageError("this installation has no documents of its own: name a PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One call of the command."""
+
+    console: Console
+    documents: Path
+    question: str
+    data: Path
+    model: str | None
+    slow: float
+
+    async def run(self) -> int:
+        """Index, ask, answer, show the trace; return the exit status."""
+        model = await choose_model(self.model)
+        async with open_library(self.documents, self.data, self.console) as library:
+            self.console.print(f"[dim]{library.told}; {model.told}[/dim]\n")
+            result = await self._ask(library, model)
+        self.console.print(f"[dim]The log: lib store events {self._log_path} {result.run_id}[/dim]")
+        return 0 if result.outcome == "COMPLETED" else 1
+
+    @property
+    def _log_path(self) -> Path:
+        return self.data / "runs.db"
+
+    async def _ask(self, library: Library, model: Model) -> Result:
+        engine = Engine(
+            SQLiteEventStore(self._log_path),
+            [LLMHandler(model.client), ToolHandler([search_tool(library, self.slow)])],
+            algorithms=[React("demo", system=SYSTEM)],
+        )
+        async with engine, Observer(engine, ConsoleSink(), capture_content=False) as observer:
+            run = await self._start(engine)
+            result = await run.result()
+            self._show(result)
+            await observer.drain()
+        await model.aclose()
+        return result
+
+    async def _start(self, engine: Engine) -> Run:
+        """Start a run, or go on with the one of the same question that was interrupted."""
+        asked = [message_to_json(Message.user(self.question))]
+        for info in await engine.store.runs(RunQuery(status="open")):
+            first = await engine.store.read(info.run_id, limit=1)
+            if first[0].data["input"] == asked:
+                told = f"going on with run {info.run_id} after its event {info.head}"
+                self.console.print(f"[yellow]{told}[/yellow]")
+                await engine.resume(info.run_id)
+                return engine.run(info.run_id)
+        return await engine.start(self.question)
+
+    def _show(self, result: Result) -> None:
+        self.console.print(f"[bold]{self.question}[/bold]\n")
+        if result.outcome == "COMPLETED":
+            self.console.print(Markdown(result.output))
+        else:
+            error = dict(result.error or {}).get("message", result.reason)
+            self.console.print(f"[red]{result.outcome}[/red]: {error}")
+        self.console.print()
+
+
+def search_tool(library: Library, slow_s: float) -> Tool:
+    """Return the tool by which the agent searches the documents."""
+
+    @tool(effects="none")
+    async def search_documents(query: str, results: int = 5) -> list[dict[str, Any]]:
+        """Search the documents; returns passages with the file and line where they begin."""
+        await asyncio.sleep(slow_s)  # noqa: TID251 - a person wants time to kill it
+        return await library.search(query, max(1, min(results, 20)))
+
+    return search_documents

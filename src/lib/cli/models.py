@@ -1,0 +1,56 @@
+"""Which model the demo uses: what the environment names, an Ollama at hand, or a stand-in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+import httpx2
+
+from lib.cli.extractive import ExtractiveClient
+from lib.llm import ChatClient, LLMClient
+
+OLLAMA: Final = "http://127.0.0.1:11434"
+DEFAULT_MODEL: Final = "gpt-5-mini"
+PROBE_TIMEOUT_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A client, and what to tell a person about it."""
+
+    client: LLMClient
+    told: str
+
+    async def aclose(self) -> None:
+        """Close the client's connections."""
+        if isinstance(self.client, ChatClient):
+            await self.client.aclose()
+
+
+async def choose_model(wanted: str | None = None) -> Model:
+    """Return the configured model, or the extractive stand-in.
+
+    Args:
+        wanted: the model's name at the configured server, None for its default.
+    """
+    base_url = os.environ.get("OPENAI_BASE_URL")
+    if base_url or os.environ.get("OPENAI_API_KEY"):
+        name = wanted or os.environ.get("OPENAI_MODEL") or DEFAULT_MODEL
+        return Model(ChatClient(name), f"{name} at {base_url or 'OpenAI'} answers")
+    installed = await _ollama_models()
+    if installed:
+        name = wanted or installed[0]
+        client = ChatClient(name, base_url=f"{OLLAMA}/v1", api_key="ollama")
+        return Model(client, f"{name} of the local Ollama answers")
+    return Model(ExtractiveClient(), "no model is configured, a stand-in answers")
+
+
+async def _ollama_models() -> list[str]:
+    async with httpx2.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False) as client:
+        try:
+            answer = await client.get(f"{OLLAMA}/api/tags")
+            return [model["name"] for model in answer.json()["models"]]
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+            return []  # nobody listens there, or it is not Ollama
