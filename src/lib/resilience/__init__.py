@@ -1,0 +1,7 @@
+"""What to do when the other side fails: try again, later and not for ever."""
+
+from __future__ import annotations
+
+from lib.resilience.retry import RetryPolicy, is_retryable, retry
+
+__all__ = ["RetryPolicy", "is_retryable", "retry"]
