@@ -20,8 +20,10 @@ def encode_data(data: dict[str, Any]) -> str:
 
     Raises:
         ValueError: it holds a number that is not finite.
-        TypeError: it holds something that is not JSON.
+        TypeError: it is not a dict, or holds something that is not JSON.
     """
+    if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - not all are typed
+        raise TypeError(f"an event's payload is a dict, not {type(data).__name__}")
     return canonical(data)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery
 from lib.events.wakeups import Wakeups
 
-START = ""
+START: Final = ""
 """The feed cursor before the first event."""
+
+END: Final = "$"
+"""The feed cursor after the last event there is: a feed from it is empty and holds the real one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,11 @@ class EventStore(Protocol):
         ...
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
-        """Return the runs that the query lists, in the order of their creation."""
+        """Return the runs that the query lists, in the order of their creation.
+
+        Raises:
+            RunNotFound: the query goes on after a run that is not here (any more).
+        """
         ...
 
     async def run(self, run_id: str) -> RunInfo | None:
@@ -110,7 +117,7 @@ class EventStore(Protocol):
         """Return events of all runs in commit order, from a cursor on.
 
         A reader that goes from cursor to cursor sees every event once and skips none, whatever
-        the writers do meanwhile.
+        the writers do meanwhile. Fewer than `limit` events: that was the end.
         """
         ...
 

@@ -41,11 +41,16 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._by_run: defaultdict[str | None, set[Listener]] = defaultdict(set)
+        self._demand = asyncio.Event()
 
     @property
     def wanted(self) -> bool:
         """Whether anybody listens, so that polling for other processes is worth it."""
-        return bool(self._by_run)
+        return self._demand.is_set()
+
+    async def demanded(self) -> None:
+        """Return as soon as anybody listens."""
+        await self._demand.wait()
 
     @contextmanager
     def listen(
@@ -59,12 +64,15 @@ class Wakeups:
         """
         listener = Listener(signals_only)
         self._by_run[run_id].add(listener)
+        self._demand.set()
         try:
             yield listener
         finally:
             self._by_run[run_id].discard(listener)
             if not self._by_run[run_id]:
                 del self._by_run[run_id]
+            if not self._by_run:
+                self._demand.clear()
 
     def committed(self, run_id: str, *, signal: bool) -> None:
         """Wake those who wait for this run; call it on the event loop, after the commit."""

@@ -7,20 +7,30 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import StoreClosed
+from lib.errors import RunNotFound, StoreClosed
 from lib.events.codec import decode_data, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.layout import LAYOUT_VERSION
-from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch, matches
-from lib.events.store import START, Feed
+from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch, check_text, matches
+from lib.events.store import END, START, Feed
 from lib.events.wakeups import Wakeups
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    event: Event
+    data: str
+
+    def copy(self) -> Event:
+        """Return the event with a payload of its own, as a store on disk would."""
+        return replace(self.event, data=decode_data(self.data))
 
 
 @dataclass(slots=True)
 class _Run:
     info: RunInfo
-    events: list[Event] = field(default_factory=list[Event])
+    log: list[_Kept] = field(default_factory=list[_Kept])
     epoch: int = 0
 
 
@@ -39,7 +49,7 @@ class MemoryEventStore:
         self._clock = clock
         self._wakeups = Wakeups()
         self._runs: dict[str, _Run] = {}
-        self._order: list[Event | None] = []
+        self._order: list[_Kept | None] = []
         self._marks: dict[str, str] = {}
         self._open = False
 
@@ -62,17 +72,18 @@ class MemoryEventStore:
     ) -> list[Event]:
         """Append all events or none; see `EventStore.append`."""
         self._check_open()
-        check_batch(events, expected)
+        check_batch(run_id, events, expected)
+        texts = [encode_data(event.data) for event in events]
         run = self._runs.get(run_id)
-        copies = [replace(event, data=decode_data(encode_data(event.data))) for event in events]
-        info, stored = advance(run.info if run else None, run_id, copies, expected)
+        info, stored = advance(run.info if run else None, run_id, events, expected)
         if run is None:
             run = self._runs[run_id] = _Run(info)
+        kept = [_Kept(event, text) for event, text in zip(stored, texts, strict=True)]
         run.info = info
-        run.events.extend(stored)
-        self._order.extend(stored)
+        run.log.extend(kept)
+        self._order.extend(kept)
         self._wakeups.committed(run_id, signal=is_signal(stored[-1].kind))
-        return stored
+        return [event.copy() for event in kept]
 
     async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the run's events with `seq > after` in order."""
@@ -80,7 +91,7 @@ class MemoryEventStore:
         run = self._runs.get(run_id)
         if run is None:
             return []
-        return run.events[after : None if limit is None else after + limit]
+        return [kept.copy() for kept in run.log[after : None if limit is None else after + limit]]
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
         """Return the runs that the query lists, in the order of their creation."""
@@ -88,6 +99,8 @@ class MemoryEventStore:
         query = query or RunQuery()
         found = [run.info for run in self._runs.values()]
         if query.after is not None:
+            if query.after not in self._runs:
+                raise RunNotFound(query.after)
             found = found[[info.run_id for info in found].index(query.after) + 1 :]
         return [info for info in found if matches(info, query)][: query.limit]
 
@@ -149,10 +162,15 @@ class MemoryEventStore:
     async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
         """Return events of all runs in the order of their appends."""
         self._check_open()
-        start = int(after or 0)
-        page = self._order[start : start + limit]
-        events = [event for event in page if event is not None]
-        return Feed(events, str(start + len(page)) if page else after)
+        end = len(self._order)
+        position = end if after == END else int(after or 0)
+        events: list[Event] = []
+        while position < end and len(events) < limit:
+            kept = self._order[position]
+            position += 1
+            if kept is not None:
+                events.append(kept.copy())
+        return Feed(events, str(position))
 
     async def mark(self, name: str) -> str | None:
         """Return a small value, or None."""
@@ -162,6 +180,8 @@ class MemoryEventStore:
     async def set_mark(self, name: str, value: str) -> None:
         """Keep a small value."""
         self._check_open()
+        check_text(name)
+        check_text(value)
         self._marks[name] = value
 
     async def erase(self, run_id: str) -> bool:
@@ -170,7 +190,8 @@ class MemoryEventStore:
         gone = self._runs.pop(run_id, None)
         if gone is None:
             return False
-        self._order = [None if event and event.run_id == run_id else event for event in self._order]
+        erased = {id(kept) for kept in gone.log}
+        self._order = [None if id(kept) in erased else kept for kept in self._order]
         return True
 
     async def close(self) -> None:

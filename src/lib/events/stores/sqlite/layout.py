@@ -1,0 +1,159 @@
+"""The tables of an event store, and how an older file becomes a newer one.
+
+    lib_meta    the layout version, under a key of its own, so that other parts can keep theirs
+    lib_runs    one row per run: its name, and the projection of its events
+    lib_events  the log; `pos` is the order of commits, since one connection at a time can write
+    lib_marks   small durable values
+
+Times are microseconds since 1970 in UTC. Inside the file a run is known by a number given at its
+start: names are random, and an index over them would touch a page of its own for every append.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
+from lib.events.layout import LAYOUT_VERSION
+from lib.events.stores.sqlite.connection import transaction
+
+_KEY: Final = "events.layout"
+
+_VERSION_1: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS lib_runs (
+        id INTEGER PRIMARY KEY,
+        run_id TEXT NOT NULL UNIQUE,
+        root_id TEXT NOT NULL,
+        parent_id TEXT,
+        algorithm TEXT NOT NULL,
+        tenant TEXT,
+        user TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        head INTEGER NOT NULL,
+        outcome TEXT,
+        ready INTEGER NOT NULL,
+        owner TEXT,
+        lease_until INTEGER,
+        epoch INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS lib_runs_root ON lib_runs (root_id)",
+    "CREATE INDEX IF NOT EXISTS lib_runs_tenant ON lib_runs (tenant)",
+    "CREATE INDEX IF NOT EXISTS lib_runs_open ON lib_runs (id) WHERE outcome IS NULL",
+    "CREATE INDEX IF NOT EXISTS lib_runs_ready ON lib_runs (id) WHERE outcome IS NULL AND ready",
+    """
+    CREATE TABLE IF NOT EXISTS lib_events (
+        pos INTEGER PRIMARY KEY AUTOINCREMENT,
+        run INTEGER NOT NULL REFERENCES lib_runs (id),
+        seq INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        tenant TEXT,
+        user TEXT,
+        data TEXT NOT NULL,
+        UNIQUE (run, seq)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS lib_marks (
+        name TEXT PRIMARY KEY,
+        value TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Make the first layout, or what a store of release 0.1 or 0.2 lacks of it."""
+    for statement in _VERSION_1:
+        connection.execute(statement)
+
+
+Migration = tuple[int, Callable[[sqlite3.Connection], None]]
+
+MIGRATIONS: Final[Sequence[Migration]] = ((1, _create),)
+"""How a store gets to each version from the one before."""
+
+
+def _stored_version(connection: sqlite3.Connection, store: str) -> int:
+    """Return the version that is recorded, 0 for none.
+
+    Raises:
+        StoreCorrupt: the record is no version.
+    """
+    if not _has_table(connection, "lib_meta"):
+        return 0
+    row = connection.execute("SELECT value FROM lib_meta WHERE key = ?", (_KEY,)).fetchone()
+    if row is None:
+        return 0
+    try:
+        return int(row[0])
+    except ValueError as error:
+        raise StoreCorrupt(f"{store} has the layout version {row[0]!r}") from error
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
+
+
+def migrate(
+    connection: sqlite3.Connection, store: str, migrations: Sequence[Migration] = MIGRATIONS
+) -> None:
+    """Bring the file to the newest version; safe to race, each step is a transaction.
+
+    Raises:
+        SchemaTooNew: a newer release has written it; nothing was changed.
+    """
+    newest = migrations[-1][0]
+    for version, apply in migrations:
+        if refuse_newer(connection, store, newest) >= version:
+            continue
+        with transaction(connection):  # its write lock is the setup lock
+            if refuse_newer(connection, store, newest) < version:
+                apply(connection)
+                _record(connection, version)
+
+
+def _record(connection: sqlite3.Connection, version: int) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS lib_meta (key TEXT PRIMARY KEY, value TEXT)")
+    record = "INSERT OR REPLACE INTO lib_meta (key, value) VALUES (?, ?)"
+    connection.execute(record, (_KEY, str(version)))
+
+
+def refuse_newer(
+    connection: sqlite3.Connection, store: str, supported: int = LAYOUT_VERSION
+) -> int:
+    """Return the recorded version, 0 for none.
+
+    Raises:
+        SchemaTooNew: a newer release has written the file.
+    """
+    found = _stored_version(connection, store)
+    if found > supported:
+        raise SchemaTooNew(store, found=found, supported=supported)
+    return found
+
+
+def check_readable(
+    connection: sqlite3.Connection, store: str, supported: int = LAYOUT_VERSION
+) -> int:
+    """Return the version of a file that is only read; an unrecorded store counts as version 1.
+
+    Raises:
+        StoreReadOnly: it holds no event store, and none may be made.
+        SchemaTooNew: a newer release has written it.
+        MigrationNeeded: it is older than this release reads.
+    """
+    found = refuse_newer(connection, store, supported)
+    if not found:
+        if not _has_table(connection, "lib_events"):
+            raise StoreReadOnly(f"{store} holds no event store: open it once for writing")
+        found = 1
+    if found < supported:
+        raise MigrationNeeded(store, found=found, supported=supported)
+    return found

@@ -1,0 +1,117 @@
+"""The connection that reads. Everything here runs in one thread, and blocks."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, closing
+from typing import Any
+
+from lib.errors import RunNotFound
+from lib.events.codec import encode_time
+from lib.events.event import Event
+from lib.events.runs import RunInfo, RunQuery
+from lib.events.store import END, Feed
+from lib.events.stores.sqlite import rows
+from lib.events.stores.sqlite.connection import open_reader, typed_errors
+from lib.events.stores.sqlite.layout import check_readable
+
+
+class Reader:
+    """Reads one file; every method sees all that has been committed before its call."""
+
+    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
+        """Take a connection to a file that has the newest layout."""
+        self._connection = connection
+        self._store = store
+        self._version: int | None = None
+        self.look()
+
+    @classmethod
+    def open(cls, path: str, store: str) -> Reader:
+        """Open a file that exists and has the newest layout.
+
+        Raises:
+            StoreError: as `EventStore.setup` says.
+        """
+        with typed_errors(store), ExitStack() as held:
+            connection = held.enter_context(closing(open_reader(path)))
+            check_readable(connection, store)
+            held.pop_all()
+            return cls(connection, store)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def look(self) -> bool:
+        """Tell whether another connection has written since the last look."""
+        [[version]] = self._all("PRAGMA data_version")
+        changed, self._version = version != self._version, version
+        return changed
+
+    def schema_version(self) -> int:
+        """Return the layout version; see `EventStore.schema_version`."""
+        with typed_errors(self._store):
+            return check_readable(self._connection, self._store)
+
+    def read(self, run_id: str, after: int, limit: int | None) -> list[Event]:
+        """Return events of a run; see `EventStore.read`."""
+        query = """
+            SELECT seq, kind, at, tenant, user, data FROM lib_events
+            WHERE run = (SELECT id FROM lib_runs WHERE run_id = ?) AND seq > ?
+            ORDER BY seq LIMIT ?
+        """
+        found = self._all(query, run_id, after, -1 if limit is None else limit)
+        return [rows.event_of(run_id, row) for row in found]
+
+    def runs(self, query: RunQuery) -> list[RunInfo]:
+        """Return runs; see `EventStore.runs`."""
+        conditions = {
+            "tenant = ?": query.tenant,
+            "root_id = ?": query.root_id,
+            "created_at >= ?": None if query.since is None else encode_time(query.since),
+            "id > ?": None if query.after is None else self._number(query.after),
+        }
+        wanted = {text: value for text, value in conditions.items() if value is not None}
+        where = ["1", *wanted]
+        if query.roots:
+            where.append("parent_id IS NULL")
+        if query.status is not None:
+            where.append(f"outcome IS {'' if query.status == 'open' else 'NOT '}NULL")
+        select = f"{rows.SELECT_RUNS} WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
+        limit = -1 if query.limit is None else query.limit
+        found = self._all(select, *wanted.values(), limit)
+        return [rows.run_of(row) for row in found]
+
+    def _number(self, run_id: str) -> int:
+        for (number,) in self._all("SELECT id FROM lib_runs WHERE run_id = ?", run_id):
+            return number
+        raise RunNotFound(run_id)
+
+    def run(self, run_id: str) -> RunInfo | None:
+        """Return one run; see `EventStore.run`."""
+        found = self._all(f"{rows.SELECT_RUNS} WHERE run_id = ?", run_id)
+        return rows.run_of(found[0]) if found else None
+
+    def feed(self, after: str, limit: int) -> Feed:
+        """Return a page of the feed; see `EventStore.feed`."""
+        if after == END:
+            [[last]] = self._all("SELECT coalesce(max(pos), 0) FROM lib_events")
+            return Feed([], str(last))
+        query = """
+            SELECT e.pos, r.run_id, e.seq, e.kind, e.at, e.tenant, e.user, e.data
+            FROM lib_events e CROSS JOIN lib_runs r ON r.id = e.run
+            WHERE e.pos > ? ORDER BY e.pos LIMIT ?
+        """
+        found = self._all(query, int(after or 0), limit)
+        events = [rows.event_of(row[1], row[2:]) for row in found]
+        return Feed(events, str(found[-1][0]) if found else after)
+
+    def mark(self, name: str) -> str | None:
+        """Return a small value; see `EventStore.mark`."""
+        found = self._all("SELECT value FROM lib_marks WHERE name = ?", name)
+        return found[0][0] if found else None
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        with typed_errors(self._store):
+            return self._connection.execute(query, values).fetchall()

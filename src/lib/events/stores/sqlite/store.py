@@ -1,0 +1,254 @@
+"""The event store in one SQLite file: an asynchronous shell around a writer and a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, Literal, TypeVar, get_args
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import StoreClosed, StoreError, StoreReadOnly
+from lib.events.codec import encode_data
+from lib.events.event import Event, NewEvent
+from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text
+from lib.events.store import START, Feed
+from lib.events.stores.sqlite.commits import CommitQueue
+from lib.events.stores.sqlite.connection import MEMORY
+from lib.events.stores.sqlite.reader import Reader
+from lib.events.stores.sqlite.writer import Commit, Writer
+from lib.events.wakeups import Wakeups
+
+Durability = Literal["full", "normal"]
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_LOOK_S: Final = 0.05
+_LONGEST_LOOK_S: Final = 0.25
+_LOOK_GROWTH: Final = 1.5
+
+T = TypeVar("T")
+
+
+class SQLiteEventStore:
+    """Event logs in one SQLite file, for the processes of one machine.
+
+    Appends that wait at the same time share a transaction. Processes that write to the same file
+    take turns, and see each other's commits within a quarter of a second. SQLite before 3.51.3 has
+    a rare fault by which two processes that write can damage a file; upgrade it, or let one write.
+
+    Source: https://www.sqlite.org/wal.html#walresetbug
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = MEMORY,
+        *,
+        durability: Durability = "full",
+        read_only: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Describe the store; `setup()` opens it.
+
+        Args:
+            path: the file, made when it is missing; ":memory:" for a store that ends with `close`.
+            durability: "full" survives a power cut; "normal" may lose its last commits in one, and
+                survives everything else.
+            read_only: never write, not even a migration. The file may be in use, or have been left
+                by a crash; SQLite may put its `-wal` and `-shm` files beside it.
+            clock: tells when a lease ends, and paces the look for other processes' commits.
+
+        Raises:
+            ValueError: an unknown durability, or a read-only store in memory.
+        """
+        self._path = os.fspath(path)
+        self._in_memory = self._path == MEMORY
+        if durability not in get_args(Durability):
+            raise ValueError(f"durability is 'full' or 'normal', not {durability!r}")
+        if read_only and self._in_memory:
+            raise ValueError("a store in memory begins empty: it cannot be read-only")
+        self._name = f"{type(self).__name__}({self._path!r})"
+        self._synchronous = durability
+        self._read_only = read_only
+        self._clock = clock
+        self._wakeups = Wakeups()
+        self._gate = asyncio.Lock()
+        self._held = AsyncExitStack()
+        self._reading: ThreadPoolExecutor | None = None
+        self._reader: Reader | None = None
+        self._queue: CommitQueue | None = None
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """Tells listeners of this event loop that logs have grown."""
+        return self._wakeups
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        """Open the file, create or migrate its layout; see `EventStore.setup`."""
+        async with self._gate:
+            if self._reader is None:
+                async with AsyncExitStack() as held:
+                    await self._open(held)
+                    self._held = held.pop_all()
+
+    async def _open(self, held: AsyncExitStack) -> None:
+        """Open what the store needs; `held` closes it in the reverse order."""
+        reading = writing = _thread(held, "lib-events-read")
+        if self._read_only:
+            reader = await self._open_reader(held, reading)
+            self._start_watch(held, reading, reader.look)
+        else:
+            if not self._in_memory:
+                writing = _thread(held, "lib-events-write")
+            opened = partial(Writer.open, self._path, self._name, self._synchronous)
+            writer = await _run(writing, opened)
+            held.push_async_callback(_run, writing, writer.close)
+            if self._in_memory:
+                reader = Reader(writer.connection, self._name)
+            else:
+                reader = await self._open_reader(held, reading)
+                self._start_watch(held, writing, writer.look)
+            self._queue = CommitQueue(writing, writer.commit, self._committed)
+            held.push_async_callback(self._queue.drained)
+        self._reading, self._reader = reading, reader
+
+    async def _open_reader(self, held: AsyncExitStack, thread: ThreadPoolExecutor) -> Reader:
+        reader = await _run(thread, partial(Reader.open, self._path, self._name))
+        held.push_async_callback(_run, thread, reader.close)
+        return reader
+
+    def _start_watch(
+        self, held: AsyncExitStack, thread: ThreadPoolExecutor, look: Callable[[], bool]
+    ) -> None:
+        watch = asyncio.create_task(self._watch(thread, look), name="lib.events.watch")
+        held.push_async_callback(_cancelled, watch)
+
+    async def close(self) -> None:
+        """Commit what waits, and release the file; safe to repeat."""
+        async with self._gate:
+            self._reading = self._reader = self._queue = None
+            held, self._held = self._held, AsyncExitStack()
+            await held.aclose()
+
+    async def _watch(self, thread: ThreadPoolExecutor, look: Callable[[], bool]) -> None:
+        """Wake listeners when another process has committed something."""
+        pause_s = _SHORTEST_LOOK_S
+        while True:
+            await self._wakeups.demanded()
+            await self._clock.sleep(pause_s)
+            try:
+                changed = await _run(thread, look)
+            except StoreError:
+                _log.exception("%s: cannot look for what other processes have written", self._name)
+                changed = False
+            if changed:
+                self._wakeups.foreign()
+            pause_s = _SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, _LONGEST_LOOK_S)
+
+    def _committed(self, commit: Commit) -> None:
+        if commit.foreign:
+            self._wakeups.foreign()
+        for run_id, signal in commit.grown.items():
+            self._wakeups.committed(run_id, signal=signal)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        """Append all events or none, durably; see `EventStore.append`."""
+        check_batch(run_id, events, expected)
+        payloads = [encode_data(event.data) for event in events]
+        return await self._write(lambda writer: writer.append(run_id, events, payloads, expected))
+
+    async def claim(
+        self, owner: str, *, ttl_s: float, run_id: str | None = None, limit: int = 1
+    ) -> list[Lease]:
+        """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
+        check_text(owner)
+        now = self._clock.now()
+        until = now + timedelta(seconds=ttl_s)
+        return await self._write(lambda writer: writer.claim(owner, now, until, run_id, limit))
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """Return the lease with a later end, or None if it has been lost."""
+        until = self._clock.now() + timedelta(seconds=ttl_s)
+        return await self._write(lambda writer: writer.renew(lease, until))
+
+    async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
+        """Give the lease back; see `EventStore.release`."""
+        await self._write(lambda writer: writer.release(lease, idle_at))
+
+    async def set_mark(self, name: str, value: str) -> None:
+        """Keep a small durable value."""
+        check_text(name)
+        check_text(value)
+        await self._write(lambda writer: writer.set_mark(name, value))
+
+    async def erase(self, run_id: str) -> bool:
+        """Delete the run and its events for good; return whether there was one."""
+        return await self._write(lambda writer: writer.erase(run_id))
+
+    async def _write(self, operation: Callable[[Writer], T]) -> T:
+        if self._queue is None:
+            self._check_open()
+            raise StoreReadOnly(f"{self._name} was opened with read_only=True")
+        return await self._queue.put(operation)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    async def schema_version(self) -> int:
+        """Return the layout version of the stored data."""
+        return await self._read(lambda reader: reader.schema_version())
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the run's events with `seq > after` in order."""
+        return await self._read(lambda reader: reader.read(run_id, after, limit))
+
+    async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
+        """Return the runs that the query lists, in the order of their creation."""
+        return await self._read(lambda reader: reader.runs(query or RunQuery()))
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        """Return one run, or None."""
+        return await self._read(lambda reader: reader.run(run_id))
+
+    async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
+        """Return events of all runs in commit order; see `EventStore.feed`."""
+        return await self._read(lambda reader: reader.feed(after, limit))
+
+    async def mark(self, name: str) -> str | None:
+        """Return a small durable value, or None."""
+        return await self._read(lambda reader: reader.mark(name))
+
+    async def _read(self, operation: Callable[[Reader], T]) -> T:
+        reader = self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._reading, operation, reader)
+
+    def _check_open(self) -> Reader:
+        if self._reader is None:
+            raise StoreClosed(f"call setup() first: {self._name} is not open")
+        return self._reader
+
+
+def _thread(held: AsyncExitStack, name: str) -> ThreadPoolExecutor:
+    thread = ThreadPoolExecutor(1, name)
+    held.callback(thread.shutdown, wait=False)
+    return thread
+
+
+async def _run(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(thread, call)
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,241 @@
+"""The connection that writes: a batch of operations per transaction.
+
+Everything here runs in one thread, and blocks.
+
+1. A batch is one transaction: it is committed as a whole, or nothing of it is stored.
+2. An operation that is refused (a conflict, a broken rule) leaves no trace, and the others of its
+   batch are committed. It is refused before it has changed anything.
+3. What is known of runs is kept as long as no other connection has committed. That can only
+   change between transactions, and each begins with a look at it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from lib.errors import StoreError
+from lib.events.codec import decode_data, encode_time
+from lib.events.event import Event, NewEvent
+from lib.events.kinds import is_signal
+from lib.events.runs import Lease, RunInfo, advance
+from lib.events.stores.sqlite import rows
+from lib.events.stores.sqlite.connection import (
+    open_writer,
+    transaction,
+    typed_errors,
+    use_write_ahead_log,
+)
+from lib.events.stores.sqlite.layout import migrate, refuse_newer
+
+_KEPT_RUNS: Final = 10_000
+
+_FREE: Final = """
+    SELECT id, run_id, epoch + 1, owner IS NOT NULL FROM lib_runs
+    WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= ?)
+"""
+_READY: Final = "ready"
+_THIS_ONE: Final = "run_id = ?"
+_TAKE: Final = "UPDATE lib_runs SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE id = ?"
+_RENEW: Final = """
+    UPDATE lib_runs SET lease_until = ? WHERE run_id = ? AND owner = ? AND epoch = ?
+"""
+_RELEASE: Final = """
+    UPDATE lib_runs SET owner = NULL, lease_until = NULL, ready = ready AND head IS NOT ?
+    WHERE run_id = ? AND owner = ? AND epoch = ?
+"""
+
+
+Operation = Callable[["Writer"], Any]
+"""A method of the writer, bound to its arguments."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """What has become of a batch.
+
+    Attributes:
+        outcomes: for each operation its result, or the error that refused it.
+        grown: the runs whose logs have grown, and whether by a signal.
+        foreign: whether another connection has written since the batch before.
+    """
+
+    outcomes: list[Any]
+    grown: dict[str, bool] = field(default_factory=dict[str, bool])
+    foreign: bool = False
+
+
+class Writer:
+    """Writes one file."""
+
+    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
+        """Take a connection to a file that has the newest layout."""
+        self.connection = self._connection = connection
+        self._store = store
+        self._version: int | None = None
+        self._next_run: int | None = None
+        self._runs: dict[str, tuple[int, RunInfo]] = {}
+        self._changed: dict[str, tuple[int, RunInfo]] = {}
+        self._events: list[rows.Row] = []
+        self._grown: dict[str, bool] = {}
+        self.look()
+
+    @classmethod
+    def open(cls, path: str, store: str, synchronous: str) -> Writer:
+        """Open the file, made and migrated if need be.
+
+        Raises:
+            StoreError: as `EventStore.setup` says.
+        """
+        with typed_errors(store), ExitStack() as held:
+            connection = held.enter_context(closing(open_writer(path, synchronous=synchronous)))
+            refuse_newer(connection, store)
+            use_write_ahead_log(connection)
+            migrate(connection, store)
+            held.pop_all()
+            return cls(connection, store)
+
+    def commit(self, operations: Sequence[Operation]) -> Commit:
+        """Carry out the operations, in order, in one transaction.
+
+        Raises:
+            StoreError: nothing of it has been stored.
+        """
+        self._grown = {}
+        done = False
+        try:
+            with typed_errors(self._store), transaction(self._connection):
+                foreign = self._refresh()
+                outcomes = [self._outcome(operation) for operation in operations]
+                self._flush()
+            done = True
+        finally:
+            if not done:
+                self._forget()
+        return Commit(outcomes, self._grown, foreign)
+
+    def look(self) -> bool:
+        """Tell whether another connection has written since the last look.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with typed_errors(self._store):
+            row = self._connection.execute("PRAGMA data_version").fetchone()
+        changed = row[0] != self._version
+        if changed:
+            self._version = row[0]
+            self._forget()
+        return changed
+
+    def close(self) -> None:
+        """Close the connection; the last one to go moves the log into the file."""
+        self._connection.close()
+
+    def _refresh(self) -> bool:
+        if len(self._runs) > _KEPT_RUNS:
+            self._forget()
+        foreign = self.look()
+        if foreign:
+            refuse_newer(self._connection, self._store)
+        return foreign
+
+    def _outcome(self, operation: Operation) -> Any:
+        try:
+            return operation(self)
+        except (StoreError, ValueError) as refusal:
+            return refusal
+
+    def _forget(self) -> None:
+        self._runs.clear()
+        self._changed.clear()
+        self._events.clear()
+        self._next_run = None
+
+    def _flush(self) -> None:
+        """Write the appends of the batch so far."""
+        if self._events:
+            changed = [rows.run_row(run, info) for run, info in self._changed.values()]
+            rows.write_runs(self._connection, changed)
+            rows.insert_events(self._connection, self._events)
+            self._changed.clear()
+            self._events.clear()
+
+    # -- operations ------------------------------------------------------------------------
+
+    def append(
+        self, run_id: str, events: Sequence[NewEvent], payloads: Sequence[str], expected: int | None
+    ) -> list[Event]:
+        """Append a batch whose payloads have been encoded; see `EventStore.append`."""
+        run, info = self._runs.get(run_id) or self._load(run_id)
+        fresh = [
+            NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
+            for event, payload in zip(events, payloads, strict=True)
+        ]
+        info, stored = advance(info, run_id, fresh, expected)
+        if run == 0:
+            run = self._number()
+        for event, payload in zip(stored, payloads, strict=True):
+            self._events.append(rows.event_row(run, event, payload))
+        self._runs[run_id] = self._changed[run_id] = (run, info)
+        self._grown[run_id] = self._grown.get(run_id, False) or is_signal(stored[-1].kind)
+        return stored
+
+    def _load(self, run_id: str) -> tuple[int, RunInfo | None]:
+        query = f"{rows.SELECT_RUNS} WHERE run_id = ?"
+        row = self._connection.execute(query, (run_id,)).fetchone()
+        return (row[-1], rows.run_of(row)) if row else (0, None)
+
+    def _number(self) -> int:
+        if self._next_run is None:
+            query = "SELECT coalesce(max(id), 0) + 1 FROM lib_runs"
+            self._next_run = int(self._connection.execute(query).fetchone()[0])
+        number = self._next_run
+        self._next_run += 1
+        return number
+
+    def claim(
+        self, owner: str, now: datetime, until: datetime, run_id: str | None, limit: int
+    ) -> list[Lease]:
+        """Take leases; see `EventStore.claim`."""
+        self._flush()
+        which, values = (_READY, []) if run_id is None else (_THIS_ONE, [run_id])
+        query = f"{_FREE} AND {which} ORDER BY id LIMIT ?"
+        found = self._connection.execute(query, [encode_time(now), *values, limit]).fetchall()
+        for run, *_ in found:
+            self._connection.execute(_TAKE, (owner, encode_time(until), run))
+        return [
+            Lease(run_id=name, owner=owner, epoch=epoch, until=until, takeover=bool(takeover))
+            for _, name, epoch, takeover in found
+        ]
+
+    def renew(self, lease: Lease, until: datetime) -> Lease | None:
+        """Move the end of a lease; see `EventStore.renew`."""
+        self._flush()
+        values = (encode_time(until), lease.run_id, lease.owner, lease.epoch)
+        held = self._connection.execute(_RENEW, values).rowcount
+        return replace(lease, until=until) if held else None
+
+    def release(self, lease: Lease, idle_at: int | None) -> None:
+        """Give a lease back; see `EventStore.release`."""
+        self._flush()
+        self._connection.execute(_RELEASE, (idle_at, lease.run_id, lease.owner, lease.epoch))
+        self._runs.pop(lease.run_id, None)  # whether it is ready may have changed
+
+    def set_mark(self, name: str, value: str) -> None:
+        """Keep a small value; see `EventStore.set_mark`."""
+        keep = "INSERT OR REPLACE INTO lib_marks (name, value) VALUES (?, ?)"
+        self._connection.execute(keep, (name, value))
+
+    def erase(self, run_id: str) -> bool:
+        """Delete a run; see `EventStore.erase`."""
+        self._flush()
+        run, info = self._load(run_id)
+        self._connection.execute("DELETE FROM lib_events WHERE run = ?", (run,))
+        self._connection.execute("DELETE FROM lib_runs WHERE id = ?", (run,))
+        self._runs.pop(run_id, None)
+        return info is not None
