@@ -34,13 +34,11 @@ class Rows:
         ids: the id of each row; may hold more than n.
         vectors: n rows of d floats, contiguous.
         scales: per row its length, or under cosine the inverse of it.
-        alive: per row whether it counts; None if all do.
     """
 
     ids: Sequence[str]
     vectors: NDArray[np.float32]
     scales: NDArray[np.float32]
-    alive: NDArray[np.bool_] | None = None
 
 
 def scales(lengths: NDArray[np.float64], metric: Metric) -> NDArray[np.float32]:
@@ -65,15 +63,14 @@ def nearest(
         metric: how to score.
         allowed: per row whether it may be returned; None allows all.
     """
-    mask = _both(rows.alive, allowed)
-    count = len(rows.vectors) if mask is None else int(np.count_nonzero(mask))
+    count = len(rows.vectors) if allowed is None else int(np.count_nonzero(allowed))
     if not count:
         return []
     coarse = _direction(query) if metric == "cosine" else query
-    if mask is None or count > GATHER_SHARE * len(mask):
-        found = _search_all(rows, coarse, min(k, count), metric, mask)
+    if allowed is None or count > GATHER_SHARE * len(allowed):
+        found = _search_all(rows, coarse, min(k, count), metric, allowed)
     else:
-        found = _search_some(rows, coarse, min(k, count), metric, np.flatnonzero(mask))
+        found = _search_some(rows, coarse, min(k, count), metric, np.flatnonzero(allowed))
     return _ranked(rows, query, found, metric)[:k]
 
 
@@ -83,25 +80,17 @@ def _direction(query: NDArray[np.float32]) -> NDArray[np.float32]:
     return (wide / np.sqrt((wide * wide).sum())).astype(np.float32)
 
 
-def _both(
-    left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None
-) -> NDArray[np.bool_] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
-
-
 def _search_all(
     rows: Rows,
     query: NDArray[np.float32],
     k: int,
     metric: Metric,
-    mask: NDArray[np.bool_] | None,
+    allowed: NDArray[np.bool_] | None,
 ) -> NDArray[np.intp]:
-    """Return every row that can be among the k best where the mask is set."""
+    """Return every row that can be among the k best of those allowed."""
     keys, slack = _keys(rows.vectors @ query, rows.scales, query, metric)
-    if mask is not None:
-        keys -= _EXCLUDED * ~mask
+    if allowed is not None:
+        keys -= _EXCLUDED * ~allowed
     return _candidates(keys, slack, k)
 
 

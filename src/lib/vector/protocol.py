@@ -62,7 +62,7 @@ class VectorStore(Protocol):
         vector: Vector,
         k: int = 5,
         *,
-        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        filter: FilterLike = None,
         namespace: str | None = None,
         include_vectors: bool = False,
     ) -> list[Match]:
@@ -80,7 +80,7 @@ class VectorStore(Protocol):
         self,
         ids: Sequence[str] | None = None,
         *,
-        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        filter: FilterLike = None,
         namespace: str | None = None,
     ) -> None:
         """Delete records by id, by filter, or those that meet both; unknown ids are ignored.
@@ -94,7 +94,7 @@ class VectorStore(Protocol):
     async def count(
         self,
         *,
-        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        filter: FilterLike = None,
         namespace: str | None = None,
     ) -> int:
         """Return how many records of the namespace pass the filter."""
@@ -119,7 +119,7 @@ class HybridStore(VectorStore, Protocol):
         text: str,
         k: int = 5,
         *,
-        filter: FilterLike = None,  # noqa: A002 - the specification's name
+        filter: FilterLike = None,
         namespace: str | None = None,
     ) -> list[Match]:
         """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts.

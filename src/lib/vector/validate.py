@@ -8,7 +8,7 @@ cosine at least 2**-62: within these bounds no product or sum of squares leaves 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
+from lib.vector.filter import Filter
 from lib.vector.records import Metric, Record, Vector
 from lib.vector.values import plain_scalar, plain_text
 
@@ -116,6 +117,22 @@ def checked_ids(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str):
         raise InvalidMeta("ids are a list of strings, got one string: wrap it in a list")
     return [_checked_name(name, "an id") for name in ids]
+
+
+def checked_deletion(
+    ids: Sequence[str] | None, spec: Filter | Mapping[str, Any] | None
+) -> tuple[list[str] | None, Filter | None]:
+    """Return what to delete: the ids, the filter, or what meets both.
+
+    Raises:
+        ValueError: there are neither ids nor a filter; an empty mapping is none.
+        InvalidFilter: the filter is not in the filter language.
+        InvalidMeta: one of the ids cannot be the id of a record.
+    """
+    parsed = Filter.parse(spec)
+    if ids is None and parsed is None:
+        raise ValueError("delete takes ids or a filter: EVERYTHING empties a namespace")
+    return None if ids is None else checked_ids(ids), parsed
 
 
 def checked_dimension(dimension: int | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 Scalar: TypeAlias = bool | int | float | str
 
@@ -43,6 +43,17 @@ def plain_text(value: str) -> str:
         except UnicodeEncodeError:
             raise ValueError("a lone surrogate cannot be stored") from None
     return text
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of JSON data that shares nothing with it that could change."""
+    match value:
+        case dict():
+            return {key: copied(item) for key, item in cast(dict[str, Any], value).items()}
+        case list():
+            return [copied(item) for item in cast(list[Any], value)]
+        case _:
+            return value
 
 
 def _plain_int(value: int) -> int:

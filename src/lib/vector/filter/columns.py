@@ -8,7 +8,7 @@ filled when a filter first names its field, and extended by the rows that have c
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import ge, gt, le, lt
 from types import NoneType
@@ -27,18 +27,18 @@ _ABSENT = 0  # the code of every field that is missing or None
 
 
 class Columns:
-    """The columns of an append-only sequence of metadata; one caller at a time."""
+    """The columns of records that are only ever appended; one caller at a time."""
 
-    def __init__(self, metas: Sequence[Mapping[str, Any]]) -> None:
-        """Watch a sequence that may grow, but whose rows never change."""
-        self._metas = metas
+    def __init__(self, read: Callable[[int, int], Iterable[Mapping[str, Any]]]) -> None:
+        """Take what reads the metadata of rows, from one to before another; rows never change."""
+        self._read = read
         self._columns: dict[str, _Column] = {}
 
-    def pending(self, filter: Filter, n: int) -> int:  # noqa: A002 - the specification's name
+    def pending(self, filter: Filter, n: int) -> int:
         """Return how many values must be read before `mask` can answer."""
-        return sum(n - len(self._columns.get(field, ())) for field in _fields(filter))
+        return sum(max(0, n - len(self._columns.get(field, ()))) for field in _fields(filter))
 
-    def mask(self, filter: Filter, n: int) -> Mask:  # noqa: A002 - the specification's name
+    def mask(self, filter: Filter, n: int) -> Mask:
         """Return for each of the first n rows whether it passes: what `matches` says of each."""
         match filter:
             case And(parts):
@@ -49,7 +49,7 @@ class Columns:
                 return ~self.mask(part, n)
             case Leaf(field, operator, operand):
                 column = self._columns.setdefault(field, _Column())
-                column.extend([meta.get(field) for meta in self._metas[len(column) : n]])
+                column.extend([meta.get(field) for meta in self._read(len(column), n)])
                 return column.mask(operator, operand, n)
             case _:
                 raise TypeError(f"not a filter: {type(filter).__name__}")
@@ -170,7 +170,7 @@ class _Ordered:
         self._fresh = []
 
 
-def _fields(filter: Filter) -> set[str]:  # noqa: A002 - the specification's name
+def _fields(filter: Filter) -> set[str]:
     match filter:
         case And(parts) | Or(parts):
             return set[str]().union(*map(_fields, parts))

@@ -15,7 +15,7 @@ from lib.vector.filter.operands import Operand
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
-def matches(filter: Filter, meta: Mapping[str, Any]) -> bool:  # noqa: A002 - the specification's name
+def matches(filter: Filter, meta: Mapping[str, Any]) -> bool:
     """Return whether metadata (JSON, as `Record.meta` holds it) passes the filter."""
     match filter:
         case And(parts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
 
 
-def fold(filter: Filter | None) -> Filter | bool:  # noqa: A002 - the specification's name
+def fold(filter: Filter | None) -> Filter | bool:
     """Return True where every record passes, False where none does, else a filter to translate.
 
     The result has no empty `$in`, `$nin`, `$and` or `$or`, no `$and` or `$or` of one part and no

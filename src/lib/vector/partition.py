@@ -1,0 +1,146 @@
+"""The rows of one namespace in memory, written by one while others read.
+
+Rows are only ever appended. What is replaced or deleted is marked, never overwritten, so whoever
+holds a `Snapshot` goes on reading what it showed. Once a quarter is marked, the living rows move
+together: into new arrays, under new numbers, while old snapshots keep the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.exact import Rows, scales
+from lib.vector.records import Metric
+
+_DEAD_SHARE = 0.25
+_SMALLEST = 64
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Contents(Protocol[T_contra]):
+    """What a store keeps beside the vectors; rows of one number belong together."""
+
+    def extend(self, items: Sequence[T_contra]) -> None:
+        """Append the items of the rows that follow."""
+        ...
+
+    def bury(self, rows: Sequence[int]) -> None:
+        """Learn that rows are dead."""
+        ...
+
+    def moved(self, kept: NDArray[np.intp]) -> Self:
+        """Return the contents of these rows alone, in their order; change nothing here."""
+        ...
+
+
+C = TypeVar("C", bound=Contents[Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(Generic[C]):
+    """What a namespace held at one moment.
+
+    Attributes:
+        rows: the vectors, with their ids.
+        alive: per row whether it counts; None if all do.
+        contents: what stands beside them; may have learned of later rows and deaths.
+        count: how many rows are alive.
+    """
+
+    rows: Rows
+    alive: NDArray[np.bool_] | None
+    contents: C
+    count: int
+
+
+class Partition(Generic[C]):
+    """One namespace, with one writer at a time.
+
+    Attributes:
+        snapshot: what it holds now; replaced by every write, after the fact.
+    """
+
+    def __init__(self, metric: Metric, dimension: int, contents: C) -> None:
+        """Start empty, beside contents that are empty, too."""
+        self._metric: Metric = metric
+        self._vectors = np.empty((0, dimension), np.float32)
+        self._scales = np.empty(0, np.float32)
+        self._alive = np.empty(0, np.bool_)
+        self._ids: list[str] = []
+        self._row_of: dict[str, int] = {}
+        self.snapshot = self._taken(contents)
+
+    def row(self, name: str) -> int | None:
+        """Return the living row of an id, as the latest snapshot numbers it."""
+        return self._row_of.get(name)
+
+    def upsert(
+        self,
+        ids: Sequence[str],
+        vectors: NDArray[np.float32],
+        lengths: NDArray[np.float64],
+        items: Sequence[Any],
+    ) -> None:
+        """Append rows, one for each id; the row that an id had is dead from here on."""
+        start, end = len(self._ids), len(self._ids) + len(ids)
+        self._reserve(end)
+        self._vectors[start:end] = vectors
+        self._scales[start:end] = scales(lengths, self._metric)
+        self._ids.extend(ids)
+        self.snapshot.contents.extend(items)
+        replaced = [row for row in map(self._row_of.get, ids) if row is not None]
+        self._row_of.update(zip(ids, range(start, end), strict=True))
+        self._publish(replaced)
+
+    def delete(self, rows: Iterable[int]) -> None:
+        """Mark living rows as dead."""
+        gone = list(rows)
+        for row in gone:
+            del self._row_of[self._ids[row]]
+        self._publish(gone)
+
+    def _reserve(self, size: int) -> None:
+        if size <= len(self._vectors):
+            return
+        capacity = max(_SMALLEST, 2 * size)
+        self._vectors = _grown(self._vectors, capacity)
+        self._scales = _grown(self._scales, capacity)
+
+    def _publish(self, dead: list[int]) -> None:
+        alive = np.ones(len(self._ids), np.bool_)
+        alive[: len(self._alive)] = self._alive
+        alive[dead] = False
+        self._alive = alive
+        contents = self.snapshot.contents
+        contents.bury(dead)
+        marked = len(self._ids) - len(self._row_of)
+        if marked > max(_SMALLEST, _DEAD_SHARE * len(self._ids)):
+            contents = self._move(contents)
+        self.snapshot = self._taken(contents)
+
+    def _move(self, contents: C) -> C:
+        kept = np.flatnonzero(self._alive)
+        self._vectors = self._vectors[kept]
+        self._scales = self._scales[kept]
+        self._alive = self._alive[kept]
+        self._ids = [self._ids[row] for row in kept.tolist()]
+        self._row_of = {name: row for row, name in enumerate(self._ids)}
+        return contents.moved(kept)
+
+    def _taken(self, contents: C) -> Snapshot[C]:
+        size, count = len(self._ids), len(self._row_of)
+        rows = Rows(ids=self._ids, vectors=self._vectors[:size], scales=self._scales[:size])
+        alive = None if count == size else self._alive
+        return Snapshot(rows=rows, alive=alive, contents=contents, count=count)
+
+
+def _grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    grown = np.empty((capacity, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown

@@ -1,0 +1,1 @@
+"""One store per file, each the only place that knows its driver."""

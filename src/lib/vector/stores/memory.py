@@ -1,0 +1,328 @@
+"""`InMemoryVectorStore`: exact, and the reference that the other stores are compared with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.errors import StoreClosed
+from lib.vector import fusion
+from lib.vector.analysis import analyze
+from lib.vector.bm25 import BM25, best
+from lib.vector.exact import Rows, nearest
+from lib.vector.filter import Filter, fold
+from lib.vector.filter.columns import Columns, Mask
+from lib.vector.offload import offload, offload_whole
+from lib.vector.partition import Partition, Snapshot
+from lib.vector.protocol import FilterLike
+from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.validate import (
+    checked_batch,
+    checked_deletion,
+    checked_dimension,
+    checked_ids,
+    checked_metric,
+    checked_namespace,
+    checked_query,
+)
+from lib.vector.values import copied
+
+_VALUE_EFFORT = 2_000  # what reading one value costs beside reading one float
+_MASK_EFFORT = 4  # what deciding a filter costs per row
+
+
+class InMemoryVectorStore:
+    """Keeps everything in this process; gone with it.
+
+    Writes take turns, a reader sees what the last finished write left. Long work runs in threads.
+    """
+
+    def __init__(self, dimension: int | None = None, metric: Metric = "cosine") -> None:
+        """Start empty.
+
+        Args:
+            dimension: of every vector; None takes that of the first one.
+            metric: how nearness is measured.
+
+        Raises:
+            ValueError: the dimension is not positive, or the metric unknown.
+        """
+        self._dimension = checked_dimension(dimension)
+        self._metric: Metric = checked_metric(metric)
+        self._partitions: dict[str, Partition[_Contents]] = {}
+        self._writing = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def metric(self) -> Metric:
+        """How nearness is measured."""
+        return self._metric
+
+    @property
+    def dimension(self) -> int | None:
+        """The length of every vector; None until the first upsert has settled it."""
+        return self._dimension
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score is a better one."""
+        return self._metric != "euclidean"
+
+    async def setup(self) -> None:
+        """Do nothing: there is nothing to set up."""
+        self._check_open()
+
+    async def close(self) -> None:
+        """Forget everything; safe to repeat. Any other call then raises StoreClosed."""
+        self._closed = True
+        self._partitions = {}
+
+    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
+        """Insert the records, each replacing as a whole what its id held; all of them or none."""
+        self._check_open()
+        name, batch = checked_namespace(namespace), list(records)
+        async with self._writing:
+            effort = len(batch) * _VALUE_EFFORT
+            if name in self._partitions:
+                effort += self._partitions[name].snapshot.rows.vectors.size
+            await offload_whole(effort, partial(self._upsert, batch, name))
+
+    async def query(
+        self,
+        vector: Vector,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+        include_vectors: bool = False,
+    ) -> list[Match]:
+        """Return the k records nearest to `vector`, best first, ties in the order of their ids."""
+        query = self._checked_query(vector, k)
+        snapshot, allowed = await self._selected(filter, namespace)
+        if snapshot is None:
+            return []
+        found = await offload(
+            _scan_effort(snapshot.rows, allowed),
+            partial(nearest, snapshot.rows, query, k, metric=self._metric, allowed=allowed),
+        )
+        return [_match(snapshot, *scored, include_vectors=include_vectors) for scored in found]
+
+    async def query_hybrid(
+        self,
+        vector: Vector,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts."""
+        query = self._checked_query(vector, k)
+        snapshot, allowed = await self._selected(filter, namespace)
+        if snapshot is None:
+            return []
+        return await asyncio.to_thread(
+            _fused, snapshot, query, text, k, metric=self._metric, allowed=allowed
+        )
+
+    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
+        """Return the records of these ids in the order asked; unknown ids are left out."""
+        self._check_open()
+        wanted, name = checked_ids(ids), checked_namespace(namespace)
+        async with self._writing:
+            partition = self._partitions.get(name)
+            if partition is None:
+                return []
+            rows = [row for row in map(partition.row, wanted) if row is not None]
+            return [_record(partition.snapshot, row) for row in rows]
+
+    async def delete(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
+        self._check_open()
+        wanted, plan = checked_deletion(ids, filter)
+        name = checked_namespace(namespace)
+        async with self._writing:
+            snapshot, allowed = await self._selected(plan, name)
+            if snapshot is not None:
+                effort = snapshot.rows.vectors.size
+                await offload_whole(effort, partial(self._delete, name, wanted, allowed))
+
+    async def count(
+        self,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Return how many records of the namespace pass the filter."""
+        self._check_open()
+        snapshot, allowed = await self._selected(filter, namespace)
+        if snapshot is None or allowed is None:
+            return 0 if snapshot is None else snapshot.count
+        return int(np.count_nonzero(allowed))
+
+    async def namespaces(self, prefix: str = "") -> list[str]:
+        """Return the names of the namespaces that hold records and start so, sorted."""
+        self._check_open()
+        return sorted(name for name in self._partitions if name.startswith(prefix))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("InMemoryVectorStore is closed")
+
+    def _checked_query(self, vector: Vector, k: int) -> NDArray[np.float32]:
+        self._check_open()
+        return checked_query(vector, k, metric=self._metric, dimension=self._dimension)
+
+    async def _selected(
+        self,
+        filter: FilterLike,
+        namespace: str | None,
+    ) -> tuple[Snapshot[_Contents] | None, Mask | None]:
+        """Return the namespace as it is now, and which of its living rows pass the filter.
+
+        No snapshot means that nothing passes, no mask that everything does.
+        """
+        plan, name = fold(Filter.parse(filter)), checked_namespace(namespace)
+        partition = self._partitions.get(name)
+        if partition is None or plan is False:
+            return None, None
+        snapshot = partition.snapshot
+        alive = snapshot.alive
+        if plan is True:
+            return snapshot, alive
+        contents, n = snapshot.contents, len(snapshot.rows.vectors)
+        effort = contents.columns.pending(plan, n) * _VALUE_EFFORT + n * _MASK_EFFORT
+        passing = await offload(effort, partial(contents.columns.mask, plan, n), contents.lock)
+        return snapshot, passing if alive is None else passing & alive
+
+    def _upsert(self, records: list[Record], name: str) -> None:
+        batch = checked_batch(records, metric=self._metric, dimension=self._dimension)
+        if batch is None:
+            return
+        self._dimension = batch.vectors.shape[1]
+        partition = self._partitions.get(name)
+        if partition is None:
+            partition = Partition(self._metric, self._dimension, _Contents([], []))
+        items = list(zip(batch.texts, batch.metas, strict=True))
+        partition.upsert(batch.ids, batch.vectors, batch.lengths, items)
+        self._partitions[name] = partition
+
+    def _delete(self, name: str, wanted: list[str] | None, allowed: Mask | None) -> None:
+        partition = self._partitions[name]
+        if wanted is None:
+            size = len(partition.snapshot.rows.vectors)
+            rows = range(size) if allowed is None else np.flatnonzero(allowed).tolist()
+        else:
+            known = {row for row in map(partition.row, wanted) if row is not None}
+            rows = [row for row in known if allowed is None or allowed[row]]
+        partition.delete(rows)
+        if not partition.snapshot.count:
+            del self._partitions[name]
+
+
+class _Contents:
+    """Texts and metadata of a namespace, with a BM25 index and filter columns made on demand.
+
+    Attributes:
+        lock: to be held while `columns` are read.
+        columns: the metadata, by field.
+    """
+
+    def __init__(self, texts: list[str], metas: list[dict[str, Any]]) -> None:
+        self.texts, self.metas = texts, metas
+        self.columns = Columns(lambda start, end: metas[start:end])
+        self.lock = Lock()
+        self._index = BM25()
+        self._dead: list[int] = []
+        self._removed = 0  # how many of the dead the index has left out
+
+    def extend(self, items: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Append the texts and metadata of the rows that follow."""
+        self.texts.extend(text for text, _ in items)
+        self.metas.extend(meta for _, meta in items)
+
+    def bury(self, rows: Sequence[int]) -> None:
+        """Learn that rows are dead."""
+        self._dead.extend(rows)
+
+    def moved(self, kept: NDArray[np.intp]) -> _Contents:
+        """Return the contents of these rows alone, in their order."""
+        rows = kept.tolist()
+        contents = _Contents([self.texts[row] for row in rows], [self.metas[row] for row in rows])
+        with self.lock:
+            contents._index = self._index.compacted(kept[kept < len(self._index)])
+        return contents
+
+    def ranked(self, text: str, rows: Rows, allowed: Mask | None, limit: int) -> list[int]:
+        """Return the rows whose texts are most relevant to the words of `text`, best first."""
+        size = len(rows.vectors)
+        with self.lock:
+            self._catch_up(size)
+            totals = self._index.scores(analyze(text))[:size]
+        if allowed is not None:
+            totals[~allowed] = 0.0
+        return best(totals, limit, rows.ids)
+
+    def _catch_up(self, size: int) -> None:
+        """Index the texts up to this row, and leave out those that have died among them."""
+        for row in range(len(self._index), size):
+            self._index.add(analyze(self.texts[row]))
+        while self._removed < len(self._dead) and self._dead[self._removed] < len(self._index):
+            self._index.remove(self._dead[self._removed])
+            self._removed += 1
+
+
+def _scan_effort(rows: Rows, allowed: Mask | None) -> int:
+    if allowed is None:
+        return rows.vectors.size
+    gathered = 3 * int(np.count_nonzero(allowed)) * rows.vectors.shape[1]
+    return min(rows.vectors.size, gathered)
+
+
+def _fused(
+    snapshot: Snapshot[_Contents],
+    query: NDArray[np.float32],
+    text: str,
+    k: int,
+    *,
+    metric: Metric,
+    allowed: Mask | None,
+) -> list[Match]:
+    rows, limit = snapshot.rows, fusion.depth(k)
+    dense = [row for row, _ in nearest(rows, query, limit, metric=metric, allowed=allowed)]
+    lexical = snapshot.contents.ranked(text, rows, allowed, limit)
+    row_of = {rows.ids[row]: row for row in [*dense, *lexical]}
+    rankings = [[rows.ids[row] for row in ranking] for ranking in (dense, lexical)]
+    return [
+        _match(snapshot, row_of[name], score) for name, score in fusion.reciprocal_rank(rankings, k)
+    ]
+
+
+def _match(
+    snapshot: Snapshot[_Contents], row: int, score: float, *, include_vectors: bool = False
+) -> Match:
+    contents = snapshot.contents
+    return Match(
+        id=snapshot.rows.ids[row],
+        score=score,
+        text=contents.texts[row],
+        meta=copied(contents.metas[row]),
+        vector=snapshot.rows.vectors[row].tolist() if include_vectors else None,
+    )
+
+
+def _record(snapshot: Snapshot[_Contents], row: int) -> Record:
+    match = _match(snapshot, row, 0.0, include_vectors=True)
+    return Record(match.id, match.vector or [], match.text, match.meta)
