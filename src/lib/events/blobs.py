@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from lib._util.files import write_atomically
+from lib.errors import BlobError, BlobMissing
 
 INLINE_LIMIT: Final = 256 * 1024
 """Bytes of content that an event may hold itself."""
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class BlobReference:
+    """Where an event's content is, as `{"$blob": digest, "size": …, "type": …}` in its payload."""
+
+    digest: str
+    size: int
+    media_type: str
+
+
+def blob_refs(data: Any) -> Iterator[BlobReference]:
+    """Yield the references to blobs that a payload holds, at any depth."""
+    waiting = [data]
+    while waiting:
+        match waiting.pop():
+            case {"$blob": str(digest), "size": int(size), "type": str(media_type)}:
+                yield BlobReference(digest, size, media_type)
+            case {**fields}:
+                waiting.extend(reversed(fields.values()))
+            case [*items]:
+                waiting.extend(reversed(items))
+            case _:
+                pass
 
 
 class BlobStore(Protocol):
     """Content under its digest: what is put twice is kept once, and never changes."""
 
     async def put(self, content: bytes) -> str:
-        """Keep the content durably and return its SHA-256 as hex."""
+        """Keep the content durably and return its SHA-256 as hex.
+
+        Raises:
+            BlobError: the store cannot be written.
+        """
         ...
 
     async def get(self, digest: str) -> bytes:
@@ -30,3 +71,129 @@ class BlobStore(Protocol):
     async def delete(self, digest: str) -> bool:
         """Forget the content; return whether it was here."""
         ...
+
+
+class MemoryBlobStore:
+    """Content in this process, for tests."""
+
+    def __init__(self) -> None:
+        """Make an empty store."""
+        self._contents: dict[str, bytes] = {}
+
+    async def put(self, content: bytes) -> str:
+        """Keep the content and return its SHA-256 as hex."""
+        digest = await asyncio.to_thread(_sha256, content)
+        self._contents[digest] = bytes(content)
+        return digest
+
+    async def get(self, digest: str) -> bytes:
+        """Return the content; see `BlobStore.get`."""
+        try:
+            return self._contents[digest]
+        except KeyError:
+            raise BlobMissing(digest) from None
+
+    async def has(self, digest: str) -> bool:
+        """Tell whether the content is here."""
+        return digest in self._contents
+
+    async def delete(self, digest: str) -> bool:
+        """Forget the content; return whether it was here."""
+        return self._contents.pop(digest, None) is not None
+
+
+class DirectoryBlobStore:
+    """One file for each content, in 256 directories named by the first byte of the digest.
+
+    A file is complete or absent, whatever crashes, and any number of processes may put the same
+    content. What has been damaged on the disk is noticed when it is read, and mended when it is
+    put again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Use a directory, which is made when something is first put."""
+        self._path = Path(path)
+
+    async def put(self, content: bytes) -> str:
+        """Keep the content durably and return its SHA-256 as hex; see `BlobStore.put`."""
+        return await asyncio.to_thread(self._put, content)
+
+    async def get(self, digest: str) -> bytes:
+        """Return the content; see `BlobStore.get`."""
+        return await asyncio.to_thread(self._get, digest)
+
+    async def has(self, digest: str) -> bool:
+        """Tell whether the content is here, without reading it."""
+        return await asyncio.to_thread(self._has, digest)
+
+    async def delete(self, digest: str) -> bool:
+        """Forget the content; return whether it was here."""
+        return await asyncio.to_thread(self._delete, digest)
+
+    def _put(self, content: bytes) -> str:
+        digest = _sha256(content)
+        path = self._file(digest)
+        with self._typed_errors():
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _sync(self._path)
+                _sync(self._path.parent)
+            if path.is_file() and _sha256(path.read_bytes()) == digest:
+                _sync(path.parent)  # whoever put it may not have come that far yet
+            else:
+                write_atomically(path, content)
+        return digest
+
+    def _get(self, digest: str) -> bytes:
+        path = self._file(digest)
+        with self._typed_errors():
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                raise BlobMissing(digest) from None
+        if _sha256(content) != digest:
+            raise BlobMissing(digest, damaged=True)
+        return content
+
+    def _has(self, digest: str) -> bool:
+        with self._typed_errors():
+            try:
+                return self._file(digest).is_file()
+            except BlobMissing:
+                return False
+
+    def _delete(self, digest: str) -> bool:
+        with self._typed_errors():
+            try:
+                path = self._file(digest)
+                path.unlink()
+            except (BlobMissing, FileNotFoundError):
+                return False
+            _sync(path.parent)
+        return True
+
+    def _file(self, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):  # it comes from a log, and is about to be a path
+            raise BlobMissing(digest)
+        return self._path / digest[:2] / digest
+
+    @contextmanager
+    def _typed_errors(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BlobError(f"{type(self).__name__}({str(self._path)!r}): {error}") from error
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sync(directory: Path) -> None:
+    """Make the names in a directory durable, where the system can open one."""
+    with suppress(PermissionError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
