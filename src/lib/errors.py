@@ -15,6 +15,7 @@
     │   └── ContentTooLarge
     ├── EngineError
     │   ├── UnknownAlgorithm
+    │   ├── MissingHandler
     │   ├── IdempotencyMismatch
     │   ├── NotPending
     │   └── RunAbandoned
@@ -148,6 +149,14 @@ class UnknownAlgorithm(EngineError):
         super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(known)}")
 
 
+class MissingHandler(EngineError):
+    """A run asks for something that this engine has no handler for."""
+
+    def __init__(self, run_id: str, what: str) -> None:
+        self.run_id, self.what = run_id, what
+        super().__init__(f"run {run_id!r} asks for {what}, which this engine has no handler for")
+
+
 class IdempotencyMismatch(EngineError):
     """An idempotency key was used again for a different request."""
 
@@ -222,6 +231,7 @@ ToolErrorCode = Literal[
     "not_found",
     "denied",
     "blocked",
+    "cancelled",
     "timeout",
     "too_large",
     "rate_limited",

@@ -9,7 +9,13 @@ from lib.engine.handler import Context, Handler, Live
 from lib.engine.handlers.llm import LLMHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.run import PendingApproval, Result, Run
-from lib.errors import IdempotencyMismatch, NotPending, RunAbandoned, UnknownAlgorithm
+from lib.errors import (
+    IdempotencyMismatch,
+    MissingHandler,
+    NotPending,
+    RunAbandoned,
+    UnknownAlgorithm,
+)
 
 __all__ = [
     "Algorithm",
@@ -22,6 +28,7 @@ __all__ = [
     "LLMHandler",
     "LLMRequest",
     "Live",
+    "MissingHandler",
     "NotPending",
     "PendingApproval",
     "Request",

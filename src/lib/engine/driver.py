@@ -27,7 +27,7 @@ from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import Draft, fail_open, finished
 from lib.engine.core.state import MAX_RESUMES, RunState, evolve
 from lib.engine.handler import Context, Handler, Live
-from lib.errors import Conflict, RunAbandoned
+from lib.errors import Conflict, MissingHandler, RunAbandoned
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
@@ -35,7 +35,6 @@ from lib.events.wakeups import Listener
 _log = logging.getLogger(__name__)
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
-NOT_HANDLED = "this engine has no handler for such a request"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +77,7 @@ class Driver:
 
         Raises:
             RunAbandoned: another worker has taken over, or `stop` was called.
+            MissingHandler: the run asks for what no handler of the engine fulfils.
         """
         idle_at: int | None = None
         with self._with.store.wakeups.listen(self._lease.run_id, signals_only=True) as wake:
@@ -165,7 +165,7 @@ class Driver:
         for handler in self._with.handlers.values():
             if isinstance(request, handler.request_type):
                 return handler
-        raise RunAbandoned(self._lease.run_id, NOT_HANDLED)
+        raise MissingHandler(self._lease.run_id, type(request).__name__)
 
     def _numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
         state, at = self._state, self._with.clock.now()
@@ -229,7 +229,7 @@ class Driver:
     def _recover(self, event: Event, decided: Request) -> None:
         handler = self._with.handlers.get(event.kind)
         if handler is None:
-            raise RunAbandoned(self._state.run_id, NOT_HANDLED)
+            raise MissingHandler(self._state.run_id, event.kind)
         result = handler.recover(event)
         if result is not None:
             self._results.append(result)

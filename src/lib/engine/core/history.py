@@ -45,6 +45,12 @@ class History(Sequence[Message]):
             grown = grown.append(message)
         return grown
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     def __len__(self) -> int:
         return self._size
 

@@ -24,6 +24,7 @@ MADE_NO_CALL: Final[Mapping[Reason, str]] = {
     "cancelled": "not called: the run was cancelled",
     "denied": "not called: a person denied it",
 }
+_CODES: Final[Mapping[Reason, ToolErrorCode]] = {"cancelled": "cancelled", "denied": "denied"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def tool_failed(
 def fail_open(request: Event, reason: Reason, message: str) -> Draft:
     """Return the failure of a request that is open in the log."""
     if request.kind == k.TOOL_REQUESTED:
-        return tool_failed(request.data, reason, "unknown", message)
+        return tool_failed(request.data, reason, _CODES.get(reason, "unknown"), message)
     error = {"type": reason, "message": message}
     kind = request.kind.replace(".requested", ".failed")
     return Draft(kind, {"key": request.data["key"], "reason": reason, "error": error})
@@ -57,7 +58,7 @@ def never_made(requests: Iterable[Request], reason: Reason, message: str) -> lis
     for request in requests:
         if isinstance(request, ToolRequest):
             asked = requested(request, unstarted=True)
-            drafts += [asked, tool_failed(asked.data, reason, "denied", message)]
+            drafts += [asked, tool_failed(asked.data, reason, _CODES[reason], message)]
     return drafts
 
 

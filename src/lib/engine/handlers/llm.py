@@ -82,7 +82,6 @@ class LLMHandler:
                 attempt,
                 policy=self._retries,
                 clock=context.clock,
-                is_retryable=_is_retryable,
                 random=self._jitter.random,
             )
         except (LLMError, BlobError) as error:
@@ -122,12 +121,6 @@ def digest_of(tools: Sequence[ToolSpec]) -> str:
     if not tools:
         return ""
     return digest(*(canonical([t.name, t.description, t.input_schema]) for t in tools))
-
-
-def _is_retryable(error: BaseException) -> tuple[bool, float | None]:
-    if isinstance(error, LLMError):
-        return error.retryable, error.retry_after_s
-    return False, None
 
 
 def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:

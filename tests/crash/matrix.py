@@ -1,0 +1,101 @@
+"""Kills the agent at every point, and again while it resumes; prints what came of each case.
+
+Each attempt is a forked process of its own, so that the whole matrix takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from agent import DIED, CrashPlan, drive
+from lib.events.verify import verify_store
+
+from lib.algorithms import React
+from lib.engine.check import request_check
+from lib.events import SQLiteEventStore
+
+MAX_ATTEMPTS = 4
+
+
+def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
+    """Run `work` in a forked process; return its exit status and what it returned."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        with os.fdopen(write, "w", encoding="utf-8") as out:
+            json.dump(work(), out)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as answer:
+        text = answer.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status, json.loads(text) if text else None
+
+
+def attempt(folder: Path, point: str, number: int) -> tuple[int, Any]:
+    """Let one process drive the run until it ends or dies at the point."""
+
+    def work() -> dict[str, Any]:
+        plan = CrashPlan(point)
+        result = asyncio.run(drive(folder, plan, attempt=number))
+        return {"outcome": result.outcome, "output": result.output, "seen": plan.seen}
+
+    return in_child(work)
+
+
+def verified(folder: Path) -> list[str]:
+    """Return the faults that the deep check finds in the log."""
+
+    async def work() -> list[str]:
+        store = SQLiteEventStore(folder / "runs.db", read_only=True)
+        await store.setup()
+        report = await verify_store(store, deep=True, checks=[request_check([React()])])
+        await store.close()
+        return [f"{fault.seq} {fault.rule}: {fault.message}" for fault in report.faults]
+
+    return in_child(lambda: asyncio.run(work()))[1]
+
+
+def case(points: list[str]) -> dict[str, Any]:
+    """Run one case: die at each of the points in turn, then run to the end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        died: list[str] = []
+        for number in range(MAX_ATTEMPTS):
+            point = points[number] if number < len(points) else ""
+            status, answer = attempt(folder, point, number)
+            if status == 0:
+                ledger = (folder / "ledger").read_text(encoding="utf-8").split("\n")[:-1]
+                return {"died": died, **answer, "ledger": ledger, "faults": verified(folder)}
+            if status != DIED:
+                return {"died": died, "broken": f"exit status {status} at {point}"}
+            died.append(point)
+        return {"died": died, "broken": "never ended"}
+
+
+def write(result: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+def main() -> None:
+    undisturbed = case([])
+    write(undisturbed)
+    for first in undisturbed["seen"]:
+        once = case([first])
+        write(once)
+        for second in once.get("seen", []):
+            write(case([first, second]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""A cancelled run ends soon, and every call in it has a result."""
+
+import asyncio
+from collections import Counter
+
+from lib.engine import Result
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.tools import tool
+
+
+@tool
+async def wait_for_ever() -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool(approval=True)
+async def ask_first() -> str:
+    return "approved"
+
+
+def calls(*names: str) -> Reply:
+    asked = [ToolCall(f"c{number}", name) for number, name in enumerate(names)]
+    return Reply(tuple(asked), stop="tool_calls")
+
+
+def unpaired(events: list[Event]) -> Counter[str]:
+    keys = Counter(e.data["key"] for e in events if e.kind in k.REQUESTS)
+    keys.subtract(e.data["key"] for e in events if e.kind in k.RESULTS)
+    return +keys + Counter({key: -n for key, n in keys.items() if n < 0})
+
+
+def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -> None:
+    client = ScriptedClient([calls("wait_for_ever", "ask_first")])
+
+    async def main() -> tuple[Result, list[Event]]:
+        async with make_engine(client, wait_for_ever, ask_first) as engine:
+            started = await engine.start("go")
+            async for event in started.events():
+                if event.kind == k.APPROVAL_REQUESTED:
+                    break
+            assert await started.cancel("changed my mind", user="ada") is True
+            result = await started.result()
+            assert await started.cancel() is False
+            return result, await engine.store.read(started.id)
+
+    result, log = run(main())
+
+    failures = [e.data for e in log if e.kind == k.TOOL_FAILED]
+    assert (result.outcome, result.reason) == ("CANCELLED", "changed my mind")
+    assert [(f["key"], f["reason"], f["code"]) for f in failures] == [
+        ("tool/1/c0", "cancelled", "cancelled"),
+        ("tool/1/c1", "cancelled", "cancelled"),
+    ]
+    assert "may or may not have had its effect" in failures[0]["message"]
+    assert "not called" in failures[1]["message"]
+    assert unpaired(log) == Counter()
+
+
+def test_a_run_that_nobody_drives_is_cancelled_all_the_same() -> None:
+    client = ScriptedClient([calls("ask_first")])
+
+    async def main() -> Result:
+        async with make_engine(client, ask_first) as engine:
+            started = await engine.start("go")
+            await engine.hosted(started.id)
+            await started.cancel()
+            return await started.result()
+
+    assert run(main()).outcome == "CANCELLED"
+
+
+def test_a_call_that_ends_within_the_grace_keeps_its_result() -> None:
+    @tool
+    async def tidy() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "tidied up"
+        return "never"
+
+    client = ScriptedClient([calls("tidy")])
+
+    async def main() -> list[Event]:
+        async with make_engine(client, tidy) as engine:
+            started = await engine.start("go")
+            async for event in started.events():
+                if event.kind == k.TOOL_REQUESTED:
+                    break
+            await started.cancel()
+            await started.result()
+            return await engine.store.read(started.id)
+
+    log = run(main())
+
+    assert [e.data["output"] for e in log if e.kind == k.TOOL_COMPLETED] == ["tidied up"]
+    assert unpaired(log) == Counter()
+
+
+def test_a_call_that_ignores_its_cancellation_is_left_behind(caplog: object) -> None:
+    release = asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    client = ScriptedClient([calls("stubborn")])
+
+    async def main() -> list[Event]:
+        async with make_engine(client, stubborn, grace_s=0.01) as engine:
+            started = await engine.start("go")
+            async for event in started.events():
+                if event.kind == k.TOOL_REQUESTED:
+                    break
+            await started.cancel()
+            result = await started.result()
+            release.set()
+            assert result.outcome == "CANCELLED"
+            return await engine.store.read(started.id)
+
+    log = run(main())
+
+    assert [e.data["reason"] for e in log if e.kind == k.TOOL_FAILED] == ["cancelled"]
+    assert [e for e in log if e.kind == k.TOOL_COMPLETED] == []

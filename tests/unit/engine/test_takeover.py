@@ -1,0 +1,274 @@
+"""A run whose process is gone: who takes it up, and what becomes of what was under way."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import (
+    Context,
+    Engine,
+    LLMHandler,
+    MissingHandler,
+    Result,
+    RunAbandoned,
+    ToolHandler,
+)
+from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft
+from lib.engine.core.state import MAX_RESUMES
+from lib.errors import StoreError
+from lib.events import Event, MemoryEventStore, NewEvent
+from lib.events import kinds as k
+from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall, ToolResult
+from lib.testing.agents import kinds, make_engine
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.tools import Tool, tool
+from lib.tools.definition import Effects
+
+
+def told(messages: Sequence[Message]) -> str:
+    return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
+
+
+def hanging(effects: Effects) -> tuple[Tool, list[str]]:
+    """Return a tool that never ends the first time, and the keys that it was called with."""
+    made: list[str] = []
+
+    @tool(name="act", effects=effects)
+    async def act() -> str:
+        made.append("called")
+        if len(made) == 1:
+            await asyncio.Event().wait()
+        return "acted"
+
+    return act, made
+
+
+CALL = Reply((ToolCall("c1", "act"),), stop="tool_calls")
+
+
+async def interrupt(store: MemoryEventStore, act: Tool) -> str:
+    """Start a run, and close the engine while the tool is under way."""
+    async with make_engine(ScriptedClient([CALL]), act, store=store) as engine:
+        started = await engine.start("go")
+        async for event in started.events():
+            if event.kind == k.TOOL_REQUESTED:
+                break
+        waiting = asyncio.create_task(started.result())
+        await asyncio.sleep(0)  # noqa: TID251 - lets the waiter begin to wait
+    with pytest.raises(RunAbandoned) as caught:
+        await waiting
+    assert caught.value.run_id == started.id
+    return started.id
+
+
+@pytest.mark.parametrize(
+    ("effects", "answer", "calls"),
+    [
+        ("none", "acted", 2),
+        ("idempotent", "acted", 2),
+        (
+            "once",
+            OUTCOME_UNKNOWN,
+            1,
+        ),
+    ],
+)
+def test_an_interrupted_call_is_repeated_or_unknown_as_its_effect_class_says(
+    effects: Effects, answer: str, calls: int
+) -> None:
+    act, made = hanging(effects)
+    store = MemoryEventStore()
+
+    async def main() -> tuple[Result, list[Event]]:
+        run_id = await interrupt(store, act)
+        async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+            (taken,) = await engine.recover()
+            assert taken.id == run_id
+            return await taken.result(), await engine.store.read(run_id)
+
+    result, log = run(main())
+
+    assert (result.outcome, result.output, len(made)) == ("COMPLETED", answer, calls)
+    resumed = [event.data["epoch"] for event in log if event.kind == k.RUN_RESUMED]
+    assert resumed == [2]
+    keys = [event.data["idempotency_key"] for event in log if event.kind == k.TOOL_REQUESTED]
+    assert len(keys) == 1
+
+
+def test_an_interrupted_model_call_is_made_again_with_the_same_request() -> None:
+    store = MemoryEventStore()
+    seen: list[Sequence[Message]] = []
+
+    async def answer(messages: Sequence[Message]) -> str:
+        seen.append(messages)
+        if len(seen) == 1:
+            await asyncio.Event().wait()
+        return "answer"
+
+    async def main() -> list[Event]:
+        client = FunctionClient(answer)
+        async with make_engine(client, store=store, agent=React(system="s")) as engine:
+            started = await engine.start("go")
+            async for event in started.events():
+                if event.kind == k.LLM_REQUESTED:
+                    break
+            await asyncio.sleep(0)  # noqa: TID251 - lets the call begin
+        async with make_engine(client, store=store, agent=React(system="another")) as engine:
+            await engine.run(started.id).result()
+            return await engine.store.read(started.id)
+
+    log = run(main())
+
+    assert seen == [(Message.system("s"), Message.user("go"))] * 2
+    assert kinds(log).count("llm.requested") == 1
+
+
+def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
+    act, made = hanging("none")
+    clock = ManualClock()
+    store = MemoryEventStore(clock=clock)
+
+    async def main() -> None:
+        options: dict[str, Any] = {"store": store, "clock": clock, "lease_s": 0.3}
+        async with make_engine(ScriptedClient([CALL]), act, **options) as first:
+            started = await first.start("go")
+            async for event in started.events():
+                if event.kind == k.TOOL_REQUESTED:
+                    break
+            second = make_engine(ScriptedClient([told]), act, **options)
+            async with second:
+                assert await second.resume(started.id) is False
+                assert await second.recover() == []
+                clock.advance(31)
+                assert await second.resume(started.id) is True
+                assert (await second.run(started.id).result()).output == "acted"
+                await store.setup()
+
+                # The first one still believes in its run: it may finish its call, nothing else.
+                assert await first.hosted(started.id) is None
+
+    run(main())
+    assert len(made) == 2
+
+
+def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
+    clock = ManualClock()
+    made: list[str] = []
+
+    class SlowStore(MemoryEventStore):
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            stored = await super().append(run_id, events, expected=expected)
+            if any(event.kind == k.TOOL_REQUESTED for event in stored) and not made:
+                made.append("paused")
+                clock.advance(3600)  # the process is stopped here, and continued an hour later
+            return stored
+
+    @tool
+    async def act() -> str:
+        made.append("acted")
+        return "acted"
+
+    async def main() -> str:
+        store = SlowStore(clock=clock)
+        client = ScriptedClient([CALL, told])
+        async with make_engine(client, act, store=store, clock=clock) as engine:
+            started = await engine.start("go")
+            assert await engine.hosted(started.id) is None
+            return (await started.result()).output
+
+    assert run(main()).startswith("outcome unknown")
+    assert made == ["paused"]
+
+
+def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryEventStore()
+
+    class Deadly(ToolHandler):
+        async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+            raise ZeroDivisionError("a bug in a handler")
+
+    act, _ = hanging("none")
+
+    async def main() -> tuple[Result, list[Event]]:
+        handlers = [LLMHandler(ScriptedClient([CALL])), Deadly([act])]
+        async with Engine(store, handlers, algorithms=[React()], poll_s=0.01) as engine:
+            started = await engine.start("go")
+            for _ in range(MAX_RESUMES):
+                with pytest.raises(ZeroDivisionError):
+                    await started.result()
+            result = await started.result()
+            return result, await engine.store.read(started.id)
+
+    with caplog.at_level(logging.ERROR):
+        result, log = run(main())
+
+    assert (result.outcome, result.reason) == ("FAILED", "poison")
+    assert kinds(log).count("run.resumed") == MAX_RESUMES
+    assert kinds(log)[-2:] == ["tool.failed", "run.completed"]
+
+
+def test_a_run_whose_algorithm_this_engine_lacks_is_left_to_others() -> None:
+    store = MemoryEventStore()
+
+    async def main() -> None:
+        await store.setup()
+        start = NewEvent(k.RUN_STARTED, {"algorithm": "swarm", "input": []}, ManualClock().now())
+        await store.append("r", [start], expected=0)
+        async with make_engine(ScriptedClient([]), store=store) as engine:
+            assert await engine.recover() == []
+            assert (await engine.run("r").info()).owner is None
+
+    run(main())
+
+
+def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
+    store = MemoryEventStore()
+    act, _ = hanging("none")
+
+    async def main() -> None:
+        async with Engine(store, [], algorithms=[React()]) as engine:
+            started = await engine.start("go")
+            with pytest.raises(MissingHandler) as undecided:
+                await started.result()
+        interrupted = await interrupt(store, act)
+        async with Engine(store, [], algorithms=[React()]) as engine:
+            with pytest.raises(MissingHandler) as unfinished:
+                await engine.run(interrupted).result()
+        assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.TOOL_REQUESTED)
+
+    run(main())
+
+
+def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Breaking(MemoryEventStore):
+        broken = False
+
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            if self.broken and events[0].kind == k.LLM_COMPLETED:
+                raise StoreError("disk full")
+            return await super().append(run_id, events, expected=expected)
+
+    async def main() -> str:
+        store = Breaking()
+        store.broken = True
+        async with make_engine(ScriptedClient(["lost"]), store=store) as engine:
+            started = await engine.start("go")
+            with pytest.raises(StoreError, match="disk full"):
+                await started.result()
+        store.broken = False
+        async with make_engine(ScriptedClient(["kept"]), store=store) as engine:
+            return (await engine.run(started.id).result()).output
+
+    with caplog.at_level(logging.ERROR):
+        assert run(main()) == "kept"
