@@ -1,0 +1,220 @@
+"""Search by text: an embedder and a store behind three calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from lib.errors import HybridUnavailable, VectorError
+from lib.vector.filter import Filter
+from lib.vector.protocol import Embedder, HybridStore, Purpose, VectorStore
+from lib.vector.records import Doc, Hit, Match, Record, Vector
+from lib.vector.validate import checked_k
+
+Hybrid: TypeAlias = bool | Literal["auto"]
+Predicate: TypeAlias = Callable[[Doc], bool]
+
+_GROWTH: Final = 4  # candidates for each wanted hit of a predicate search, then of the last fetch
+_ASYNC_PREDICATE: Final = "a predicate answers at once, this one has to be awaited: await it before"
+
+
+class EmbeddingIndex:
+    """Embeds documents into a store, and finds them by a question.
+
+    Holds no state but what it was built with: searches may run at once, and several indexes may
+    share a store, each with a namespace of its own.
+
+    Attributes:
+        store: where the vectors are kept; the caller sets it up and closes it.
+        embedder: what makes vectors of texts.
+        namespace: the partition that every call stays in.
+        max_overfetch: how many candidates a predicate search looks at, at most.
+        hybrid: whether searches fuse keyword relevance with nearness unless they say otherwise;
+            "auto" does where the store can.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        embedder: Embedder,
+        *,
+        namespace: str | None = None,
+        max_overfetch: int = 1000,
+        hybrid: Hybrid = False,
+    ) -> None:
+        """Put an embedder in front of a store.
+
+        Raises:
+            ValueError: `max_overfetch` is below 1, or `hybrid` is none of the three words.
+        """
+        if max_overfetch < 1:
+            raise ValueError(f"max_overfetch is {max_overfetch}, it has to be at least 1")
+        self.store = store
+        self.embedder = embedder
+        self.namespace = namespace
+        self.max_overfetch = max_overfetch
+        self.hybrid: Hybrid = _checked_hybrid(hybrid)
+
+    async def add(self, docs: Iterable[Doc], *, batch_size: int = 256) -> None:
+        """Embed the documents and store them, each replacing what its id held.
+
+        Batches are stored one after the other, each as a whole: when one fails, those before it
+        stay. Safe to repeat.
+
+        Args:
+            docs: taken one batch at a time, so that a generator is never held as a whole.
+            batch_size: how many are embedded and stored at once.
+
+        Raises:
+            ValueError: `batch_size` is below 1.
+            VectorError: the store refuses a vector, an id or metadata.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, it has to be at least 1")
+        for batch in _batches(docs, batch_size):
+            vectors = await self._embed([doc.text for doc in batch], "document")
+            records = [
+                Record(doc.id, vector, doc.text, doc.meta)
+                for doc, vector in zip(batch, vectors, strict=True)
+            ]
+            await self.store.upsert(records, namespace=self.namespace)
+
+    async def get(self, ids: Sequence[str]) -> list[Doc]:
+        """Return the documents of these ids in the order asked; unknown ones are left out."""
+        records = await self.store.get(ids, namespace=self.namespace)
+        return [Doc(record.id, record.text, record.meta) for record in records]
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        """Forget the documents of these ids; unknown ones are ignored."""
+        await self.store.delete(ids, namespace=self.namespace)
+
+    async def search(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Predicate | Filter | dict[str, Any] | None = None,
+        hybrid: Hybrid | None = None,
+    ) -> list[Hit]:
+        """Return the k best documents for the query, best first.
+
+        Fewer only where fewer pass the filter, or where a predicate let fewer than k of the
+        first `max_overfetch` candidates pass.
+
+        Args:
+            query: what is looked for.
+            k: how many hits are wanted.
+            filter: a `Filter` or a mapping is evaluated by the store. A function of a `Doc`
+                cannot be: more and more candidates are fetched until k of them pass.
+            hybrid: True fuses keyword relevance with nearness, and each hit says `metric="rrf"`;
+                "auto" does so where the store can; None is the setting of the index.
+
+        Raises:
+            ValueError: k is below 1, or `hybrid` is not one of its words.
+            TypeError: `filter` is of another type, or a predicate that has to be awaited.
+            InvalidFilter: the mapping is not in the filter language.
+            UnsupportedFilter: the store cannot say this filter exactly.
+            HybridUnavailable: hybrid search was demanded of a store that has none.
+        """
+        checked_k(k)
+        predicate, condition = _told_apart(filter)
+        wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
+        (vector,) = await self._embed([query], "query")
+        fetch = _Fetch(self.store, self.namespace, vector, query, condition, wanted)
+        if predicate is None:
+            return await fetch.hits(k)
+        return await self._survivors(fetch, predicate, k)
+
+    async def _survivors(self, fetch: _Fetch, predicate: Predicate, k: int) -> list[Hit]:
+        bound = max(k, self.max_overfetch)
+        size = min(bound, _GROWTH * k)
+        while True:
+            hits = await fetch.hits(size)
+            passed = [hit for hit in hits if _passes(predicate, hit.doc)]
+            if len(passed) >= k or len(hits) < size or size == bound:
+                return passed[:k]
+            size = min(bound, _GROWTH * size)
+
+    async def _embed(self, texts: list[str], purpose: Purpose) -> list[Vector]:
+        vectors = await self.embedder.embed(texts, purpose=purpose)
+        if len(vectors) != len(texts):
+            raise VectorError(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
+        return list(vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """One search, to be asked for ever more candidates."""
+
+    store: VectorStore
+    namespace: str | None
+    vector: Vector
+    text: str
+    condition: Filter | None
+    hybrid: Hybrid
+
+    async def hits(self, size: int) -> list[Hit]:
+        if self.hybrid:
+            try:
+                return await self._fused(size)
+            except HybridUnavailable:
+                if self.hybrid != "auto":
+                    raise
+        matches = await self.store.query(
+            self.vector, size, filter=self.condition, namespace=self.namespace
+        )
+        metric, higher = self.store.metric, self.store.higher_is_better
+        return [Hit(_doc(match), match.score, metric, higher) for match in matches]
+
+    async def _fused(self, size: int) -> list[Hit]:
+        if not isinstance(self.store, HybridStore):
+            raise HybridUnavailable(type(self.store).__name__, "it has no query_hybrid()")
+        matches = await self.store.query_hybrid(
+            self.vector, self.text, size, filter=self.condition, namespace=self.namespace
+        )
+        return [Hit(_doc(match), match.score, "rrf") for match in matches]
+
+
+def _doc(match: Match) -> Doc:
+    return Doc(match.id, match.text, match.meta)
+
+
+def _told_apart(
+    given: Predicate | Filter | Mapping[str, Any] | None,
+) -> tuple[Predicate | None, Filter | None]:
+    """Return the predicate and the store's filter, at most one of which is there."""
+    if given is None or isinstance(given, Filter):
+        return None, given
+    if isinstance(given, Mapping):
+        return None, Filter.parse(cast(Mapping[str, Any], given))
+    if not callable(given):
+        raise TypeError(f"filter is a Filter, a dict or a function, got {type(given).__name__}")
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(
+        getattr(given, "__call__", None)  # noqa: B004 - an object whose calls are coroutines
+    ):
+        raise TypeError(_ASYNC_PREDICATE)
+    return given, None
+
+
+def _passes(predicate: Predicate, doc: Doc) -> bool:
+    verdict: object = predicate(doc)
+    if inspect.iscoroutine(verdict):
+        verdict.close()  # else Python warns that nobody awaited it
+    if inspect.isawaitable(verdict):
+        raise TypeError(_ASYNC_PREDICATE)
+    return bool(verdict)
+
+
+def _checked_hybrid(hybrid: Hybrid) -> Hybrid:
+    if hybrid not in (True, False, "auto"):
+        raise ValueError(f"hybrid is True, False or 'auto', got {hybrid!r}")
+    return hybrid
+
+
+def _batches(docs: Iterable[Doc], size: int) -> Iterator[list[Doc]]:
+    remaining = iter(docs)
+    while batch := list(islice(remaining, size)):
+        yield batch

@@ -1,0 +1,364 @@
+"""The index in front of a store: what it adds, finds, refuses, and how far it looks."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lib.errors import HybridUnavailable, InvalidFilter, VectorError
+from lib.testing.aio import run
+from lib.vector import (
+    Doc,
+    EmbeddingIndex,
+    F,
+    Hit,
+    InMemoryVectorStore,
+    LSAEmbedder,
+    Match,
+    Metric,
+    VectorStore,
+)
+from lib.vector.filter import Filter
+from lib.vector.protocol import Purpose
+
+
+class Numbers:
+    """Embeds a number near its neighbours: as a point on the unit circle."""
+
+    dimension = 2
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str], Purpose]] = []
+
+    async def embed(
+        self, texts: Sequence[str], *, purpose: Purpose = "document"
+    ) -> NDArray[np.float32]:
+        self.asked.append((list(texts), purpose))
+        angles = np.array([float(text) for text in texts]) / 1000
+        return np.column_stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
+
+
+class CountingStore(InMemoryVectorStore):
+    """The in-memory store, noting how many results each query asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    async def query(self, vector: Any, k: int = 5, **options: Any) -> list[Match]:
+        self.sizes.append(k)
+        return await super().query(vector, k, **options)
+
+    async def query_hybrid(self, vector: Any, text: str, k: int = 5, **options: Any) -> list[Match]:
+        self.sizes.append(k)
+        return await super().query_hybrid(vector, text, k, **options)
+
+
+class DenseStore:
+    """A store that has no hybrid search: what it lacks is left out, the rest passed on."""
+
+    def __init__(self) -> None:
+        self._store = InMemoryVectorStore()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "query_hybrid":
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+def numbers(count: int, start: int = 0) -> list[Doc]:
+    return [Doc(f"n{n:04}", str(n), {"n": n}) for n in range(start, start + count)]
+
+
+async def filled(count: int, store: VectorStore | None = None, **options: Any) -> EmbeddingIndex:
+    index = EmbeddingIndex(store or InMemoryVectorStore(), Numbers(), **options)
+    await index.add(numbers(count))
+    return index
+
+
+def ids(hits: list[Hit]) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+def test_the_nearest_documents_are_found_best_first() -> None:
+    async def main() -> None:
+        index = await filled(20)
+
+        hits = await index.search("7", 3, filter=F("n") != 6)
+
+        assert ids(hits) == ["n0007", "n0008", "n0005"]
+        assert hits[0].doc == Doc("n0007", "7", {"n": 7})
+        assert hits[0].score == pytest.approx(1)
+        assert {(hit.metric, hit.higher_is_better) for hit in hits} == {("cosine", True)}
+        assert ids(await index.search("7")) == ["n0007", "n0006", "n0008", "n0005", "n0009"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("metric", "higher"), [("dot", True), ("euclidean", False)])
+def test_hits_tell_how_to_read_their_score(metric: Metric, higher: bool) -> None:
+    async def main() -> None:
+        index = await filled(3, InMemoryVectorStore(metric=metric))
+
+        (hit,) = await index.search("1", 1)
+
+        assert (hit.metric, hit.higher_is_better) == (metric, higher)
+
+    run(main())
+
+
+@pytest.mark.parametrize("given", [{"n": {"$gte": 15}}, F("n") >= 15])
+def test_a_filter_is_left_to_the_store(given: Filter | dict[str, Any]) -> None:
+    async def main() -> None:
+        store = CountingStore()
+        index = await filled(20, store)
+
+        hits = await index.search("0", 2, filter=given)
+
+        assert ids(hits) == ["n0015", "n0016"]
+        assert store.sizes == [2]
+
+    run(main())
+
+
+def test_a_predicate_search_asks_for_more_until_enough_survive() -> None:
+    async def main() -> None:
+        store = CountingStore()
+        index = await filled(100, store)
+
+        hits = await index.search("0", 2, filter=lambda doc: doc.meta["n"] >= 20)
+
+        assert ids(hits) == ["n0020", "n0021"]
+        assert store.sizes == [8, 32]
+
+    run(main())
+
+
+def test_a_predicate_search_ends_when_the_store_is_exhausted() -> None:
+    async def main() -> None:
+        store = CountingStore()
+        index = await filled(30, store)
+
+        hits = await index.search("0", 5, filter=lambda doc: doc.text == "29")
+
+        assert ids(hits) == ["n0029"]
+        assert store.sizes == [20, 80]
+
+    run(main())
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_predicate_search_looks_at_max_overfetch_candidates_at_most(hybrid: bool) -> None:
+    async def main() -> None:
+        store = CountingStore()
+        index = await filled(100, store, max_overfetch=50, hybrid=hybrid)
+
+        assert ids(await index.search("0", 1, filter=lambda doc: doc.meta["n"] == 49)) == ["n0049"]
+        assert await index.search("0", 1, filter=lambda doc: doc.meta["n"] == 50) == []
+        assert store.sizes == [4, 16, 50] * 2
+
+    run(main())
+
+
+def test_max_overfetch_never_takes_away_what_a_plain_search_would_see() -> None:
+    async def main() -> None:
+        index = await filled(30, max_overfetch=1)
+
+        assert len(await index.search("0", 20, filter=lambda _: True)) == 20
+
+    run(main())
+
+
+def test_hybrid_search_fuses_words_with_nearness() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+        index = EmbeddingIndex(store, embedder := LSAEmbedder(4), hybrid=True)
+        docs = [Doc("cat", "a cat sleeps"), Doc("dog", "a dog barks"), Doc("car", "a car drives")]
+        await embedder.fit([doc.text for doc in docs])
+        await index.add(docs)
+
+        hits = await index.search("dog barking")
+
+        assert hits[0] == Hit(docs[1], 2 / 61, "rrf", higher_is_better=True)
+        assert {hit.metric for hit in hits} == {"rrf"}
+        assert {hit.metric for hit in await index.search("dog", hybrid=False)} == {"cosine"}
+
+    run(main())
+
+
+def test_the_search_may_differ_from_the_setting_of_the_index() -> None:
+    async def main() -> None:
+        index = await filled(3)
+
+        metrics = [
+            {hit.metric for hit in await index.search("1", hybrid=hybrid)}
+            for hybrid in (None, False, True, "auto")
+        ]
+
+        assert metrics == [{"cosine"}, {"cosine"}, {"rrf"}, {"rrf"}]
+
+    run(main())
+
+
+def test_hybrid_search_of_a_store_without_it_is_an_error_unless_auto() -> None:
+    async def main() -> None:
+        index = await filled(3, cast(VectorStore, DenseStore()))
+
+        hits = await index.search("1", 1, hybrid="auto")
+        with pytest.raises(HybridUnavailable) as refused:
+            await index.search("1", hybrid=True)
+
+        assert [(hit.id, hit.metric) for hit in hits] == [("n0001", "cosine")]
+        assert refused.value.store == "DenseStore"
+
+    run(main())
+
+
+def test_a_namespace_keeps_indexes_of_one_store_apart() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+        one = EmbeddingIndex(store, Numbers(), namespace="one")
+        two = EmbeddingIndex(store, Numbers(), namespace="two")
+        await one.add(numbers(2))
+        await two.add(numbers(2, start=5))
+
+        await one.delete(["n0000", "n0005", "unknown"])
+
+        assert ids(await one.search("0")) == ["n0001"]
+        assert ids(await two.search("0")) == ["n0005", "n0006"]
+        assert await two.get(["n0006", "n0001", "n0005"]) == [
+            Doc("n0006", "6", {"n": 6}),
+            Doc("n0005", "5", {"n": 5}),
+        ]
+
+    run(main())
+
+
+def test_documents_are_embedded_in_batches_and_the_last_of_an_id_counts() -> None:
+    async def main() -> None:
+        index = EmbeddingIndex(InMemoryVectorStore(), embedder := Numbers())
+
+        await index.add((doc for doc in [*numbers(4), Doc("n0000", "9")]), batch_size=2)
+        await index.add([])
+
+        assert embedder.asked == [
+            (["0", "1"], "document"),
+            (["2", "3"], "document"),
+            (["9"], "document"),
+        ]
+        assert (await index.search("9", 1))[0].doc == Doc("n0000", "9")
+        assert embedder.asked[-1] == (["9"], "query")
+
+    run(main())
+
+
+def test_searches_at_once_do_not_disturb_each_other() -> None:
+    async def main() -> None:
+        index = await filled(200)
+        plain = [index.search(str(n), 1) for n in range(0, 200, 20)]
+        picky = [
+            index.search("0", 1, filter=partial(has_number, n=n), hybrid=n % 40 == 0)
+            for n in range(0, 200, 20)
+        ]
+
+        found = await asyncio.gather(*plain, *picky)
+
+        assert [ids(hits) for hits in found] == [[f"n{n:04}"] for n in range(0, 200, 20)] * 2
+
+    run(main())
+
+
+def has_number(doc: Doc, n: int) -> bool:
+    return doc.meta["n"] == n
+
+
+async def answers_later(doc: Doc) -> bool:
+    return True
+
+
+class AnswersLater:
+    async def __call__(self, doc: Doc) -> bool:
+        return True
+
+
+def hands_on(doc: Doc) -> Any:
+    return answers_later(doc)
+
+
+@pytest.mark.parametrize(
+    "predicate", [answers_later, AnswersLater(), partial(answers_later), hands_on]
+)
+def test_an_async_predicate_is_refused(predicate: Any) -> None:
+    async def main() -> None:
+        index = await filled(3)
+
+        with pytest.raises(TypeError, match="has to be awaited"):
+            await index.search("1", filter=predicate)
+
+    run(main())
+
+
+class Promise:
+    def __await__(self) -> Any:
+        raise NotImplementedError
+
+
+def test_a_predicate_that_answers_with_a_promise_is_refused() -> None:
+    async def main() -> None:
+        index = await filled(3)
+
+        with pytest.raises(TypeError, match="has to be awaited"):
+            await index.search("1", filter=lambda _: Promise())  # type: ignore[arg-type, return-value] # what is tested
+
+    run(main())
+
+
+def test_bad_arguments_are_refused_before_anything_is_embedded() -> None:
+    async def main() -> None:
+        index = EmbeddingIndex(InMemoryVectorStore(), embedder := Numbers())
+        wrong: Any = "sometimes"
+
+        with pytest.raises(ValueError, match="got 0"):
+            await index.search("1", 0)
+        with pytest.raises(ValueError, match="got 'sometimes'"):
+            await index.search("1", hybrid=wrong)
+        with pytest.raises(InvalidFilter):
+            await index.search("1", filter={"n": {"$near": 1}})
+        with pytest.raises(TypeError, match="got str"):
+            await index.search("1", filter=wrong)
+        with pytest.raises(ValueError, match="batch_size is 0"):
+            await index.add(numbers(1), batch_size=0)
+
+        assert embedder.asked == []
+
+    run(main())
+
+
+def test_bad_settings_are_refused_at_once() -> None:
+    store = InMemoryVectorStore()
+    wrong: Any = "sometimes"
+    with pytest.raises(ValueError, match="max_overfetch is 0"):
+        EmbeddingIndex(store, Numbers(), max_overfetch=0)
+    with pytest.raises(ValueError, match="hybrid is True, False or 'auto'"):
+        EmbeddingIndex(store, Numbers(), hybrid=wrong)
+
+
+class Forgetful(Numbers):
+    async def embed(
+        self, texts: Sequence[str], *, purpose: Purpose = "document"
+    ) -> NDArray[np.float32]:
+        return (await super().embed(texts, purpose=purpose))[1:]
+
+
+def test_an_embedder_that_loses_texts_is_an_error() -> None:
+    async def main() -> None:
+        index = EmbeddingIndex(InMemoryVectorStore(), Forgetful())
+
+        with pytest.raises(VectorError, match="1 vectors for 2 texts"):
+            await index.add(numbers(2))
+
+    run(main())
