@@ -1,0 +1,161 @@
+"""The rules that every log keeps, as far as one log alone can tell. Pure.
+
+sequence    `seq` goes from 1 to the head without a hole
+start       the first event is the start, and only the first
+end         there is one end at most, and nothing but signals after it
+request     each key is asked for once, and a closed run has no open request
+result      each result closes an open request of its own kind
+call        each tool call of a reply is answered before the next model call
+tenant      every event has the tenant of its run
+projection  the store's list of runs says what the log says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Any
+
+from lib.events import kinds as k
+from lib.events.event import Event
+from lib.events.runs import RunInfo, fold
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A rule that a log breaks.
+
+    Attributes:
+        seq: the event that breaks it, 0 for the run as a whole.
+        rule: one of the rules above, or the name that an extra check gives.
+    """
+
+    run_id: str
+    seq: int
+    rule: str
+    message: str
+
+
+def log_faults(info: RunInfo, events: Sequence[Event]) -> list[Fault]:
+    """Return what is wrong with a run's log, rule by rule."""
+    run_id = info.run_id
+    faults = [
+        Fault(run_id, seq, rule, message)
+        for rule, check in _RULES.items()
+        for seq, message in check(info, events)
+    ]
+    if not faults:
+        faults.extend(Fault(run_id, 0, "projection", text) for text in _projection(info, events))
+    return faults
+
+
+Broken = Iterator[tuple[int, str]]
+
+
+def _sequence(info: RunInfo, events: Sequence[Event]) -> Broken:
+    seqs = [0, *(event.seq for event in events), info.head + 1]
+    for before, seq in pairwise(seqs):
+        if seq != before + 1:
+            yield before, f"event {before} is followed by {seq}, the list says {info.head} events"
+
+
+def _start(_info: RunInfo, events: Sequence[Event]) -> Broken:
+    for place, event in enumerate(events):
+        if (place == 0) != (event.kind == k.RUN_STARTED):
+            yield event.seq, f"{event.kind!r} is at place {place + 1}"
+
+
+def _end(_info: RunInfo, events: Sequence[Event]) -> Broken:
+    ended = False
+    for event in events:
+        if ended and not k.is_signal(event.kind):
+            yield event.seq, f"{event.kind!r} comes after the end"
+        ended = ended or event.kind == k.RUN_COMPLETED
+
+
+def _request(info: RunInfo, events: Sequence[Event]) -> Broken:
+    asked: set[str] = set()
+    open_at: dict[str, int] = {}
+    for event in events:
+        key = _text(event, "key")
+        if event.kind in k.REQUESTS:
+            if not key or key in asked:
+                yield event.seq, f"{event.kind!r} has the key {key!r}, which is not a new one"
+            asked.add(key)
+            open_at[key] = event.seq
+        elif event.kind in k.RESULTS:
+            open_at.pop(key, None)
+    if info.status == "closed":
+        for key, seq in open_at.items():
+            yield seq, f"the run is closed, and {key!r} has no result"
+
+
+def _result(_info: RunInfo, events: Sequence[Event]) -> Broken:
+    open_kind: dict[str, str] = {}
+    for event in events:
+        key, family = _text(event, "key"), event.kind.rpartition(".")[0]
+        if event.kind in k.REQUESTS:
+            open_kind[key] = family
+        elif event.kind in k.RESULTS and open_kind.pop(key, None) != family:
+            yield event.seq, f"{event.kind!r} finds no open request {key!r}"
+
+
+def _text(event: Event, name: str) -> str:
+    value = event.data.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _call(_info: RunInfo, events: Sequence[Event]) -> Broken:
+    unanswered: set[str] = set()
+    for event in events:
+        if event.kind == k.LLM_REQUESTED and unanswered:
+            yield event.seq, f"the model is called before {sorted(unanswered)} have been answered"
+        elif event.kind == k.LLM_COMPLETED:
+            unanswered = set(_calls(event.data))
+        elif event.kind in k.RESULTS:
+            unanswered.discard(_text(event, "call_id"))
+
+
+def _calls(data: dict[str, Any]) -> Iterator[str]:
+    match data:
+        case {"reply": {"parts": [*parts]}}:
+            for part in parts:
+                match part:
+                    case {"type": "tool_call", "id": str(call_id)}:
+                        yield call_id
+                    case _:
+                        pass
+        case _:
+            pass
+
+
+def _tenant(info: RunInfo, events: Sequence[Event]) -> Broken:
+    for event in events:
+        if event.tenant != info.tenant:
+            yield event.seq, f"the event has the tenant {event.tenant!r}, the run {info.tenant!r}"
+
+
+_RULES = {
+    "sequence": _sequence,
+    "start": _start,
+    "end": _end,
+    "request": _request,
+    "result": _result,
+    "call": _call,
+    "tenant": _tenant,
+}
+
+
+def _projection(info: RunInfo, events: Sequence[Event]) -> Iterator[str]:
+    try:
+        told = fold(events)
+    except ValueError as error:
+        yield f"the log cannot be folded: {error}"
+        return
+    # Who holds the lease, and whether an open run is ready, is not in the log.
+    listed = replace(info, owner=None, lease_until=None, ready=info.ready or told.ready)
+    for name in (field.name for field in fields(RunInfo)):
+        if getattr(listed, name) != getattr(told, name):
+            said = f"{getattr(listed, name)!r}, the log says {getattr(told, name)!r}"
+            yield f"the list says {name}={said}"

@@ -1,0 +1,202 @@
+"""Whether the logs of a store hold what every log must hold. Reads, and repairs nothing.
+
+Beside the rules of `lib.events.rules` for each log:
+
+    payload  every payload can be read
+    parent   a child names a request or a turn of its parent, and has its root and its tenant
+    child    a child that is recorded as ended has ended, with that outcome
+    blob     every blob that is referred to exists; deep: and has its content
+
+The memory that it takes is bounded by the largest run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lib.errors import BlobMissing, StoreCorrupt
+from lib.events import kinds as k
+from lib.events.blobs import BlobReference, BlobStore, blob_refs
+from lib.events.event import Event
+from lib.events.rules import Fault, log_faults
+from lib.events.runs import RunInfo, RunQuery
+from lib.events.store import EventStore
+
+__all__ = ["Check", "Fault", "VerifyReport", "verify_store"]
+
+Check = Callable[[RunInfo, Sequence[Event]], Iterable[Fault]]
+
+_PAGE: Final = 256
+_KEPT_PARENTS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify_store` has seen, and what is wrong with it."""
+
+    runs: int
+    events: int
+    faults: list[Fault]
+
+
+async def verify_store(
+    store: EventStore,
+    *,
+    blobs: BlobStore | None = None,
+    deep: bool = False,
+    checks: Sequence[Check] = (),
+) -> VerifyReport:
+    """Hold every run of a store against the rules; writers may be at work meanwhile.
+
+    Args:
+        store: the logs.
+        blobs: where their blobs are; None leaves those unchecked.
+        deep: read every blob, too.
+        checks: further rules, for runs that keep these.
+
+    Raises:
+        StoreError: the store cannot be read at all.
+    """
+    tree = _Tree(store)
+    runs, seen, faults = 0, 0, list[Fault]()
+    async for info in _all_runs(store):
+        events, found = await _log(store, info)
+        if not events and await store.run(info.run_id) is None:
+            continue  # erased since it was listed
+        found += log_faults(info, events)
+        if not found:
+            found = await tree.faults(info, events)
+            found += [fault for check in checks for fault in check(info, events)]
+        if blobs is not None:
+            found += await _blob_faults(blobs, events, deep=deep)
+        runs, seen, faults = runs + 1, seen + len(events), faults + found
+    return VerifyReport(runs, seen, faults)
+
+
+async def _all_runs(store: EventStore) -> AsyncIterator[RunInfo]:
+    page = await store.runs(RunQuery(limit=_PAGE))
+    while page:
+        for info in page:
+            yield info
+        page = await store.runs(RunQuery(limit=_PAGE, after=page[-1].run_id))
+
+
+async def _log(store: EventStore, info: RunInfo) -> tuple[list[Event], list[Fault]]:
+    """Return the log up to the head that was listed, or further if that head is a lie."""
+    try:
+        events = await store.read(info.run_id)
+    except StoreCorrupt:
+        return await _readable(store, info)
+    if events and events[-1].seq > info.head:
+        now = await store.run(info.run_id)
+        if now is not None and now.head >= events[-1].seq:  # it has grown since it was listed
+            events = [event for event in events if event.seq <= info.head]
+    return events, []
+
+
+async def _readable(store: EventStore, info: RunInfo) -> tuple[list[Event], list[Fault]]:
+    """Return the events that can be read, one by one, and a fault for each of the others."""
+    events: list[Event] = []
+    faults: list[Fault] = []
+    for seq in range(1, info.head + 1):
+        try:
+            events += await store.read(info.run_id, after=seq - 1, limit=1)
+        except StoreCorrupt as error:
+            faults.append(Fault(info.run_id, seq, "payload", str(error)))
+    return events, faults
+
+
+async def _blob_faults(blobs: BlobStore, events: Sequence[Event], *, deep: bool) -> list[Fault]:
+    faults: list[Fault] = []
+    known: dict[BlobReference, str | None] = {}
+    for event in events:
+        for reference in blob_refs(event.data):
+            if reference not in known:
+                known[reference] = await _blob_fault(blobs, reference, deep=deep)
+            if (message := known[reference]) is not None:
+                faults.append(Fault(event.run_id, event.seq, "blob", message))
+    return faults
+
+
+async def _blob_fault(blobs: BlobStore, reference: BlobReference, *, deep: bool) -> str | None:
+    try:
+        if not deep and await blobs.has(reference.digest):
+            return None
+        size = len(await blobs.get(reference.digest))
+    except BlobMissing as error:
+        return str(error)
+    if size != reference.size:
+        return f"blob {reference.digest} has {size} bytes, not {reference.size}"
+    return None
+
+
+class _Tree:
+    """Holds parents and children against each other."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._asked: dict[str, Mapping[str, str | None]] = {}
+
+    async def faults(self, info: RunInfo, events: Sequence[Event]) -> list[Fault]:
+        """Return where a run and its relatives disagree."""
+        faults: list[Fault] = []
+        parent = events[0].data.get("parent")
+        if parent is not None:
+            messages = await self._parent(info, parent)
+            faults += [Fault(info.run_id, 1, "parent", message) for message in messages]
+        for event in events:
+            if event.kind in (k.CHILD_COMPLETED, k.TURN_COMPLETED):
+                messages = await self._child(event)
+                faults += [Fault(info.run_id, event.seq, "child", message) for message in messages]
+        return faults
+
+    async def _parent(self, info: RunInfo, named: Mapping[str, Any]) -> list[str]:
+        parent = await self._store.run(named["run_id"])
+        if parent is None:
+            return [f"its parent {named['run_id']!r} is not in this store"]
+        messages = [
+            f"its {name} is {mine!r}, its parent's {theirs!r}"
+            for name, mine, theirs in (
+                ("root", info.root_id, parent.root_id),
+                ("tenant", info.tenant, parent.tenant),
+            )
+            if mine != theirs
+        ]
+        key = str(named.get("key"))
+        if not await self._was_asked(parent.run_id, key, info.run_id):
+            messages.append(f"{parent.run_id!r} did not ask for it under {key!r}")
+        return messages
+
+    async def _was_asked(self, parent: str, key: str, child: str) -> bool:
+        """Tell whether a run asked for this child; what is kept of its log may be behind."""
+        asked = self._asked.get(parent, {})
+        if key not in asked:
+            if len(self._asked) >= _KEPT_PARENTS:
+                self._asked.clear()
+            asked = self._asked[parent] = _asked(await self._store.read(parent))
+        return key in asked and asked[key] in (None, child)
+
+    async def _child(self, event: Event) -> list[str]:
+        run_id, outcome = event.data.get("run_id"), event.data.get("outcome")
+        child = await self._store.run(str(run_id))
+        if child is None:
+            return [f"its child {run_id!r} is not in this store"]
+        messages: list[str] = []
+        if child.parent_id != event.run_id:
+            messages.append(f"{run_id!r} is a child of {child.parent_id!r}")
+        if child.outcome != outcome:
+            messages.append(f"{run_id!r} has the outcome {child.outcome!r}, not {outcome!r}")
+        return messages
+
+
+def _asked(events: Sequence[Event]) -> dict[str, str | None]:
+    """Return which child each request is for, by its key; a turn takes whichever names it."""
+    asked: dict[str, str | None] = {}
+    for event in events:
+        if event.kind == k.CHILD_REQUESTED:
+            asked[str(event.data.get("key"))] = str(event.data.get("run_id"))
+        elif event.kind == k.TURN_REQUESTED:
+            asked[str(event.data.get("signal_id"))] = None
+    return asked
