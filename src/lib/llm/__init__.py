@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from lib.errors import InvalidReply, LLMError, ScriptError, UnsupportedModality
 from lib.llm.client import (
     Delta,
@@ -19,6 +21,7 @@ from lib.llm.client import (
     usage_to_json,
 )
 from lib.llm.messages import Message, Role, message_from_json, message_to_json
+from lib.llm.output import output_schema, parse_output
 from lib.llm.parts import (
     Attachment,
     Audio,
@@ -34,13 +37,22 @@ from lib.llm.parts import (
     part_from_json,
     part_to_json,
 )
+from lib.llm.pieces import deltas_of, estimate_tokens
+
+if TYPE_CHECKING:
+    from lib.llm.chat import ChatClient
+    from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
 
 __all__ = [
     "Attachment",
     "Audio",
     "BlobRef",
+    "Call",
+    "ChatClient",
+    "CutOff",
     "Delta",
     "File",
+    "FunctionClient",
     "Image",
     "InvalidReply",
     "LLMClient",
@@ -52,6 +64,7 @@ __all__ = [
     "Reply",
     "Role",
     "ScriptError",
+    "ScriptedClient",
     "Stop",
     "Text",
     "Thinking",
@@ -62,8 +75,12 @@ __all__ = [
     "UnsupportedModality",
     "Usage",
     "check_modalities",
+    "deltas_of",
+    "estimate_tokens",
     "message_from_json",
     "message_to_json",
+    "output_schema",
+    "parse_output",
     "part_from_json",
     "part_to_json",
     "reply_from_json",
@@ -71,3 +88,19 @@ __all__ = [
     "usage_from_json",
     "usage_to_json",
 ]
+
+_LAZY = {
+    "Call": "scripted",
+    "ChatClient": "chat",
+    "CutOff": "scripted",
+    "FunctionClient": "scripted",
+    "ScriptedClient": "scripted",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - only what is used is loaded
+
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

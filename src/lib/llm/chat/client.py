@@ -1,0 +1,267 @@
+"""`ChatClient`: models behind an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from lib import __version__
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.json import canonical, parse
+from lib.errors import InvalidReply, LLMError
+from lib.llm.chat.reply import ReplyBuilder
+from lib.llm.chat.request import Dialect, build_body
+from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
+from lib.llm.messages import Message
+from lib.llm.parts import ToolCall
+from lib.llm.pieces import deltas_of
+from lib.llm.wire.failures import status_error, told_error
+from lib.llm.wire.http import Answer, Wire
+from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+TEXT_ONLY: Final = frozenset({"text"})
+_OPENAI_HOST: Final = "api.openai.com"
+_DRAIN_S: Final = 0.25
+
+
+def _new_call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+class ChatClient:
+    """Speaks `/chat/completions`: OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and their like.
+
+    It neither retries nor remembers, and can serve many calls at once on one event loop. Settings
+    go into the request as they are, except that `max_tokens` gets the server's name for it and
+    `tool_choice` may be the name of a tool. `state` is not used: the whole conversation is sent.
+    """
+
+    name = "chat"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout_s: float = 300.0,
+        http: Any = None,
+        transport: Any = None,
+        modalities: frozenset[str] = TEXT_ONLY,
+        stream_tools: bool = True,
+        thinking_field: str = "",
+        max_tokens_field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        max_reply_bytes: int = 16 * 1024 * 1024,
+        clock: Clock = SYSTEM_CLOCK,
+        new_id: Callable[[], str] = _new_call_id,
+    ) -> None:
+        """Prepare a client; nothing is opened before the first call.
+
+        Args:
+            model: what to ask for when a call names no model.
+            api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
+            base_url: up to and with `/v1`; defaults to OPENAI_BASE_URL, else OpenAI.
+            timeout_s: seconds for each whole answer, streams included.
+            http: an `httpx2.AsyncClient` to use; it is not closed.
+            transport: an httpx2 transport instead of the network, for tests and gateways.
+            modalities: what the model takes beside "text": "image", "audio", "file".
+            stream_tools: False asks for whole answers whenever there are tools, for servers that
+                lose tool calls in streams.
+            thinking_field: where the server wants its thinking back, as "reasoning_content" for
+                DeepSeek; "" leaves thinking out of the conversation.
+            max_tokens_field: defaults to "max_completion_tokens" at OpenAI, else "max_tokens".
+            headers: sent with each request.
+            max_reply_bytes: content of one answer at most.
+            clock: tells what a date in Retry-After means in seconds.
+            new_id: makes ids for tool calls that come without a usable one.
+
+        Raises:
+            ValueError: no key for OpenAI, a key or address that cannot be one, or both `http` and
+                `transport`.
+        """
+        address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        host = _host(address)
+        key = _checked_key(api_key or os.environ.get("OPENAI_API_KEY") or "", host)
+        field = "max_completion_tokens" if host == _OPENAI_HOST else "max_tokens"
+        self.model = model
+        self.modalities = modalities
+        self._url = f"{address.rstrip('/')}/chat/completions"
+        self._headers = {
+            "content-type": "application/json",
+            "accept-encoding": "identity",  # what is not compressed cannot blow up
+            "user-agent": f"lib-agents/{__version__}",
+            **({"authorization": f"Bearer {key}"} if key else {}),
+            **(headers or {}),
+        }
+        self._dialect = Dialect(
+            max_tokens_field=max_tokens_field or field, thinking_field=thinking_field
+        )
+        self._stream_tools = stream_tools
+        self._wire = Wire(
+            http=http, transport=transport, timeout_s=timeout_s, max_bytes=max_reply_bytes
+        )
+        self._clock, self._new_id = clock, new_id
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        model: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        output: Output | None = None,
+        settings: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """Return the model's answer; see `LLMClient.complete`."""
+        content = self._content(messages, model, tools, output, settings, stream=False)
+        builder = self._builder(messages)
+        async with self._post(content, accept="application/json") as answer:
+            builder.add(_read(await answer.read()), whole=True)
+        return builder.reply()
+
+    async def stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        model: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        output: Output | None = None,
+        settings: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[Delta | Reply]:
+        """Yield the answer in pieces, then whole; see `LLMClient.stream`.
+
+        Whoever stops in the middle closes the iterator, which closes the connection.
+        """
+        if tools and not self._stream_tools:
+            options: dict[str, Any] = {"model": model, "output": output, "settings": settings}
+            reply = await self.complete(messages, tools=tools, **options)
+            for delta in deltas_of(reply):
+                yield delta
+            yield reply
+            return
+        content = self._content(messages, model, tools, output, settings, stream=True)
+        builder = self._builder(messages)
+        async with (
+            self._post(content, accept="text/event-stream") as answer,
+            aclosing(_deltas(answer, builder)) as deltas,
+        ):
+            async for delta in deltas:
+                yield delta
+        yield builder.reply()
+
+    async def aclose(self) -> None:
+        """Close the connections that it has opened."""
+        await self._wire.aclose()
+
+    def _content(
+        self,
+        messages: Sequence[Message],
+        model: str | None,
+        tools: Sequence[ToolSpec],
+        output: Output | None,
+        settings: Mapping[str, Any] | None,
+        *,
+        stream: bool,
+    ) -> bytes:
+        check_modalities(messages, self.modalities, client=self.name)
+        body = build_body(
+            messages,
+            model=model or self.model,
+            tools=tools,
+            output=output,
+            settings=settings,
+            stream=stream,
+            dialect=self._dialect,
+        )
+        return canonical(body).encode()
+
+    def _builder(self, messages: Sequence[Message]) -> ReplyBuilder:
+        parts = (part for message in messages for part in message.parts)
+        used_ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        return ReplyBuilder(used_ids=used_ids, new_id=self._new_id)
+
+    @asynccontextmanager
+    async def _post(self, content: bytes, *, accept: str) -> AsyncGenerator[Answer]:
+        headers = {**self._headers, "accept": accept}
+        async with self._wire.post(self._url, content, headers) as answer:
+            if answer.status != 200:  # noqa: PLR2004 - HTTP
+                start = await answer.read_start()
+                raise status_error(answer.status, start, answer.headers, self._clock.now())
+            if answer.media_type == "text/html":
+                raise InvalidReply("the server answered with a web page: check base_url")
+            yield answer
+
+
+async def _deltas(answer: Answer, builder: ReplyBuilder) -> AsyncGenerator[Delta]:
+    """Yield what the answer adds to the builder, until the server says that nothing follows."""
+    if answer.media_type == "application/json":  # a server that does not stream
+        for delta in builder.add(_read(await answer.read()), whole=True):
+            yield delta
+        return
+    decoder = EventDecoder()
+    async with aclosing(_chunks(answer, builder)) as chunks:
+        async for chunk in chunks:
+            for event in decoder.feed(chunk):
+                for delta in _take(event, builder):
+                    yield delta
+            if builder.ended:
+                await answer.drain(_DRAIN_S)
+                return
+
+
+async def _chunks(answer: Answer, builder: ReplyBuilder) -> AsyncGenerator[bytes]:
+    try:
+        while (chunk := await answer.chunk()) is not None:
+            yield chunk
+    except LLMError:
+        if builder.complete:
+            return  # only the usage is lost
+        raise
+    yield END_OF_STREAM
+
+
+def _take(event: ServerEvent, builder: ReplyBuilder) -> Iterator[Delta]:
+    if event.event == "error" or "error" in event.other:
+        raise told_error(_read(event.other.get("error", event.data)))
+    for text in _documents(event.data):
+        if text == "[DONE]":
+            builder.end()
+        elif text:
+            yield from builder.add(_read(text))
+
+
+def _documents(data: str) -> list[str]:
+    """Return the JSON texts of an event: one, or one a line where blank lines were left out."""
+    lines = [line.strip() for line in data.split("\n")]
+    several = all(line.startswith("{") or line in {"", "[DONE]"} for line in lines)
+    return lines if several else [data]
+
+
+def _read(text: str | bytes) -> Any:
+    try:
+        return parse(text)
+    except (ValueError, RecursionError):
+        raise InvalidReply("the server's answer is not JSON", retryable=True) from None
+
+
+def _host(address: str) -> str:
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
+    return parts.hostname
+
+
+def _checked_key(key: str, host: str) -> str:
+    key = key.strip()
+    if not key and host == _OPENAI_HOST:
+        raise ValueError("OpenAI needs a key: set OPENAI_API_KEY, pass api_key=, or a base_url=")
+    if not (key.isascii() and (key.isprintable() and " " not in key)):
+        raise ValueError("the API key holds characters that no key has")
+    return key

@@ -1,0 +1,192 @@
+"""The body of a chat completions request: pure, and the same bytes for the same conversation.
+
+Source: OpenAI API reference, "Create chat completion" (platform.openai.com, 2026-11).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lib._util.json import canonical
+from lib.errors import LLMError, UnsupportedModality
+from lib.llm.client import Output, ToolSpec
+from lib.llm.messages import Message
+from lib.llm.output import output_schema
+from lib.llm.parts import Attachment, Audio, File, Image, Part, Text, Thinking, ToolCall, ToolResult
+from lib.llm.strict import strict_schema
+
+KEPT: Final = ("extra_content",)
+"""Fields of a tool call that a provider wants back as it sent them (Gemini's signatures)."""
+
+_RESERVED: Final = frozenset(
+    {"messages", "model", "n", "response_format", "stream", "stream_options", "tools"}
+)
+_NEED_TOOLS: Final = frozenset({"parallel_tool_calls", "tool_choice"})
+_CHOICES: Final = frozenset({"auto", "none", "required"})
+_AUDIO_FORMATS: Final = {"mpeg": "mp3", "wave": "wav", "x-wav": "wav", "vnd.wave": "wav"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a server's requests differ from the common form.
+
+    Attributes:
+        max_tokens_field: what the setting `max_tokens` is called.
+        thinking_field: the field in which the server wants its thinking back on each message of
+            the model; "" where it does not.
+    """
+
+    max_tokens_field: str = "max_tokens"
+    thinking_field: str = ""
+
+
+def build_body(
+    messages: Sequence[Message],
+    *,
+    model: str,
+    tools: Sequence[ToolSpec] = (),
+    output: Output | None = None,
+    settings: Mapping[str, Any] | None = None,
+    stream: bool = False,
+    dialect: Dialect,
+) -> dict[str, Any]:
+    """Return the body as plain data.
+
+    Raises:
+        ValueError: a setting has a parameter of its own.
+        LLMError: a message holds what the wire cannot carry in its role.
+    """
+    body: dict[str, Any] = {"model": model}
+    body["messages"] = [entry for message in messages for entry in _entries(message, dialect)]
+    body |= _settings(settings or {}, has_tools=bool(tools), dialect=dialect)
+    if tools:
+        body["tools"] = [_tool(spec) for spec in tools]
+    if output is not None:
+        body["response_format"] = _response_format(output)
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def _entries(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+    match message.role:
+        case "tool":
+            return [_tool_result(part) for part in message.parts]
+        case "assistant":
+            return [_assistant(message, dialect)]
+        case "user":
+            return [{"role": "user", "content": _content(message)}]
+        case "system":
+            return [{"role": "system", "content": _only_text(message)}]
+
+
+def _tool_result(part: Part) -> dict[str, Any]:
+    if not isinstance(part, ToolResult):
+        raise _misplaced(part, "tool")
+    # The wire has no field for a failure, and a model that does not see one believes the text.
+    content = f"Error: {part.content}" if part.is_error else part.content
+    return {"role": "tool", "tool_call_id": part.call_id, "content": content}
+
+
+def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
+    for part in message.parts:
+        if not isinstance(part, Text | Thinking | ToolCall):
+            raise _misplaced(part, "assistant")
+    entry: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if dialect.thinking_field:
+        thinking = [part.text for part in message.parts if isinstance(part, Thinking)]
+        entry[dialect.thinking_field] = "".join(thinking)
+    if message.tool_calls:
+        entry["content"] = message.text or None
+        entry["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
+    return entry
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    # Servers parse the arguments of old calls, and fail on those that the model got wrong.
+    given = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
+    kept = {name: call.extra[name] for name in KEPT if name in call.extra}
+    function = {"name": call.name, "arguments": canonical(given)}
+    return {"id": call.id, "type": "function", "function": function, **kept}
+
+
+def _only_text(message: Message) -> str:
+    for part in message.parts:
+        if not isinstance(part, Text):
+            raise _misplaced(part, message.role)
+    return message.text
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, Text) for part in message.parts):
+        return message.text  # every server takes a string, not every one takes a list
+    return [_content_part(part) for part in message.parts]
+
+
+def _content_part(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Image():
+            return {"type": "image_url", "image_url": {"url": part.url or _data_url(part)}}
+        case Audio():
+            kind = part.media_type.rpartition("/")[2]
+            form = _AUDIO_FORMATS.get(kind, kind)
+            return {"type": "input_audio", "input_audio": {"data": _base64(part), "format": form}}
+        case File():
+            held = {"filename": part.name or "file", "file_data": _data_url(part)}
+            return {"type": "file", "file": held}
+        case _:
+            raise _misplaced(part, "user")
+
+
+def _data_url(part: Attachment) -> str:
+    return f"data:{part.media_type};base64,{_base64(part)}"
+
+
+def _base64(part: Attachment) -> str:
+    if part.url is not None:
+        supported = frozenset({f"{part.modality} as bytes"})
+        raise UnsupportedModality(f"{part.modality} by URL", client="chat", supported=supported)
+    if part.data is None:
+        raise LLMError("an attachment's blob was not loaded before the call")
+    return base64.b64encode(part.data).decode("ascii")
+
+
+def _misplaced(part: Part, role: str) -> LLMError:
+    return LLMError(f"chat completions has no {type(part).__name__} in a message of the {role}")
+
+
+# -- the rest ----------------------------------------------------------------------------------
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    function = {"name": spec.name, "description": spec.description}
+    return {"type": "function", "function": {**function, "parameters": spec.input_schema}}
+
+
+def _response_format(output: Output) -> dict[str, Any]:
+    schema = output_schema(output)
+    strict = strict_schema(schema)
+    wanted = {"name": "output", "strict": strict is not None}
+    return {"type": "json_schema", "json_schema": {**wanted, "schema": strict or schema}}
+
+
+def _settings(settings: Mapping[str, Any], *, has_tools: bool, dialect: Dialect) -> dict[str, Any]:
+    body = dict(settings)
+    if taken := sorted(_RESERVED & body.keys()):
+        raise ValueError(f"settings cannot hold {', '.join(taken)}")
+    if not has_tools:  # servers refuse these without tools, and an agent drops its tools at times
+        body = {name: value for name, value in body.items() if name not in _NEED_TOOLS}
+    if "max_tokens" in body:
+        body[dialect.max_tokens_field] = body.pop("max_tokens")
+    choice = body.get("tool_choice")
+    if isinstance(choice, str) and choice not in _CHOICES:
+        body["tool_choice"] = {"type": "function", "function": {"name": choice}}
+    return body

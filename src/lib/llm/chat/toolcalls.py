@@ -1,0 +1,153 @@
+"""Tool calls from their fragments, in every dialect that servers speak.
+
+The reference is OpenAI's: the first fragment of a call has an index, an id and the name, the next
+ones have the index and a piece of the arguments' JSON. Others leave out the index (Ollama before
+0.4.7), give every call the index 0 (Ollama, Dynamo), repeat id and name on each fragment (vLLM),
+give no id or the same one to each call, send a call whole, or its arguments as an object. Hence:
+
+- A fragment with a name begins a call, unless it repeats the head of one that has begun: it has
+  the same name, no other id, and the arguments of that call are not complete yet.
+- A fragment without a name continues the call with its index and id, else with its id, else with
+  its index, else the last one.
+- An id that is missing or was already used in the conversation is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from lib._util.json import canonical, parse
+from lib.errors import InvalidReply
+from lib.llm.chat.request import KEPT
+from lib.llm.client import ToolCallDelta
+from lib.llm.parts import ToolCall
+
+MAX_NESTING: Final = 100
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call that is still being written."""
+
+    place: int
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def is_complete(self) -> bool:
+        text = "".join(self.pieces)
+        return bool(text.strip()) and read_arguments(text)[1] is None
+
+    def is_begun_by(self, call_id: str, name: str, arguments: str) -> bool:
+        """Tell whether a fragment with a name repeats or completes the head of this call."""
+        if self.name not in {"", name} or (self.id and call_id not in {"", self.id}):
+            return False
+        return not (arguments.lstrip().startswith("{") and self.is_complete())
+
+
+class ToolCallAssembler:
+    """Takes fragments and gives calls."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Open] = []
+        self._by_index: dict[int | None, _Open] = {}
+        self._by_id: dict[str, _Open] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, fragment: Mapping[str, Any], *, whole: bool = False) -> ToolCallDelta:
+        """Take one item of a `tool_calls` list and return what it adds.
+
+        Args:
+            fragment: the item.
+            whole: it is a call of its own, not a piece of one.
+        """
+        function = _mapping(fragment.get("function"))
+        call_id, name = _text(fragment.get("id")), _text(function.get("name"))
+        arguments = _arguments_text(function.get("arguments"))
+        index = fragment.get("index")
+        index = index if isinstance(index, int) else None
+        call = None if whole else self._find(index, call_id, name, arguments)
+        if call is None:
+            call = _Open(len(self._calls))
+            self._calls.append(call)
+            self._by_index[index] = call
+        call.id, call.name = call.id or call_id, call.name or name
+        if call_id:
+            self._by_id.setdefault(call_id, call)
+        call.pieces.append(arguments)
+        call.kept |= {key: fragment[key] for key in KEPT if _is_shallow(fragment.get(key))}
+        return ToolCallDelta(call.place, call_id, name, arguments)
+
+    def calls(self, used_ids: Collection[str], new_id: Callable[[], str]) -> list[ToolCall]:
+        """Return the calls, each with an id that is not among `used_ids`.
+
+        Raises:
+            InvalidReply: a call has no name.
+        """
+        taken = set(used_ids)
+        out: list[ToolCall] = []
+        for call in self._calls:
+            if not call.name:
+                raise InvalidReply("the reply holds a tool call without a name", retryable=True)
+            call_id = call.id if call.id and call.id not in taken else new_id()
+            taken.add(call_id)
+            arguments, invalid = read_arguments("".join(call.pieces))
+            out.append(ToolCall(call_id, call.name, arguments, invalid, extra=call.kept))
+        return out
+
+    def _find(self, index: int | None, call_id: str, name: str, arguments: str) -> _Open | None:
+        indexed, known = self._by_index.get(index), self._by_id.get(call_id)
+        if name:
+            call = known if index is None else indexed
+            return call if call and call.is_begun_by(call_id, name, arguments) else None
+        if indexed and call_id in {"", indexed.id}:
+            return indexed
+        return known or indexed or (self._calls[-1] if self._calls else None)
+
+
+def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments, or none and the text that is not a JSON object."""
+    if not text.strip():
+        return {}, None
+    try:
+        value = parse(text)
+    except (ValueError, RecursionError):
+        return {}, text
+    if isinstance(value, dict) and _is_shallow(cast(Any, value)):
+        return cast(dict[str, Any], value), None
+    return {}, text
+
+
+def _arguments_text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return canonical(value) if _is_shallow(value) else "(nested too deeply)"
+
+
+def _is_shallow(value: Any) -> bool:
+    """Tell whether there is a value, nested so little that it can be written down again."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return value is not None
+    return False
+
+
+def _children(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value).values()
+    return cast(list[Any], value) if isinstance(value, list) else ()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,314 @@
+"""Does a value fit a JSON schema, and if not, why.
+
+Covers what schemas of tools and outputs use: types, constants, bounds, strings, arrays, objects,
+combinations, and references inside the schema. Other keywords, and `format`, are annotations here.
+
+Source: JSON Schema draft 2020-12, Core and Validation (json-schema.org, 2022-06-16).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import unquote
+
+from lib._util.json import canonical
+
+MAX_DEPTH: Final = 100
+_NAME_CHARS: Final = 40
+
+Schema: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the check is: the whole schema, the path to the value, and how deep it has gone."""
+
+    root: Any
+    path: str = ""
+    depth: int = 0
+
+    def into(self, step: str) -> _Place:
+        return _Place(self.root, f"{self.path}{step}", self.depth + 1)
+
+    def again(self) -> _Place:
+        return _Place(self.root, self.path, self.depth + 1)
+
+    def says(self, problem: str) -> str:
+        return f"{self.path.lstrip('.') or 'the value'} {problem}"
+
+
+def violations(value: Any, schema: Any) -> Iterator[str]:
+    """Yield what is wrong with a value of plain JSON; nothing when it fits.
+
+    The texts name places, rules and property names, never values.
+
+    Raises:
+        ValueError: the schema refers to something that is not in it.
+    """
+    return _check(value, schema, _Place(schema))
+
+
+def _check(value: Any, schema: Any, place: _Place) -> Iterator[str]:
+    if schema is False:
+        yield place.says("is not allowed")
+    if place.depth > MAX_DEPTH:
+        yield place.says(f"is nested deeper than {MAX_DEPTH}")
+        return
+    if not isinstance(schema, Mapping):
+        return
+    known = cast(Schema, schema)
+    for keyword, operand in known.items():
+        rule = _RULES.get(keyword)
+        if rule is not None:
+            yield from rule(value, operand, known, place)
+
+
+# -- any value ---------------------------------------------------------------------------------
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and value % 1 == 0,
+    "number": _is_number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def _type(value: Any, wanted: str | Sequence[str], _: Schema, place: _Place) -> Iterator[str]:
+    names = [wanted] if isinstance(wanted, str) else wanted
+    if not any(_TYPES[name](value) for name in names if name in _TYPES):
+        yield place.says(f"must be of type {' or '.join(names)}")
+
+
+def _plain(value: Any) -> str:
+    """Return a text that is the same for JSON values that are equal: 1 and 1.0 are."""
+    return canonical(_whole(value))
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case float() if value % 1 == 0:
+            return int(value)
+        case list():
+            return [_whole(item) for item in cast(list[Any], value)]
+        case dict():
+            return {key: _whole(item) for key, item in cast(dict[str, Any], value).items()}
+        case _:
+            return value
+
+
+def _enum(value: Any, allowed: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+    if _plain(value) not in [_plain(one) for one in allowed]:
+        yield place.says(f"must be one of {canonical(list(allowed))}")
+
+
+def _const(value: Any, wanted: Any, _: Schema, place: _Place) -> Iterator[str]:
+    if _plain(value) != _plain(wanted):
+        yield place.says(f"must be {canonical(wanted)}")
+
+
+# -- numbers and sizes -------------------------------------------------------------------------
+
+Rule: TypeAlias = Callable[[Any, Any, Schema, _Place], Iterator[str]]
+
+
+def _bound(holds: Callable[[Any, Any], bool], words: str) -> Rule:
+    def rule(value: Any, limit: Any, _: Schema, place: _Place) -> Iterator[str]:
+        if _is_number(value) and not holds(value, limit):
+            yield place.says(f"must be {words} {limit}")
+
+    return rule
+
+
+def _divides(value: Any, step: Any) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
+    return value / step % 1 == 0  # the remainder of floats would call 0.3 no multiple of 0.1
+
+
+def _size(kind: type, holds: Callable[[int, int], bool], words: str) -> Rule:
+    def rule(value: Any, limit: int, _: Schema, place: _Place) -> Iterator[str]:
+        if isinstance(value, kind) and not holds(len(cast(Sequence[Any], value)), limit):
+            yield place.says(words.format(limit))
+
+    return rule
+
+
+def _at_least(got: Any, limit: Any) -> bool:
+    return got >= limit
+
+
+def _at_most(got: Any, limit: Any) -> bool:
+    return got <= limit
+
+
+def _pattern(value: Any, pattern: str, _: Schema, place: _Place) -> Iterator[str]:
+    if isinstance(value, str) and not _finds(pattern, value):
+        yield place.says(f"must match the pattern {pattern!r}")
+
+
+def _finds(pattern: str, text: str) -> bool:
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True  # ECMAScript's syntax, which Python does not have: not ours to judge
+
+
+# -- arrays ------------------------------------------------------------------------------------
+
+
+def _items(value: Any, each: Any, schema: Schema, place: _Place) -> Iterator[str]:
+    if isinstance(value, list):
+        first = len(schema.get("prefixItems", ()))
+        for number, item in enumerate(cast(list[Any], value)[first:], first):
+            yield from _check(item, each, place.into(f"[{number}]"))
+
+
+def _prefix_items(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+    if isinstance(value, list):
+        for number, (item, one) in enumerate(zip(cast(list[Any], value), each, strict=False)):
+            yield from _check(item, one, place.into(f"[{number}]"))
+
+
+def _unique(value: Any, wanted: bool, _: Schema, place: _Place) -> Iterator[str]:
+    if wanted and isinstance(value, list):
+        items = [_plain(item) for item in cast(list[Any], value)]
+        if len(set(items)) < len(items):
+            yield place.says("must not repeat an item")
+
+
+# -- objects -----------------------------------------------------------------------------------
+
+
+def _required(value: Any, names: Sequence[str], _: Schema, place: _Place) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name in names:
+            if name not in value:
+                yield place.says(f"lacks the property {name!r}")
+
+
+def _properties(value: Any, each: Schema, _: Schema, place: _Place) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, schema in each.items():
+            if name in value:
+                yield from _check(value[name], schema, place.into(f".{name}"))
+
+
+def _pattern_properties(value: Any, each: Schema, _: Schema, place: _Place) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in cast(dict[str, Any], value).items():
+            for pattern, schema in each.items():
+                if _finds(pattern, name):
+                    yield from _check(item, schema, place.into(f".{name[:_NAME_CHARS]}"))
+
+
+def _additional(value: Any, rest: Any, schema: Schema, place: _Place) -> Iterator[str]:
+    if not isinstance(value, dict):
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, item in cast(dict[str, Any], value).items():
+        if name in named or any(_finds(pattern, name) for pattern in patterns):
+            continue
+        if rest is False:
+            yield place.says(f"has the unknown property {name[:_NAME_CHARS]!r}")
+        else:
+            yield from _check(item, rest, place.into(f".{name[:_NAME_CHARS]}"))
+
+
+# -- combinations and references ---------------------------------------------------------------
+
+
+def _fits(value: Any, schema: Any, place: _Place) -> bool:
+    return next(_check(value, schema, place.again()), None) is None
+
+
+def _all_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+    for schema in each:
+        yield from _check(value, schema, place.again())
+
+
+def _any_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+    telling: list[list[str]] = []  # each is checked once: twice would double with every level
+    for schema in each:
+        problems = [*_check(value, schema, place.again())]
+        if not problems:
+            return
+        if schema != {"type": "null"}:
+            telling.append(problems)
+    if len(telling) == 1:  # an optional value: say what is wrong with it
+        yield from telling[0]
+    else:
+        yield place.says(f"fits none of its {len(each)} alternatives")
+
+
+def _one_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+    fitting = sum(_fits(value, schema, place) for schema in each)
+    if fitting != 1:
+        yield place.says(f"must fit one of its {len(each)} alternatives, it fits {fitting}")
+
+
+def _not(value: Any, refused: Any, _: Schema, place: _Place) -> Iterator[str]:
+    if _fits(value, refused, place):
+        yield place.says("is of a refused form")
+
+
+def _ref(value: Any, reference: str, _: Schema, place: _Place) -> Iterator[str]:
+    return _check(value, resolve(reference, place.root), place.again())
+
+
+def resolve(reference: str, root: Any) -> Any:
+    """Return the part of a schema that a `$ref` such as "#/$defs/Name" means.
+
+    Raises:
+        ValueError: it points outside the schema, or nowhere.
+    """
+    start, *steps = reference.split("/")
+    found: Any = {"#": root}
+    try:
+        for step in (start, *steps):
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            found = cast(Any, found[int(name)] if isinstance(found, list) else found[name])
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise ValueError(f"the JSON schema has no {reference!r}") from None
+    return found
+
+
+_RULES: Final[Mapping[str, Rule]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "minimum": _bound(_at_least, "at least"),
+    "maximum": _bound(_at_most, "at most"),
+    "exclusiveMinimum": _bound(lambda got, limit: got > limit, "above"),
+    "exclusiveMaximum": _bound(lambda got, limit: got < limit, "below"),
+    "multipleOf": _bound(_divides, "a multiple of"),
+    "minLength": _size(str, _at_least, "must have at least {} characters"),
+    "maxLength": _size(str, _at_most, "must have at most {} characters"),
+    "pattern": _pattern,
+    "items": _items,
+    "prefixItems": _prefix_items,
+    "minItems": _size(list, _at_least, "must have at least {} items"),
+    "maxItems": _size(list, _at_most, "must have at most {} items"),
+    "uniqueItems": _unique,
+    "required": _required,
+    "properties": _properties,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional,
+    "minProperties": _size(dict, _at_least, "must have at least {} properties"),
+    "maxProperties": _size(dict, _at_most, "must have at most {} properties"),
+    "allOf": _all_of,
+    "anyOf": _any_of,
+    "oneOf": _one_of,
+    "not": _not,
+    "$ref": _ref,
+}

@@ -1,0 +1,141 @@
+"""What went wrong on the wire, as `LLMError`s that quote neither the server nor the request.
+
+A server's message may repeat the key or the prompt. Only its status and its short error codes are
+told on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, cast
+
+from lib._util.json import parse
+from lib.errors import LLMError
+
+RETRYABLE: Final = frozenset({408, 409, 425, 429})
+"""Statuses below 500 after which the same call may succeed; from 500 on, all may but `_FINAL`."""
+
+_FINAL: Final = frozenset({501, 505})
+_HINTS: Final[Mapping[int, str]] = {
+    301: "set base_url to where it redirects",
+    302: "set base_url to where it redirects",
+    307: "set base_url to where it redirects",
+    308: "set base_url to where it redirects",
+    401: "check the API key",
+    403: "check what the API key may do",
+    404: "check the model's name and base_url",
+    413: "the conversation is too large",
+}
+_CODE: Final = re.compile(r"[A-Za-z][A-Za-z_.]{2,47}")  # digits could be a key's
+_STATUS: Final = re.compile(r"[45]\d\d")
+_SECONDS: Final = re.compile(r"\d+(\.\d+)?")
+_WRAPPINGS: Final = 4
+_GIVE_UP: Final = frozenset(
+    {
+        "authentication_error",
+        "billing_not_active",
+        "content_policy_violation",
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "insufficient_quota",
+        "invalid_api_key",
+        "invalid_request_error",
+        "model_not_found",
+        "not_found_error",
+        "permission_error",
+    }
+)
+"""Codes that stay true however often one asks, also under a status that may pass, as 429 does."""
+
+
+def status_error(status: int, body: bytes, headers: Mapping[str, str], now: datetime) -> LLMError:
+    """Return the error of an answer whose status is not 200.
+
+    Args:
+        status: of the answer.
+        body: the start of its content, JSON or anything else.
+        headers: its headers, for the wait that the server asks for.
+        now: the time against which a date among them counts.
+    """
+    codes = _codes(_json(body))
+    told = "; ".join([*codes, *([_HINTS[status]] if status in _HINTS else [])])
+    return LLMError(
+        f"the server answered {status}: {told}" if told else f"the server answered {status}",
+        status=status,
+        retryable=_may_pass(status, codes, headers.get("x-should-retry")),
+        retry_after_s=retry_after_s(headers, now),
+    )
+
+
+def told_error(error: Any) -> LLMError:
+    """Return the error that a server reports inside an answer of status 200."""
+    codes = _codes(error)
+    told = "; ".join(codes)
+    status = _status(error)
+    return LLMError(
+        f"the server reports an error: {told}" if told else "the server reports an error",
+        status=status,
+        retryable=_may_pass(500 if status is None else status, codes, None),
+    )
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the wait that a server asks for, from 0, or None.
+
+    Source: RFC 9110, 10.2.3 (seconds or a date); `retry-after-ms` is OpenAI's and finer.
+    """
+    milliseconds, asked = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
+    if _SECONDS.fullmatch(milliseconds):
+        return float(milliseconds) / 1000
+    if _SECONDS.fullmatch(asked):
+        return float(asked)
+    try:
+        at = parsedate_to_datetime(asked)
+    except ValueError:
+        return None
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
+
+
+def _may_pass(status: int, codes: list[str], advice: str | None) -> bool:
+    if advice in {"true", "false"}:
+        return advice == "true"
+    if _GIVE_UP.intersection(codes):
+        return False
+    return status in RETRYABLE or (status >= 500 and status not in _FINAL)  # noqa: PLR2004 - HTTP
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return parse(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _codes(error: Any) -> list[str]:
+    """Return the short names that the error carries, each once."""
+    names = [value for value in _told(error) if isinstance(value, str) and _CODE.fullmatch(value)]
+    return list(dict.fromkeys(names))
+
+
+def _status(error: Any) -> int | None:
+    statuses = [int(value) for value in map(str, _told(error)) if _STATUS.fullmatch(value)]
+    return statuses[0] if statuses else None
+
+
+def _told(error: Any) -> Iterator[Any]:
+    """Yield what an error object says of its kind, however deep a server has wrapped it.
+
+    OpenAI and most others answer `{"error": {...}}`, Gemini a list of one such object, older vLLM
+    the bare object, FastAPI `{"detail": ...}`, and gateways wrap once more.
+    """
+    for _ in range(_WRAPPINGS):
+        if isinstance(error, list):
+            error = next(iter(cast(list[Any], error)), None)
+        if not isinstance(error, dict):
+            return
+        fields = cast(dict[str, Any], error)
+        yield from (fields[name] for name in ("code", "type", "status") if name in fields)
+        error = fields.get("error") or fields.get("detail")
