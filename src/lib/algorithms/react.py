@@ -7,8 +7,8 @@ arXiv:2210.03629, in the form that native tool calling has given it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
 from lib.engine.core.history import History
@@ -20,8 +20,10 @@ REPAIRS = 1
 """How often a model is told that its reply does not fit the asked output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopState:
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class LoopState(NamedTuple):
     """The state of one conversation.
 
     Attributes:
@@ -40,9 +42,9 @@ class LoopState:
     messages: History
     asked: int = 0
     thinking: bool = False
-    calls: Mapping[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    calls: Mapping[str, ToolCall] = _NONE
     issued: frozenset[str] = frozenset()
-    results: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    results: Mapping[str, ToolResult] = _NONE
     end: Finish | None = None
     repairs: int = 0
 
@@ -144,32 +146,32 @@ def _tool_request(key: str, call: ToolCall) -> ToolRequest:
 
 
 def _asked(state: LoopState, _event: Event) -> LoopState:
-    return replace(state, asked=state.asked + 1, thinking=True)
+    return state._replace(asked=state.asked + 1, thinking=True)
 
 
 def _replied(state: LoopState, event: Event) -> LoopState:
     reply = reply_from_json(event.data["reply"])
     messages = state.messages.append(reply.message)
-    state = replace(state, messages=messages, thinking=False)
+    state = state._replace(messages=messages, thinking=False)
     if reply.stop in ("length", "content_filter"):
-        return replace(state, end=_cut_short(reply))
+        return state._replace(end=_cut_short(reply))
     if reply.tool_calls:
         # Models repeat call ids from reply to reply; the number of the reply makes them unique.
         calls = {f"tool/{state.asked}/{call.id}": call for call in reply.tool_calls}
-        return replace(state, calls=calls, issued=frozenset[str](), results={})
+        return state._replace(calls=calls, issued=frozenset[str](), results={})
     if misfit := event.data.get("misfit"):
         return _misfit(state, reply, misfit)
-    return replace(state, end=Finish(outcome="COMPLETED", output=reply.text))
+    return state._replace(end=Finish(outcome="COMPLETED", output=reply.text))
 
 
 def _misfit(state: LoopState, reply: Reply, misfit: str) -> LoopState:
     """Tell the model once what is wrong with its output, then give up."""
     if state.repairs < REPAIRS:
         again = Message.user(f"Your reply does not fit the asked output: {misfit}\nReply again.")
-        return replace(state, messages=state.messages.append(again), repairs=state.repairs + 1)
+        return state._replace(messages=state.messages.append(again), repairs=state.repairs + 1)
     error = {"type": "InvalidReply", "message": misfit}
     end = Finish(outcome="FAILED", output=reply.text, reason="output", error=error)
-    return replace(state, end=end)
+    return state._replace(end=end)
 
 
 def _failed(state: LoopState, event: Event) -> LoopState:
@@ -179,11 +181,11 @@ def _failed(state: LoopState, event: Event) -> LoopState:
         reason="guard" if blocked else "llm",
         error=event.data["error"],
     )
-    return replace(state, thinking=False, end=end)
+    return state._replace(thinking=False, end=end)
 
 
 def _called(state: LoopState, event: Event) -> LoopState:
-    return replace(state, issued=state.issued | {event.data["key"]})
+    return state._replace(issued=state.issued | {event.data["key"]})
 
 
 def _settled(state: LoopState, event: Event) -> LoopState:
@@ -195,9 +197,9 @@ def _settled(state: LoopState, event: Event) -> LoopState:
     content = event.data["message" if is_error else "output"]
     results = {**state.results, key: ToolResult(event.data["call_id"], content, is_error)}
     if len(results) < len(state.calls):
-        return replace(state, results=results)
+        return state._replace(results=results)
     messages = state.messages.extend([Message.tool(results[due]) for due in state.calls])
-    return replace(state, messages=messages, calls={}, results={}, issued=frozenset[str]())
+    return state._replace(messages=messages, calls={}, results={}, issued=frozenset[str]())
 
 
 def _cut_short(reply: Reply) -> Finish:

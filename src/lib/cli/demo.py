@@ -25,6 +25,9 @@ from lib.observe import ConsoleSink, Observer
 from lib.tools import Tool, tool
 
 QUESTION: Final = "What happens to a payment tool when the process is killed while it runs?"
+LEASE_S: Final = 3.0
+"""How long a killed demo keeps the next one from going on with its run."""
+
 SYSTEM: Final = (
     "You answer questions about a folder of documents. Search them with search_documents before "
     "you answer, more than once if need be. Answer only from what you found, briefly, and cite "
@@ -96,7 +99,8 @@ class Demo:
         engine = Engine(
             SQLiteEventStore(self._log_path),
             [LLMHandler(model.client), ToolHandler([search_tool(library, self.slow)])],
-            algorithms=[React("demo", system=SYSTEM)],
+            algorithms=[React(system=SYSTEM)],
+            lease_s=LEASE_S,
         )
         async with engine, Observer(engine, ConsoleSink(), capture_content=False) as observer:
             run = await self._start(engine)

@@ -59,12 +59,23 @@ class Driver:
         algorithm: Algorithm[Any],
         lease: Lease,
         live: Callable[[str], Callable[[Live], None] | None],
+        *,
+        log: Sequence[Event] = (),
     ) -> None:
-        """Take a claimed run; `drive` does the work."""
+        """Take a claimed run; `drive` does the work.
+
+        Args:
+            equipment: what the engine lends.
+            algorithm: how the run goes on.
+            lease: the right to drive it.
+            live: tells where pieces of a run's replies go.
+            log: the run's events, if they are at hand.
+        """
         self._with = equipment
         self._algorithm = algorithm
         self._lease = lease
         self._live = live
+        self._log = log
         self._offers = [spec for h in equipment.handlers.values() for spec in h.offers]
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._results: list[Draft] = []
@@ -82,12 +93,15 @@ class Driver:
         idle_at: int | None = None
         with self._with.store.wakeups.listen(self._lease.run_id, signals_only=True) as wake:
             self._wake = wake
+            keeper = asyncio.create_task(self._keep_lease(), name="lib.lease")
+            keeper.add_done_callback(self._ended)
             try:
                 await self._take()
                 await self._loop(wake)
                 idle_at = self._state.head
                 return self._state
             finally:
+                keeper.cancel()
                 await self._drop_tasks()
                 await self._with.store.release(self._lease, idle_at=idle_at)
 
@@ -109,16 +123,10 @@ class Driver:
             if not self._tasks and not self._results:
                 return  # it waits for a person, and nothing is held meanwhile
             if not self._results:
-                await self._sleep(wake)
-            self._check()
-
-    async def _sleep(self, wake: Listener) -> None:
-        """Wait until a handler is done, a signal has come or the lease must be renewed."""
-        left_s = (self._lease.until - self._with.clock.now()).total_seconds()
-        if not await wake.wait(max(left_s - self._with.lease_s * 2 / 3, 0.0)):
-            await self._renew()
-        elif not self._results:
-            await self._read_tail()
+                await wake.wait()
+                self._check()
+            if not self._results:
+                await self._read_tail()
 
     def _check(self) -> None:
         if self._broken is not None:
@@ -202,15 +210,22 @@ class Driver:
             raise RunAbandoned(self._state.run_id, "another worker has taken it over")
         self._state = self._fold(self._state, tail)
 
-    async def _renew(self) -> None:
-        renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
-        if renewed is None:
-            raise RunAbandoned(self._lease.run_id, "another worker has its lease")
-        self._lease = renewed
+    async def _keep_lease(self) -> None:
+        """Renew the lease in good time, as long as this task lives.
+
+        Raises:
+            RunAbandoned: another worker has it.
+        """
+        while True:
+            await asyncio.sleep(self._with.lease_s / 3)  # noqa: TID251 - leases end in real time
+            renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
+            if renewed is None:
+                raise RunAbandoned(self._lease.run_id, "another worker has its lease")
+            self._lease = renewed
 
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
-        log = await self._with.store.read(self._lease.run_id)
+        log = self._log or await self._with.store.read(self._lease.run_id)
         self._state, decided = refold(self._algorithm, log)
         if self._state.outcome is not None:
             return

@@ -20,7 +20,7 @@ from lib.engine.handler import Handler
 from lib.engine.live import LiveHub
 from lib.engine.run import Run
 from lib.errors import Conflict, IdempotencyMismatch, RunAbandoned, RunNotFound, UnknownAlgorithm
-from lib.events import BlobStore, EventStore, Lease, NewEvent
+from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.llm import Message, message_to_json
@@ -171,10 +171,12 @@ class Engine:
             run_id = digest("start", tenant or "", idempotency_key)[:32]
         event = NewEvent(k.RUN_STARTED, data, self.clock.now(), tenant, user)
         try:
-            await self.store.append(run_id, [event], expected=0)
+            log = await self.store.append(run_id, [event], expected=0)
         except Conflict:
             await self._check_same(run_id, request, idempotency_key or run_id)
-        await self.resume(run_id)
+            await self.resume(run_id)
+        else:
+            await self._claim(run_id, chosen, log)
         return Run(self, run_id)
 
     async def _check_same(self, run_id: str, request: str, key: str) -> None:
@@ -198,11 +200,16 @@ class Engine:
         info = await self.store.run(run_id)
         if info is None:
             raise RunNotFound(run_id)
-        algorithm = self.algorithm(info.algorithm)
+        return await self._claim(run_id, self.algorithm(info.algorithm))
+
+    async def _claim(
+        self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
+    ) -> bool:
+        """Drive the run if nobody does; an epoch above 1 means that the log may have grown."""
         equipment = self._equipment
         leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
         for lease in leases:
-            self._host(lease, algorithm)
+            self._host(lease, algorithm, log if lease.epoch == 1 else ())
         return bool(leases)
 
     async def recover(self, *, limit: int = 100) -> list[Run]:
@@ -265,8 +272,8 @@ class Engine:
                 raise
             return None
 
-    def _host(self, lease: Lease, algorithm: Algorithm[Any]) -> None:
-        driver = Driver(self._equipment, algorithm, lease, self.hub.publisher)
+    def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event] = ()) -> None:
+        driver = Driver(self._equipment, algorithm, lease, self.hub.publisher, log=log)
         task = asyncio.create_task(driver.drive(), name=f"lib.run {lease.run_id}")
         self._hosted[lease.run_id] = (driver, task)
         task.add_done_callback(lambda done: self._dropped(lease.run_id, done))

@@ -27,11 +27,14 @@ class Listener:
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Return True on a wake-up, False after `timeout_s` seconds without one."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._event.wait()
-        except TimeoutError:
-            return False
+        if timeout_s is None:  # the hot path of every run: no timer is made for it
+            await self._event.wait()
+        else:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._event.wait()
+            except TimeoutError:
+                return False
         self._event.clear()
         return True
 

@@ -1,0 +1,196 @@
+"""Durable steps per second beside DBOS and LangGraph, each on SQLite, interleaved in one run.
+
+    make bench ARGS=engine
+    make bench ARGS="engine --runs 64 --rounds 5"
+
+One run is an agent loop of 11 steps: six answers of a model that costs nothing and, between them,
+five calls of a tool that returns 400 bytes. Every engine makes each step durable before the next
+one begins: ours with `durability="full"`, DBOS as it comes, LangGraph with `durability="sync"`.
+What is measured is the engine's own cost; a real model would hide most of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import operator
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from lib.algorithms import React
+from lib.engine import Engine, LLMHandler, ToolHandler
+from lib.events import SQLiteEventStore
+from lib.llm import FunctionClient, Message, Reply, ToolCall, Usage
+from lib.tools import tool
+
+CALLS = 5
+STEPS = 2 * CALLS + 1
+NEWS = "x" * 400
+
+RunOnce = Callable[[], Awaitable[None]]
+
+
+@asynccontextmanager
+async def ours(folder: Path) -> AsyncGenerator[RunOnce]:
+    usage = Usage(input_tokens=1, output_tokens=1)
+
+    def think(messages: Sequence[Message]) -> Reply:
+        made = sum(message.role == "assistant" for message in messages)
+        if made == CALLS:
+            return Reply(Message.assistant("done").parts, usage)
+        return Reply((ToolCall(f"c{made}", "work", {"n": made}),), usage, "tool_calls")
+
+    @tool(effects="none")
+    async def work(n: int) -> str:
+        return NEWS
+
+    handlers = [LLMHandler(FunctionClient(think)), ToolHandler([work])]
+    store = SQLiteEventStore(folder / "lib.db", durability="full")
+    async with Engine(store, handlers, algorithms=[React()]) as engine:
+
+        async def once() -> None:
+            result = await (await engine.start("go")).result()
+            assert result.spend.llm_calls + result.spend.tool_calls == STEPS
+
+        yield once
+
+
+@asynccontextmanager
+async def dbos(folder: Path) -> AsyncGenerator[RunOnce]:
+    from dbos import DBOS
+
+    logging.disable(logging.WARNING)
+    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{folder}/dbos.db"})
+
+    @DBOS.step()
+    async def think(n: int) -> dict[str, Any]:
+        return {"call": n} if n < CALLS else {"answer": "done"}
+
+    @DBOS.step()
+    async def work(n: int) -> str:
+        return NEWS
+
+    @DBOS.workflow()
+    async def agent() -> int:
+        messages: list[Any] = []
+        for n in range(CALLS):
+            messages.append(await think(n))
+            messages.append(await work(n))
+        messages.append(await think(CALLS))
+        return len(messages)
+
+    DBOS.launch()
+
+    async def once() -> None:
+        handle = await DBOS.start_workflow_async(agent)
+        assert await handle.get_result() == STEPS
+
+    try:
+        yield once
+    finally:
+        DBOS.destroy()
+
+
+class State(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+@asynccontextmanager
+async def langgraph(folder: Path) -> AsyncGenerator[RunOnce]:
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from langgraph.graph import END, START, StateGraph
+
+    async def think(state: State) -> dict[str, Any]:
+        made = len(state["messages"]) // 2
+        return {"messages": [{"call": made} if made < CALLS else {"answer": "done"}]}
+
+    async def work(state: State) -> dict[str, Any]:
+        return {"messages": [NEWS]}
+
+    def route(state: State) -> str:
+        return END if "answer" in state["messages"][-1] else "work"
+
+    graph = StateGraph(State)
+    graph.add_node("think", think)
+    graph.add_node("work", work)
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", route, [END, "work"])
+    graph.add_edge("work", "think")
+    async with AsyncSqliteSaver.from_conn_string(str(folder / "langgraph.db")) as saver:
+        agent = graph.compile(checkpointer=saver)
+
+        async def once() -> None:
+            config = {"configurable": {"thread_id": uuid.uuid4().hex}, "recursion_limit": 50}  # noqa: TID251 - a peer's id
+            state = await agent.ainvoke({"messages": []}, config, durability="sync")
+            assert len(state["messages"]) == STEPS
+
+        yield once
+
+
+ENGINES = {"lib": ours, "dbos": dbos, "langgraph": langgraph}
+
+
+async def steps_per_second(once: RunOnce, runs: int, concurrent: int) -> float:
+    turns = asyncio.Semaphore(concurrent)
+
+    async def one() -> None:
+        async with turns:
+            await once()
+
+    started = time.perf_counter()
+    await asyncio.gather(*[one() for _ in range(runs)])
+    return runs * STEPS / (time.perf_counter() - started)
+
+
+async def measure(
+    rounds: int, runs: int, concurrent: int, names: Sequence[str]
+) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        async with contextlib.AsyncExitStack() as stack:
+            once = {
+                name: await stack.enter_async_context(ENGINES[name](Path(folder)))
+                for name in names
+            }
+            for name in names:
+                await steps_per_second(once[name], concurrent, concurrent)  # warm up
+            for _ in range(rounds):
+                for name in names:
+                    found[name].append(await steps_per_second(once[name], runs, concurrent))
+    return found
+
+
+def show(concurrent: int, found: dict[str, list[float]]) -> None:
+    print(f"\n{concurrent} runs at once: durable steps per second, median (best) of rounds")
+    best_peer = max((statistics.median(found[n]) for n in found if n != "lib"), default=0.0)
+    for name, rates in found.items():
+        print(f"  {name:10} {statistics.median(rates):8,.0f} ({max(rates):,.0f})")
+    if best_peer:
+        print(f"  lib / best peer = {statistics.median(found['lib']) / best_peer:.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=64, help="runs a round")
+    parser.add_argument("--concurrent", type=int, nargs="*", default=[1, 32])
+    parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
+    asked = parser.parse_args()
+    for concurrent in asked.concurrent:
+        runs = asked.runs if concurrent > 1 else max(asked.runs // 4, 4)
+        show(
+            concurrent,
+            asyncio.run(measure(asked.rounds, runs, concurrent, asked.engines)),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+from lib.vector import F, Filter
+
+# The same filter, built and as plain data; every store gives it the same meaning.
+built = (F("price") < 20) & (F("tags").contains("new") | ~F("sold").exists())
+plain = Filter.parse(
+    {
+        "price": {"$lt": 20},
+        "$or": [{"tags": {"$contains": "new"}}, {"sold": {"$exists": False}}],
+    }
+)
+
+for meta in (
+    {"price": 10, "tags": ["new"], "sold": True},
+    {"price": 10, "tags": ["old"]},
+    {"price": "10", "tags": ["new"]},  # text is not a number: no match
+    {"tags": ["new"]},  # neither is nothing
+):
+    assert built.matches(meta) == plain.matches(meta)
+    print(built.matches(meta), meta)

@@ -1,0 +1,95 @@
+"""The documents of the demo: a folder, kept in step with an index under the data folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from lib._util.json import digest
+from lib.errors import LibError
+from lib.ingest import IngestReport, ingest_folder
+from lib.vector import EmbeddingIndex, LSAEmbedder, SQLiteVectorStore
+
+DIMENSION: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Documents that can be searched."""
+
+    index: EmbeddingIndex
+    report: IngestReport
+
+    @property
+    def told(self) -> str:
+        """What to tell a person about it."""
+        report = self.report
+        files = report.added + report.changed + report.unchanged
+        new = report.added + report.changed
+        skipped = f", {len(report.skipped)} skipped" if report.skipped else ""
+        return f"{files} files ({new} new or changed{skipped}), {report.chunks} passages"
+
+    async def search(self, query: str, k: int) -> list[dict[str, Any]]:
+        """Return the best passages, each with where it stands."""
+        hits = await self.index.search(query, k)
+        return [
+            {
+                "source": hit.meta["source"],
+                "line": hit.meta["line"],
+                **({"heading": hit.meta["heading"]} if "heading" in hit.meta else {}),
+                "text": hit.text,
+            }
+            for hit in hits
+        ]
+
+
+@asynccontextmanager
+async def open_library(folder: Path, data: Path, console: Console) -> AsyncGenerator[Library]:
+    """Bring the index of the folder up to date and open it, with a progress bar meanwhile."""
+    home = _home(folder, data)
+    store = SQLiteVectorStore(str(home / "vectors.db"), dimension=DIMENSION)
+    await store.setup()
+    try:
+        embedder = await _embedder(home / "lsa.npz")
+        index = EmbeddingIndex(store, embedder, hybrid="auto")
+        report = await _ingest(folder, home, index, embedder, console)
+        await embedder.save(home / "lsa.npz")
+        yield Library(index, report)
+    finally:
+        await store.close()
+
+
+def _home(folder: Path, data: Path) -> Path:
+    """Return where the index of this folder is kept; each folder has its own."""
+    home = data / f"library-{digest(str(folder.resolve()))[:12]}"
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+async def _embedder(path: Path) -> LSAEmbedder:
+    """Return the embedder of the last time; if there is none that fits, a new one."""
+    try:
+        return await LSAEmbedder.load(path)
+    except (OSError, LibError):
+        return LSAEmbedder(DIMENSION)
+
+
+async def _ingest(
+    folder: Path, home: Path, index: EmbeddingIndex, embedder: LSAEmbedder, console: Console
+) -> IngestReport:
+    columns = (TextColumn("reading {task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("documents", total=None)
+
+        def show(done: int, total: int, path: str) -> None:
+            bar.update(task, completed=done, total=total, description=path)
+
+        return await ingest_folder(
+            folder, index, manifest=home / "manifest.json", fit=embedder, on_progress=show
+        )
