@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, cast, get_args
 
-from lib.llm.parts import Part, Text, ToolCall, ToolResult, part_from_json, part_to_json
+from lib.llm.parts import Part, Text, ToolCall, ToolResult, as_object, part_from_json, part_to_json
 
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -79,6 +79,7 @@ def message_from_json(value: Mapping[str, Any]) -> Message:
     Raises:
         ValueError: the role is unknown, or it has not exactly one of content and parts.
     """
+    value = as_object(value)
     role, content, parts = value.get("role"), value.get("content"), value.get("parts")
     if role not in ROLES:
         raise ValueError(f"a message's role is one of {', '.join(ROLES)}, got {role!r}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 A = TypeVar("A", bound="Attachment")
 
@@ -172,9 +172,9 @@ def part_from_json(value: Mapping[str, Any]) -> Part:
     """Return the part that `part_to_json` has written.
 
     Raises:
-        ValueError: it has no type, or lacks what its type needs.
+        ValueError: it is not an object, has no type, or lacks what its type needs.
     """
-    read = _READERS.get(_text(value, "type"))
+    read = _READERS.get(_text(as_object(value), "type"))
     return Opaque(dict(value)) if read is None else read(value)
 
 
@@ -197,6 +197,17 @@ def _attachment_to_json(part: Image | Audio | File) -> dict[str, Any]:
     if isinstance(part, File) and part.name:
         out["name"] = part.name
     return {**out, **_given(url=part.url), **({"media_type": own_type} if own_type else {})}
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """Return the value, which must be a JSON object.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a JSON object, got {type(value).__name__}")  # noqa: TRY004 - bad data, not a bad call
+    return cast(Mapping[str, Any], value)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -269,10 +280,14 @@ def _read_attachment(kind: type[A], value: Mapping[str, Any], *known: str, **mor
     )
 
 
-def _read_blob(value: Mapping[str, Any] | None) -> BlobRef | None:
+def _read_blob(value: Any) -> BlobRef | None:
     if value is None:
         return None
-    return BlobRef(_text(value, "$blob"), int(value["size"]), _text(value, "type"))
+    blob = as_object(value)
+    size = blob.get("size")
+    if type(size) is not int:
+        raise ValueError("a blob needs its 'size' in bytes")
+    return BlobRef(_text(blob, "$blob"), size, _text(blob, "type"))
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Part]]] = {

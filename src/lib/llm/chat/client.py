@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 
 from lib import __version__
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib._util.json import canonical, parse
+from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
@@ -180,7 +181,8 @@ class ChatClient:
             stream=stream,
             dialect=self._dialect,
         )
-        return canonical(body).encode()
+        # In the order that it was built in: models write properties in the order of the schema.
+        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
 
     def _builder(self, messages: Sequence[Message]) -> ReplyBuilder:
         parts = (part for message in messages for part in message.parts)
