@@ -26,6 +26,7 @@
     ├── ToolError
     ├── VectorError
     │   ├── DimensionMismatch (also ValueError)
+    │   ├── MetricMismatch (also ValueError)
     │   ├── InvalidVector (also ValueError)
     │   ├── InvalidFilter (also ValueError)
     │   ├── InvalidMeta (also ValueError)
@@ -264,6 +265,14 @@ class DimensionMismatch(VectorError, ValueError):
     def __init__(self, *, expected: int, got: int) -> None:
         self.expected, self.got = expected, got
         super().__init__(f"store holds {expected}-dimensional vectors, got one of length {got}")
+
+
+class MetricMismatch(VectorError, ValueError):
+    """A store was made for another metric than the one it is opened with."""
+
+    def __init__(self, *, expected: str, got: str) -> None:
+        self.expected, self.got = expected, got
+        super().__init__(f"store was made for the metric {expected!r}, it is opened with {got!r}")
 
 
 class InvalidVector(VectorError, ValueError):

@@ -41,6 +41,12 @@ class Rows:
     scales: NDArray[np.float32]
 
 
+def row_lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the Euclidean length of each row."""
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+
+
 def scales(lengths: NDArray[np.float64], metric: Metric) -> NDArray[np.float32]:
     """Return what `Rows.scales` holds for rows of these lengths."""
     return (1.0 / lengths if metric == "cosine" else lengths).astype(np.float32)

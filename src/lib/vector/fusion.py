@@ -32,3 +32,12 @@ def reciprocal_rank(rankings: Iterable[Sequence[str]], k: int) -> list[tuple[str
         for rank, found in enumerate(ranking, start=1):
             scores[found] += 1.0 / (_CONSTANT + rank)
     return sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))[:k]
+
+
+def fused_rows(
+    rankings: Sequence[Sequence[int]], k: int, ids: Sequence[str]
+) -> list[tuple[int, float]]:
+    """Return the same for rows that have these ids, as rows."""
+    row_of = {ids[row]: row for ranking in rankings for row in ranking}
+    named = ([ids[row] for row in ranking] for ranking in rankings)
+    return [(row_of[name], score) for name, score in reciprocal_rank(named, k)]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
+from lib.vector.exact import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.records import Metric, Record, Vector
 from lib.vector.values import plain_scalar, plain_text
@@ -167,13 +168,12 @@ def float32(vector: Vector) -> NDArray[np.float32]:
 
 
 def checked_lengths(matrix: NDArray[np.float32], metric: Metric) -> NDArray[np.float64]:
-    """Return the Euclidean length of each row.
+    """Return the Euclidean length of each row, all being fit for the metric.
 
     Raises:
         InvalidVector: a row holds NaN or infinity, is too long, or too short for the metric.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
+    lengths = row_lengths(matrix)
     longest = lengths.max()
     if not longest <= MAX_LENGTH:  # so that NaN is refused, too
         raise InvalidVector(

@@ -303,11 +303,8 @@ def _fused(
     rows, limit = snapshot.rows, fusion.depth(k)
     dense = [row for row, _ in nearest(rows, query, limit, metric=metric, allowed=allowed)]
     lexical = snapshot.contents.ranked(text, rows, allowed, limit)
-    row_of = {rows.ids[row]: row for row in [*dense, *lexical]}
-    rankings = [[rows.ids[row] for row in ranking] for ranking in (dense, lexical)]
-    return [
-        _match(snapshot, row_of[name], score) for name, score in fusion.reciprocal_rank(rankings, k)
-    ]
+    found = fusion.fused_rows([dense, lexical], k, rows.ids)
+    return [_match(snapshot, *scored) for scored in found]
 
 
 def _match(

@@ -1,0 +1,251 @@
+"""What `SQLiteVectorStore` does with its connection; everything here blocks, in one thread.
+
+Vectors are searched in memory: a namespace is read when it is first asked for, then follows this
+connection's own writes, and is dropped when another connection has written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib._util import sqlite
+from lib.errors import HybridUnavailable, StoreCorrupt
+from lib.vector import fusion
+from lib.vector.exact import nearest, row_lengths
+from lib.vector.filter import Filter
+from lib.vector.filter.columns import Mask
+from lib.vector.records import Match, Record
+from lib.vector.stores.sqlite import lexical
+from lib.vector.stores.sqlite.cache import CachedNamespace
+from lib.vector.stores.sqlite.layout import NAME, Table, open_table, typed_errors
+from lib.vector.stores.sqlite.translate import condition
+from lib.vector.validate import Batch
+
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+_UPSERT = """
+    INSERT INTO [table] (namespace, id, meta, text, vector) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (namespace, id)
+    DO UPDATE SET meta = excluded.meta, text = excluded.text, vector = excluded.vector
+"""
+_ALL = "SELECT rid, id, vector FROM [table] WHERE namespace = ? ORDER BY rid"
+_SIZES = "SELECT id, sz FROM [table_fts_docsize] WHERE id IN (SELECT value FROM json_each(?))"
+_RIDS = """
+    SELECT id, rid FROM [table] WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
+"""
+_RECORDS = """
+    SELECT id, vector, text, meta FROM [table]
+    WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
+"""
+_FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
+_DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
+_PASSING = "SELECT rid FROM [table] WHERE namespace = ? AND "
+_NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
+
+
+class Database:
+    """One table of one file, opened."""
+
+    def __init__(self, table: Table, *, cache_bytes: int) -> None:
+        """Open the table, made if need be.
+
+        Raises:
+            StoreError, DimensionMismatch, MetricMismatch: as `open_table` says.
+        """
+        opened = open_table(table)
+        self._table = table
+        self._connection = opened.connection
+        self._no_hybrid = opened.no_hybrid
+        self._stop_terms = frozenset[str]()
+        if self._no_hybrid is None:
+            self._stop_terms = lexical.stop_terms(self._connection)
+        self._cache_bytes = cache_bytes
+        self._cache: dict[str, CachedNamespace] = {}
+        self._version: int | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._cache.clear()
+        self._connection.close()
+
+    def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, all of them or none."""
+        metas = map(_json, batch.metas)
+        blobs = (row.tobytes() for row in batch.vectors.astype("<f4", copy=False))
+        columns = zip(batch.ids, metas, batch.texts, blobs, strict=True)
+        with self._transaction(write=True):
+            self._connection.executemany(
+                self._table.named(_UPSERT), ((namespace, *values) for values in columns)
+            )
+            cached = self._cache.pop(namespace, None)
+            items = self._items(namespace, batch.ids) if cached else []
+        if cached:
+            cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
+            self._cache[namespace] = cached
+
+    def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+        with self._transaction():
+            cached = self._namespace(namespace)
+            rows, allowed = cached.snapshot.rows, self._allowed(namespace, cached, filter)
+            found = nearest(rows, query, k, metric=self._table.metric, allowed=allowed)
+            return self._matches(cached, found, include_vectors=include_vectors)
+
+    def query_hybrid(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        text: str,
+        k: int,
+        filter: Filter | None,
+    ) -> list[Match]:
+        """Return the best of two rankings, fused."""
+        if self._no_hybrid is not None:
+            raise HybridUnavailable(NAME, self._no_hybrid)
+        limit, metric = fusion.depth(k), self._table.metric
+        with self._transaction():
+            cached = self._namespace(namespace)
+            rows, allowed = cached.snapshot.rows, self._allowed(namespace, cached, filter)
+            near = nearest(rows, query, limit, metric=metric, allowed=allowed)
+            asked = lexical.terms(self._connection, text)
+            kept = {term: count for term, count in asked.items() if term not in self._stop_terms}
+            worded = lexical.ranked(self._connection, cached, kept, allowed, limit)
+            found = fusion.fused_rows([[row for row, _ in near], worded], k, rows.ids)
+            return self._matches(cached, found)
+
+    def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        with self._transaction():
+            rows = self._select(_RECORDS, namespace, _json(ids))
+        records = {
+            name: Record(name, _vector(blob).tolist(), text, json.loads(meta))
+            for name, blob, text, meta in rows
+        }
+        return [records[name] for name in ids if name in records]
+
+    def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        with self._transaction(write=True):
+            rids = self._passing(namespace, filter)
+            if ids is not None:
+                named = dict(self._select(_RIDS, namespace, _json(ids)))
+                rids = sorted({*rids} & {*named.values()})
+            self._select(_DELETE, _json(rids))
+            cached = self._cache.pop(namespace, None)
+        if cached and len(rids) < cached.snapshot.count:
+            cached.delete(rids)
+            self._cache[namespace] = cached
+
+    def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass the filter."""
+        with self._transaction():
+            return len(self._passing(namespace, filter))
+
+    def namespaces(self, prefix: str) -> list[str]:
+        """Return the namespaces that hold records, sorted."""
+        with self._transaction():
+            names = [name for (name,) in self._select(_NAMESPACES)]
+        return sorted(name for name in names if name.startswith(prefix))
+
+    @contextmanager
+    def _transaction(self, *, write: bool = False) -> Generator[None]:
+        """See one state of the file, the cache included."""
+        with (
+            typed_errors(self._table.place),
+            sqlite.transaction(self._connection, write=write),
+        ):
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            if version != self._version:
+                self._cache.clear()
+                self._version = version
+            yield
+
+    def _select(self, sql: str, *parameters: object) -> list[Any]:
+        return self._connection.execute(self._table.named(sql), parameters).fetchall()
+
+    def _passing(self, namespace: str, filter: Filter | None) -> list[int]:
+        """Return the row ids of the records that pass the filter."""
+        test, parameters = ("1", []) if filter is None else condition(filter)
+        rows = self._select(_PASSING + test, namespace, *parameters)
+        return [rid for (rid,) in rows]
+
+    def _allowed(
+        self, namespace: str, cached: CachedNamespace, filter: Filter | None
+    ) -> Mask | None:
+        """Return which rows may be found; None if all may."""
+        if filter is None:
+            return cached.snapshot.alive
+        return cached.mask(repr(filter), lambda: self._passing(namespace, filter))
+
+    def _namespace(self, namespace: str) -> CachedNamespace:
+        """Return a namespace from memory, or from the file; the last used ones are kept."""
+        cached = self._cache.pop(namespace, None) or self._read(namespace)
+        used = cached.snapshot.rows.vectors.nbytes
+        held = sum(other.snapshot.rows.vectors.nbytes for other in self._cache.values())
+        while self._cache and held + used > self._cache_bytes:
+            oldest = self._cache.pop(next(iter(self._cache)))
+            held -= oldest.snapshot.rows.vectors.nbytes
+        if cached.snapshot.count:
+            self._cache[namespace] = cached
+        return cached
+
+    def _read(self, namespace: str) -> CachedNamespace:
+        cached = CachedNamespace(self._table.metric, self._table.dimension)
+        rows = self._select(_ALL, namespace)
+        if any(len(blob) != 4 * self._table.dimension for _, _, blob in rows):
+            raise StoreCorrupt(f"{self._table.place} holds a vector of another dimension")
+        vectors = _vector(b"".join(blob for _, _, blob in rows))
+        matrix = vectors.reshape(-1, self._table.dimension)
+        rids = [rid for rid, _, _ in rows]
+        items = self._sized(rids)
+        cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
+        return cached
+
+    def _items(self, namespace: str, ids: list[str]) -> list[tuple[int, int]]:
+        rid_of = dict(self._select(_RIDS, namespace, _json(ids)))
+        return self._sized([rid_of[name] for name in ids])
+
+    def _sized(self, rids: list[int]) -> list[tuple[int, int]]:
+        """Return the row ids, each with the number of terms that its text has."""
+        if self._no_hybrid is not None:
+            return [(rid, 0) for rid in rids]
+        stored = dict(self._select(_SIZES, _json(rids)))
+        return [(rid, lexical.size(stored.get(rid))) for rid in rids]
+
+    def _matches(
+        self,
+        cached: CachedNamespace,
+        found: list[tuple[int, float]],
+        *,
+        include_vectors: bool = False,
+    ) -> list[Match]:
+        rows, rids = cached.snapshot.rows, cached.snapshot.contents.rids
+        stored = self._select(_FOUND, _json([rids[row] for row, _ in found]))
+        beside = {rid: (text, json.loads(meta)) for rid, text, meta in stored}
+        return [
+            Match(
+                rows.ids[row],
+                score,
+                *beside[rids[row]],
+                rows.vectors[row].tolist() if include_vectors else None,
+            )
+            for row, score in found
+        ]
+
+
+def _vector(blob: bytes) -> NDArray[np.float32]:
+    return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)

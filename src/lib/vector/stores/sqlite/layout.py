@@ -1,0 +1,242 @@
+"""The tables of a store, and opening them: made when missing, checked when there.
+
+Statements name the tables `[table]`, `[table_fts]` and so on; `named` puts the real name in.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lib._util import sqlite
+from lib.errors import (
+    DimensionMismatch,
+    MetricMismatch,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreReadOnly,
+)
+from lib.vector.records import Metric
+
+NAME: Final = "SQLiteVectorStore"
+TOKENIZER: Final = "porter unicode61 remove_diacritics 2"
+
+_LAYOUT: Final = 1
+_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}").fullmatch
+
+# The vector comes last, so that a filter does not read through it to get at the metadata.
+_TABLES: Final = (
+    """CREATE TABLE [table] (
+        rid INTEGER PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        id TEXT NOT NULL,
+        meta TEXT NOT NULL,
+        text TEXT NOT NULL,
+        vector BLOB NOT NULL,
+        UNIQUE (namespace, id)
+    )""",
+    "CREATE TABLE [table_layout] (key TEXT PRIMARY KEY, value NOT NULL)",
+)
+# External content: FTS5 keeps the index, the table keeps the text. An index entry is taken out
+# with the text that it was made of, which is why a row is updated and never replaced: REPLACE
+# deletes without the trigger, and what is left behind damages the index.
+# Source: https://www.sqlite.org/fts5.html, section 4.4.3.
+_FULL_TEXT: Final = (
+    f"""CREATE VIRTUAL TABLE [table_fts] USING fts5(
+        text, content='<table>', content_rowid='rid', tokenize='{TOKENIZER}'
+    )""",
+    """CREATE TRIGGER [table_fts_insert] AFTER INSERT ON [table] BEGIN
+        INSERT INTO [table_fts](rowid, text) VALUES (new.rid, new.text);
+    END""",
+    """CREATE TRIGGER [table_fts_delete] AFTER DELETE ON [table] BEGIN
+        INSERT INTO [table_fts]([table_fts], rowid, text) VALUES ('delete', old.rid, old.text);
+    END""",
+    """CREATE TRIGGER [table_fts_update] AFTER UPDATE OF text ON [table]
+    WHEN old.text <> new.text BEGIN
+        INSERT INTO [table_fts]([table_fts], rowid, text) VALUES ('delete', old.rid, old.text);
+        INSERT INTO [table_fts](rowid, text) VALUES (new.rid, new.text);
+    END""",
+    "INSERT INTO [table_fts]([table_fts]) VALUES ('rebuild')",
+)
+# What turns a query into terms exactly as the documents were, and what lists the terms of both.
+_ASKED: Final = (
+    f"CREATE VIRTUAL TABLE temp.asked USING fts5(text, content='', tokenize='{TOKENIZER}')",
+    "CREATE VIRTUAL TABLE temp.asked_terms USING fts5vocab(temp, asked, instance)",
+)
+_STORED: Final = (
+    "CREATE VIRTUAL TABLE temp.stored_terms USING fts5vocab(main, [table_fts], instance)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What a store is asked to keep, and where.
+
+    Attributes:
+        path: of the file, or `:memory:`.
+        name: of the table; others begin with it.
+        dimension: of every vector.
+        metric: how nearness is measured.
+    """
+
+    path: str
+    name: str
+    dimension: int
+    metric: Metric
+
+    def __post_init__(self) -> None:
+        if not _TABLE_NAME(self.name) or self.name.lower().startswith("sqlite_"):
+            raise ValueError(
+                f"table is a letter and up to 63 letters, digits and underscores, got {self.name!r}"
+            )
+
+    def named(self, sql: str) -> str:
+        """Return the statement with the table's name in it."""
+        return sql.replace("[table", f"[{self.name}").replace("<table>", self.name)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"vector table {self.name!r} in {self.path!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A connection to a checked table.
+
+    Attributes:
+        connection: in no transaction.
+        no_hybrid: why there is no full-text search; None if there is.
+    """
+
+    connection: sqlite3.Connection
+    no_hybrid: str | None
+
+
+@contextmanager
+def typed_errors(place: str) -> Generator[None]:
+    """Raise what SQLite raises as a `StoreError` of the right type."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        match sqlite.failure(error):
+            case "unwritable":
+                raise StoreReadOnly(f"{place} cannot be opened or written: {error}") from error
+            case "damaged":
+                raise StoreCorrupt(f"{place} is damaged: {error}") from error
+            case _:
+                raise StoreError(f"{place} failed and has changed nothing: {error}") from error
+
+
+def open_table(table: Table) -> Opened:
+    """Open the table, made if it is missing; a file that cannot be written is opened to be read.
+
+    Raises:
+        StoreReadOnly: the table is missing and cannot be made.
+        StoreCorrupt: the file is not a database, or the table not a vector store's.
+        SchemaTooNew: a newer release has made it.
+        DimensionMismatch: it was made for another dimension.
+        MetricMismatch: it was made for another metric.
+    """
+    with typed_errors(table.place):
+        try:
+            return _opened(sqlite.connect(table.path), table, write=True)
+        except sqlite3.Error as error:
+            if table.path == sqlite.MEMORY or sqlite.failure(error) != "unwritable":
+                raise
+        return _opened(sqlite.connect_to_read(table.path), table, write=False)
+
+
+def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Opened:
+    with ExitStack() as held:
+        held.callback(connection.close)
+        connection.execute("PRAGMA temp_store=MEMORY")
+        if write and table.path != sqlite.MEMORY:
+            sqlite.use_write_ahead_log(connection)
+        _ensure(connection, table, _is_made, _make, write=write)
+        no_hybrid = _full_text(connection, table, write=write)
+        held.pop_all()
+        return Opened(connection=connection, no_hybrid=no_hybrid)
+
+
+def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
+    """Make the full-text index if need be; return why there is none."""
+    try:
+        for statement in _ASKED:
+            connection.execute(statement)
+    except sqlite3.DatabaseError as error:
+        return f"this SQLite was built without FTS5 ({error})"
+    try:
+        _ensure(connection, table, _is_indexed, _index, write=write)
+    except StoreReadOnly:
+        return "the table was made by an SQLite without FTS5 and cannot be written now"
+    connection.execute(table.named(_STORED))
+    return None
+
+
+def _ensure(
+    connection: sqlite3.Connection,
+    table: Table,
+    is_there: Callable[[sqlite3.Connection, Table], bool],
+    make: Callable[[sqlite3.Connection, Table], None],
+    *,
+    write: bool,
+) -> None:
+    """Make what is not there, unless another process does so at the same moment."""
+    with sqlite.transaction(connection, write=False):
+        if is_there(connection, table):
+            return
+    if not write:
+        raise StoreReadOnly(f"{table.place} is not there and cannot be made")
+    with sqlite.transaction(connection):
+        if not is_there(connection, table):
+            make(connection, table)
+
+
+def _is_made(connection: sqlite3.Connection, table: Table) -> bool:
+    """Return whether the table is there, and as it is asked for."""
+    there = [_exists(connection, table.named(name)) for name in ("<table>", "<table>_layout")]
+    if not any(there):
+        return False
+    made: dict[str, Any] = {}
+    if all(there):
+        made.update(connection.execute(table.named("SELECT key, value FROM [table_layout]")))
+    if not {"layout", "dimension", "metric"} <= made.keys():
+        raise StoreCorrupt(f"{table.place} is not a vector store's")
+    if made["layout"] > _LAYOUT:
+        raise SchemaTooNew(table.place, found=made["layout"], supported=_LAYOUT)
+    if made["dimension"] != table.dimension:
+        raise DimensionMismatch(expected=made["dimension"], got=table.dimension)
+    if made["metric"] != table.metric:
+        raise MetricMismatch(expected=made["metric"], got=table.metric)
+    return True
+
+
+def _make(connection: sqlite3.Connection, table: Table) -> None:
+    for statement in _TABLES:
+        connection.execute(table.named(statement))
+    connection.executemany(
+        table.named("INSERT INTO [table_layout] (key, value) VALUES (?, ?)"),
+        [("layout", _LAYOUT), ("dimension", table.dimension), ("metric", table.metric)],
+    )
+
+
+def _is_indexed(connection: sqlite3.Connection, table: Table) -> bool:
+    return _exists(connection, table.named("<table>_fts"))
+
+
+def _index(connection: sqlite3.Connection, table: Table) -> None:
+    for statement in _FULL_TEXT:
+        connection.execute(table.named(statement))
+
+
+def _exists(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND lower(name) = lower(?)", (name,)
+    )
+    return found.fetchone() is not None

@@ -1,0 +1,210 @@
+"""`SQLiteVectorStore`: checks its input, then hands the work to the one thread of its file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from typing import TypeVar
+
+from lib.errors import StoreClosed
+from lib.vector.filter import Filter, fold
+from lib.vector.protocol import FilterLike
+from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.stores.sqlite.database import Database
+from lib.vector.stores.sqlite.layout import NAME, Table
+from lib.vector.validate import (
+    checked_batch,
+    checked_deletion,
+    checked_dimension,
+    checked_ids,
+    checked_metric,
+    checked_namespace,
+    checked_query,
+)
+
+T = TypeVar("T")
+
+_CACHE_BYTES = 1 << 30
+
+
+class SQLiteVectorStore:
+    """Records in one table of an SQLite file, which several processes may share.
+
+    Search is exact; filters run in SQL. The vectors of the namespaces in use are kept in memory
+    and read again when another connection has written. Every call runs in one thread, in turn.
+    A file that cannot be written can be searched; writing raises `StoreReadOnly`.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str] = ":memory:",
+        *,
+        dimension: int,
+        metric: Metric = "cosine",
+        table: str = "lib_vectors",
+        cache_bytes: int = _CACHE_BYTES,
+    ) -> None:
+        """Open nothing yet: `setup`, or the first call, does.
+
+        Args:
+            path: of the file, made if it is missing, in a directory that exists.
+            dimension: of every vector.
+            metric: how nearness is measured.
+            table: letters, digits and underscores; other tables begin with it.
+            cache_bytes: how much memory vectors may take before the namespaces that were used
+                longest ago are let go; the one being searched is always held.
+
+        Raises:
+            ValueError: the dimension is not positive, the metric unknown or the table no name.
+        """
+        checked_dimension(dimension)
+        self._table = Table(
+            path=fspath(path), name=table, dimension=dimension, metric=checked_metric(metric)
+        )
+        self._cache_bytes = cache_bytes
+        self._database: Database | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
+        self._closed = False
+
+    @property
+    def metric(self) -> Metric:
+        """How nearness is measured."""
+        return self._table.metric
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector."""
+        return self._table.dimension
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score is a better one."""
+        return self.metric != "euclidean"
+
+    async def setup(self) -> None:
+        """Open the file, made and given its tables if need be; safe to repeat.
+
+        Raises:
+            StoreReadOnly: the table is missing and cannot be made.
+            StoreCorrupt: the file is not a database, or the table not a vector store's.
+            SchemaTooNew: a newer release has made it.
+            DimensionMismatch: it was made for another dimension.
+            MetricMismatch: it was made for another metric.
+        """
+        await self._run(lambda _: None)
+
+    async def close(self) -> None:
+        """Close the file; safe to repeat. Any other call then raises StoreClosed."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
+
+    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
+        """Insert the records, each replacing as a whole what its id held; all of them or none."""
+        name, given = checked_namespace(namespace), list(records)
+
+        def work(database: Database) -> None:
+            batch = checked_batch(given, metric=self.metric, dimension=self.dimension)
+            if batch is not None:
+                database.upsert(name, batch)
+
+        await self._run(work)
+
+    async def query(
+        self,
+        vector: Vector,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+        include_vectors: bool = False,
+    ) -> list[Match]:
+        """Return the k records nearest to `vector`, best first, ties in the order of their ids."""
+        query = checked_query(vector, k, metric=self.metric, dimension=self.dimension)
+        name = checked_namespace(namespace)
+        return await self._filtered(
+            filter,
+            lambda database, plan: database.query(
+                name, query, k, plan, include_vectors=include_vectors
+            ),
+            otherwise=[],
+        )
+
+    async def query_hybrid(
+        self,
+        vector: Vector,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts.
+
+        Raises:
+            HybridUnavailable: this SQLite was built without FTS5.
+        """
+        query = checked_query(vector, k, metric=self.metric, dimension=self.dimension)
+        name = checked_namespace(namespace)
+        return await self._filtered(
+            filter,
+            lambda database, plan: database.query_hybrid(name, query, text, k, plan),
+            otherwise=[],
+        )
+
+    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
+        """Return the records of these ids in the order asked; unknown ids are left out."""
+        wanted, name = checked_ids(ids), checked_namespace(namespace)
+        return await self._run(lambda database: database.get(name, wanted))
+
+    async def delete(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
+        wanted, parsed = checked_deletion(ids, filter)
+        name = checked_namespace(namespace)
+        await self._filtered(
+            parsed, lambda database, plan: database.delete(name, wanted, plan), otherwise=None
+        )
+
+    async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
+        """Return how many records of the namespace pass the filter."""
+        name = checked_namespace(namespace)
+        return await self._filtered(
+            filter, lambda database, plan: database.count(name, plan), otherwise=0
+        )
+
+    async def namespaces(self, prefix: str = "") -> list[str]:
+        """Return the names of the namespaces that hold records and start so, sorted."""
+        return await self._run(lambda database: database.namespaces(prefix))
+
+    async def _filtered(
+        self, filter: FilterLike, work: Callable[[Database, Filter | None], T], *, otherwise: T
+    ) -> T:
+        """Do the work with a filter that has no constants left; not at all if nothing passes."""
+        plan = fold(Filter.parse(filter))
+        if plan is False:
+            return await self._run(lambda _: otherwise)
+        return await self._run(lambda database: work(database, None if plan is True else plan))
+
+    async def _run(self, work: Callable[[Database], T]) -> T:
+        if self._closed:
+            raise StoreClosed(f"{NAME} is closed")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, lambda: work(self._open()))
+
+    def _open(self) -> Database:
+        if self._database is None:
+            self._database = Database(self._table, cache_bytes=self._cache_bytes)
+        return self._database
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
