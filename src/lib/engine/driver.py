@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
 from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import Draft, fail_open, finished
 from lib.engine.core.state import MAX_RESUMES, RunState, evolve
-from lib.engine.handler import Context, Handler, Live
+from lib.engine.handler import Context, Handler, Live, Offers
 from lib.errors import Conflict, MissingHandler, RunAbandoned
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
@@ -42,7 +42,8 @@ class Equipment:
     """What an engine lends to the drivers of its runs."""
 
     store: EventStore
-    handlers: dict[str, Handler]
+    handlers: Mapping[str, Handler]
+    offers: Offers
     blobs: BlobStore | None
     clock: Clock
     worker: str
@@ -76,7 +77,6 @@ class Driver:
         self._lease = lease
         self._live = live
         self._log = log
-        self._offers = [spec for h in equipment.handlers.values() for spec in h.offers]
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._results: list[Draft] = []
         self._broken: BaseException | None = None
@@ -161,7 +161,7 @@ class Driver:
                     request,
                     run_id=probe.run_id,
                     upto=probe.head,
-                    offers=self._offers,
+                    offers=self._with.offers,
                     approved=approved,
                 )
             )
@@ -276,7 +276,7 @@ class Driver:
             tenant=event.tenant,
             user=event.user,
             decided=decided,
-            offers=self._offers,
+            offers=self._with.offers,
             blobs=self._with.blobs,
             clock=self._with.clock,
             live=self._live(event.run_id),

@@ -16,7 +16,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.state import RunState
 from lib.engine.driver import Driver, Equipment
-from lib.engine.handler import Handler
+from lib.engine.handler import Handler, Offers
 from lib.engine.live import LiveHub
 from lib.engine.run import Run
 from lib.errors import Conflict, IdempotencyMismatch, RunAbandoned, RunNotFound, UnknownAlgorithm
@@ -88,9 +88,11 @@ class Engine:
         self._algorithms = _by_name("algorithm", "name", algorithms)
         if not self._algorithms:
             raise ValueError("an engine needs at least one algorithm")
+        by_kind = _by_name("handler", "kind", handlers)
         self._equipment = Equipment(
             store=store,
-            handlers=_by_name("handler", "kind", handlers),
+            handlers=by_kind,
+            offers=Offers(spec for handler in by_kind.values() for spec in handler.offers),
             blobs=blobs,
             clock=clock,
             worker=worker or f"worker-{new_id()}",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from lib._util.clock import Clock
+from lib._util.json import canonical, digest
 from lib.engine.core.algorithm import Request
 from lib.engine.core.settle import Draft
 from lib.events import BlobStore, Event
@@ -28,6 +29,29 @@ class Live:
     delta: Delta
 
 
+class Offers:
+    """The tools that all handlers of an engine offer to models, in a fixed order."""
+
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+        """Keep the specifications."""
+        self._specs = tuple(specs)
+        self._digests: dict[tuple[str, ...] | None, str] = {}
+
+    def chosen(self, names: Sequence[str] | None) -> Sequence[ToolSpec]:
+        """Return those of these names; None means all."""
+        if names is None:
+            return self._specs
+        return [spec for spec in self._specs if spec.name in names]
+
+    def digest(self, names: Sequence[str] | None) -> str:
+        """Return a digest of what a model is told of those, "" if there are none."""
+        key = None if names is None else tuple(names)
+        if key not in self._digests:
+            told = [canonical([s.name, s.description, s.input_schema]) for s in self.chosen(names)]
+            self._digests[key] = digest(*told) if told else ""
+        return self._digests[key]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What a handler knows of the run that asks.
@@ -43,7 +67,7 @@ class Context:
     tenant: str | None
     user: str | None
     decided: Request
-    offers: Sequence[ToolSpec]
+    offers: Offers
     blobs: BlobStore | None
     clock: Clock
     live: Callable[[Live], None] | None = None
@@ -73,7 +97,7 @@ class Handler(Protocol):
         *,
         run_id: str,
         upto: int,
-        offers: Sequence[ToolSpec],
+        offers: Offers,
         approved: bool,
     ) -> Draft:
         """Return the intent to record before the effect, or the question to a person.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any
-
-from lib.llm import Usage
+from typing import Any, Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +46,13 @@ class Budget:
         return cls(**{name: ceiling for name, ceiling in value.items() if name in known})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
+class Spend(NamedTuple):
     """What a run has used so far.
 
     Attributes:
         cost: None as long as no client has told a price.
         llm_calls: calls asked for, whether they succeeded or not; likewise `tool_calls`.
+        seconds: time in which something was under way.
     """
 
     tokens: int = 0
@@ -63,16 +61,8 @@ class Spend:
     tool_calls: int = 0
     seconds: float = 0.0
 
-    def with_usage(self, usage: Usage) -> Spend:
-        """Return the spend after a model's reply."""
-        cost = self.cost if usage.cost is None else (self.cost or 0.0) + usage.cost
-        return Spend(
-            tokens=self.tokens + usage.input_tokens + usage.output_tokens,
-            cost=cost,
-            llm_calls=self.llm_calls,
-            tool_calls=self.tool_calls,
-            seconds=self.seconds,
-        )
+
+UNLIMITED: Final = Budget()
 
 
 def exhausted(budget: Budget, spend: Spend, *, llm_calls: int, tool_calls: int) -> str | None:
@@ -80,6 +70,8 @@ def exhausted(budget: Budget, spend: Spend, *, llm_calls: int, tool_calls: int) 
 
     A ceiling that is not counted in calls stops the next call once it is reached.
     """
+    if budget == UNLIMITED:
+        return None
     used = {
         "tokens": (spend.tokens, 1),
         "cost": (spend.cost or 0.0, 0.0),

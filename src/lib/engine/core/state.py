@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -86,10 +85,8 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         "head": event.seq,
         "at": event.at,
         "loop": algorithm.evolve(state.loop, event),
+        "spend": _spend(state, event),
     }
-    spend = _spend(state, event)
-    if spend is not state.spend:
-        changes["spend"] = spend
     fold = _FOLDS.get(event.kind)
     if fold is not None:
         changes |= fold(state, event)
@@ -113,18 +110,19 @@ def fold(algorithm: Algorithm[S], events: Iterable[Event]) -> RunState[S]:
 
 
 def _spend(state: RunState[Any], event: Event) -> Spend:
-    spend = state.spend
-    elapsed = (event.at - state.at).total_seconds()
-    idle = event.kind == k.RUN_RESUMED or not state.open
-    if elapsed > 0 and not idle:
-        spend = replace(spend, seconds=spend.seconds + elapsed)
+    tokens, cost, llm_calls, tool_calls, seconds = state.spend
+    if state.open and event.kind != k.RUN_RESUMED:
+        seconds += max((event.at - state.at).total_seconds(), 0.0)
     if event.kind == k.LLM_REQUESTED:
-        return replace(spend, llm_calls=spend.llm_calls + 1)
-    if event.kind == k.TOOL_REQUESTED and not event.data.get("unstarted"):
-        return replace(spend, tool_calls=spend.tool_calls + 1)
-    if event.kind == k.LLM_COMPLETED:
-        return spend.with_usage(usage_from_json(event.data["reply"].get("usage", {})))
-    return spend
+        llm_calls += 1
+    elif event.kind == k.TOOL_REQUESTED and not event.data.get("unstarted"):
+        tool_calls += 1
+    elif event.kind == k.LLM_COMPLETED:
+        usage = usage_from_json(event.data["reply"].get("usage", {}))
+        tokens += usage.input_tokens + usage.output_tokens
+        if usage.cost is not None:
+            cost = (cost or 0.0) + usage.cost
+    return Spend(tokens, cost, llm_calls, tool_calls, seconds)
 
 
 def _requested(state: RunState[Any], event: Event) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from lib._util.json import canonical, digest
 from lib.engine.attachments import load
 from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
-from lib.engine.handler import Context, Live
+from lib.engine.handler import Context, Live, Offers
 from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
 from lib.events import kinds as k
@@ -50,12 +49,12 @@ class LLMHandler:
         *,
         run_id: str,
         upto: int,
-        offers: Sequence[ToolSpec],
+        offers: Offers,
         approved: bool,
     ) -> Draft:
         """Return the intent: what the call rests on and its digest, never its content."""
         request = cast("LLMRequest", request)
-        tools_digest = digest_of(chosen(offers, request.tools))
+        tools_digest = offers.digest(request.tools)
         data: dict[str, Any] = {
             "key": request.key,
             "upto": upto,
@@ -97,7 +96,7 @@ class LLMHandler:
         messages = await load(decided.messages, context.blobs)
         options: dict[str, Any] = {
             "model": decided.model,
-            "tools": chosen(context.offers, decided.tools),
+            "tools": context.offers.chosen(decided.tools),
             "output": decided.output,
             "settings": decided.settings,
         }
@@ -109,18 +108,6 @@ class LLMHandler:
                 return piece
             context.live(Live(key=key, attempt=attempt, delta=piece))
         raise InvalidReply("the client's stream ended without a reply", retryable=True)
-
-
-def chosen(offers: Sequence[ToolSpec], names: Sequence[str] | None) -> Sequence[ToolSpec]:
-    """Return the offers of these names, in the order of the offers; None means all."""
-    return offers if names is None else [offer for offer in offers if offer.name in names]
-
-
-def digest_of(tools: Sequence[ToolSpec]) -> str:
-    """Return a digest of what a model is told of its tools, "" for none."""
-    if not tools:
-        return ""
-    return digest(*(canonical([t.name, t.description, t.input_schema]) for t in tools))
 
 
 def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:
@@ -146,6 +133,9 @@ def _misfit(reply: Reply, output: Mapping[str, Any]) -> str:
 
 def with_distinct_calls(reply: Reply) -> Reply:
     """Return the reply with call ids that differ: some servers repeat or leave out theirs."""
+    ids = {call.id for call in reply.tool_calls}
+    if len(ids) == len(reply.tool_calls) and "" not in ids:
+        return reply
     seen: set[str] = set()
     parts: list[Any] = []
     for part in reply.parts:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
-from lib.engine.handler import Context
+from lib.engine.handler import Context, Offers
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
@@ -57,7 +57,7 @@ class ToolHandler:
         *,
         run_id: str,
         upto: int,
-        offers: Sequence[ToolSpec],
+        offers: Offers,
         approved: bool,
     ) -> Draft:
         """Return the intent with the tool's declared effect, or the question to a person."""
