@@ -16,7 +16,7 @@ from lib.errors import (
     StoreError,
     StoreReadOnly,
 )
-from lib.events.blobs import INLINE_LIMIT, BlobStore
+from lib.events.blobs import INLINE_LIMIT, BlobStore, DirectoryBlobStore, MemoryBlobStore
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery
 from lib.events.store import EventStore, Feed
@@ -31,10 +31,12 @@ __all__ = [
     "BlobStore",
     "Conflict",
     "ContentTooLarge",
+    "DirectoryBlobStore",
     "Event",
     "EventStore",
     "Feed",
     "Lease",
+    "MemoryBlobStore",
     "MemoryEventStore",
     "MigrationNeeded",
     "NewEvent",
