@@ -1,12 +1,14 @@
 """The event store in one SQLite file.
 
-layout.py       the tables and how an older file becomes a newer one
-connection.py   connections, and SQLite's errors as ours
-rows.py         runs and events as rows
-writer.py       the one connection that writes, a batch of operations per transaction
-reader.py       the connection that reads
-commits.py      how operations wait for the next transaction
-store.py        `SQLiteEventStore`, the asynchronous shell around them
+    layout.py   the tables and how an older file becomes a newer one
+    rows.py     runs and events as rows
+    errors.py   SQLite's errors as ours
+    writer.py   the one connection that writes, a batch of operations per transaction
+    reader.py   the connection that reads
+    commits.py  how operations wait for the next transaction, and share it
+    store.py    `SQLiteEventStore`, the asynchronous shell around them
+
+Only `writer.py` and `reader.py` block, each in a thread of its own.
 """
 
 from lib.events.stores.sqlite.store import Durability, SQLiteEventStore

@@ -15,9 +15,9 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from lib._util.sqlite import transaction
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events.layout import LAYOUT_VERSION
-from lib.events.stores.sqlite.connection import transaction
 
 _KEY: Final = "events.layout"
 

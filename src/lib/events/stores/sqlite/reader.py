@@ -6,13 +6,14 @@ import sqlite3
 from contextlib import ExitStack, closing
 from typing import Any
 
+from lib._util.sqlite import connect_to_read
 from lib.errors import RunNotFound
 from lib.events.codec import encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
 from lib.events.store import END, Feed
 from lib.events.stores.sqlite import rows
-from lib.events.stores.sqlite.connection import open_reader, typed_errors
+from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.layout import check_readable
 
 
@@ -24,7 +25,6 @@ class Reader:
         self._connection = connection
         self._store = store
         self._version: int | None = None
-        self.look()
 
     @classmethod
     def open(cls, path: str, store: str) -> Reader:
@@ -34,10 +34,12 @@ class Reader:
             StoreError: as `EventStore.setup` says.
         """
         with typed_errors(store), ExitStack() as held:
-            connection = held.enter_context(closing(open_reader(path)))
+            connection = held.enter_context(closing(connect_to_read(path)))
             check_readable(connection, store)
+            reader = cls(connection, store)
+            reader.look()
             held.pop_all()
-            return cls(connection, store)
+            return reader
 
     def close(self) -> None:
         """Close the connection."""

@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.sqlite import MEMORY
 from lib.errors import StoreClosed, StoreError, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text
 from lib.events.store import START, Feed
 from lib.events.stores.sqlite.commits import CommitQueue
-from lib.events.stores.sqlite.connection import MEMORY
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Commit, Writer
 from lib.events.wakeups import Wakeups

@@ -18,18 +18,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
+from lib._util.sqlite import connect, transaction, use_write_ahead_log
 from lib.errors import StoreError
 from lib.events.codec import decode_data, encode_time
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.runs import Lease, RunInfo, advance
 from lib.events.stores.sqlite import rows
-from lib.events.stores.sqlite.connection import (
-    open_writer,
-    transaction,
-    typed_errors,
-    use_write_ahead_log,
-)
+from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.layout import migrate, refuse_newer
 
 _KEPT_RUNS: Final = 10_000
@@ -82,7 +78,6 @@ class Writer:
         self._changed: dict[str, tuple[int, RunInfo]] = {}
         self._events: list[rows.Row] = []
         self._grown: dict[str, bool] = {}
-        self.look()
 
     @classmethod
     def open(cls, path: str, store: str, synchronous: str) -> Writer:
@@ -92,12 +87,16 @@ class Writer:
             StoreError: as `EventStore.setup` says.
         """
         with typed_errors(store), ExitStack() as held:
-            connection = held.enter_context(closing(open_writer(path, synchronous=synchronous)))
+            connection = held.enter_context(closing(connect(path)))
             refuse_newer(connection, store)
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            connection.execute("PRAGMA secure_delete=ON")  # what is erased leaves the file
             use_write_ahead_log(connection)
             migrate(connection, store)
+            writer = cls(connection, store)
+            writer.look()
             held.pop_all()
-            return cls(connection, store)
+            return writer
 
     def commit(self, operations: Sequence[Operation]) -> Commit:
         """Carry out the operations, in order, in one transaction.

@@ -1,0 +1,24 @@
+"""What every event store does: the contract, as tests.
+
+Give a subclass the store, and pytest runs it:
+
+    class TestMyEventStore(EventStoreContract):
+        @pytest.fixture
+        def kind(self) -> StoreKind:
+            return StoreKind(open=lambda place, clock: MyEventStore(place / "log"), ...)
+
+`check_against_memory` holds a store against `MemoryEventStore` over random operations.
+"""
+
+from lib.testing.event_store.feed import FeedContract
+from lib.testing.event_store.kit import StoreKind
+from lib.testing.event_store.life import LifeContract
+from lib.testing.event_store.log import LogContract
+from lib.testing.event_store.machine import check_against_memory
+from lib.testing.event_store.runs import LeaseContract, RunsContract
+
+__all__ = ["EventStoreContract", "StoreKind", "check_against_memory"]
+
+
+class EventStoreContract(LogContract, RunsContract, LeaseContract, FeedContract, LifeContract):
+    """All that an event store promises; override the fixture `kind`."""

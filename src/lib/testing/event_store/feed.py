@@ -1,0 +1,132 @@
+"""The contract of an event store: the feed of all runs, marks, and wake-ups."""
+
+from __future__ import annotations
+
+import asyncio
+
+from lib.events import EventStore, Feed
+from lib.events.store import END, START
+from lib.testing.event_store.kit import RESUMED, StoreTests, Using, all_events, begin, note
+
+
+class FeedContract(StoreTests):
+    """Following all runs."""
+
+    def test_the_feed_has_every_event_in_the_order_of_appends(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            events = await begin(store, "b")
+            events += await begin(store, "a", notes=2)
+            events += await store.append("b", [note()], expected=1)
+
+            assert (await store.feed()).events == events
+            assert await all_events(store, limit=1) == events
+            assert await all_events(store, limit=4) == events
+
+        using(body)
+
+    def test_a_reader_goes_from_cursor_to_cursor(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            empty = await store.feed()
+            log = await begin(store, "run", notes=2)
+            first = await store.feed(empty.cursor, limit=2)
+            rest = await store.feed(first.cursor, limit=2)
+            end = await store.feed(rest.cursor)
+            more = await store.append("run", [note()], expected=3)
+
+            assert empty.events == []
+            assert first.events == log[:2]
+            assert rest.events == log[2:]
+            assert end == Feed([], rest.cursor)
+            assert (await store.feed(end.cursor)).events == more
+
+        using(body)
+
+    def test_the_end_of_the_feed_is_a_cursor(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            nothing = await store.feed(END)
+            log = await begin(store, "run")
+            end = await store.feed(END)
+            more = await store.append("run", [note()], expected=1)
+
+            assert (nothing.events, end.events) == ([], [])
+            assert (await store.feed(nothing.cursor)).events == log + more
+            assert (await store.feed(end.cursor)).events == more
+
+        using(body)
+
+    def test_a_page_is_full_as_long_as_there_is_more(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "erased", notes=5)
+            kept = await begin(store, "kept", notes=3)
+            await store.erase("erased")
+            page = await store.feed(START, limit=3)
+
+            assert page.events == kept[:3]
+            assert (await store.feed(page.cursor, limit=3)).events == kept[3:]
+
+        using(body)
+
+    def test_no_reader_misses_an_event_because_the_last_ones_were_erased(
+        self, using: Using
+    ) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "kept")
+            await begin(store, "erased", notes=3)
+            end = (await store.feed(END)).cursor
+            await store.erase("erased")
+            more = await begin(store, "new")
+
+            assert (await store.feed(end)).events == more
+
+        using(body)
+
+    def test_marks_are_kept_and_replaced(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            assert await store.mark("bus/a") is None
+            await store.set_mark("bus/a", "1")
+            await store.set_mark("bus/ä", "")
+            await store.set_mark("bus/a", "2")
+
+            assert [await store.mark(name) for name in ("bus/a", "bus/ä", "bus")] == ["2", "", None]
+
+        using(body)
+
+    def test_listeners_wake_for_what_they_listen_to(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "a")
+            await begin(store, "b")
+            wakeups = store.wakeups
+            with (
+                wakeups.listen("a") as of_a,
+                wakeups.listen("b") as of_b,
+                wakeups.listen() as of_all,
+                wakeups.listen("a", signals_only=True) as of_signals,
+            ):
+                listeners = (of_a, of_b, of_all, of_signals)
+                await store.append("a", [note()], expected=None)
+                by_signal = [await listener.wait(0) for listener in listeners]
+                await begin(store, "c")
+                by_start = [await listener.wait(0) for listener in listeners]
+                await store.append("a", [RESUMED], expected=2)
+                by_owner = [await listener.wait(0) for listener in listeners]
+
+            assert by_signal == [True, False, True, True]
+            assert by_start == [False, False, True, False]
+            assert by_owner == [True, False, True, False]
+
+        using(body)
+
+    def test_a_cancelled_append_that_is_stored_wakes_listeners(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            with store.wakeups.listen("run") as listener:
+                task = asyncio.create_task(store.append("run", [note()], expected=1))
+                for _ in range(3):
+                    await asyncio.sleep(0)  # noqa: TID251 - lets it get under way
+                task.cancel()
+                await asyncio.wait([task])
+                woken = await listener.wait(5)
+
+                assert woken is (len(await store.read("run")) == 2)
+
+        using(body)

@@ -1,0 +1,203 @@
+"""An event store held against the memory store, over random sequences of operations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from lib.errors import StoreError
+from lib.events import EventStore, Lease, MemoryEventStore, NewEvent, RunQuery
+from lib.events import kinds as k
+from lib.events.store import START
+from lib.testing.clock import ManualClock
+from lib.testing.event_store.kit import AT, NOTE, RESUMED, StoreKind, ended, started
+
+runs = st.sampled_from(["a", "b", "c", "ä/d"])
+owners = st.sampled_from(["me", "you"])
+times = st.integers(0, 5).map(lambda seconds: AT + timedelta(seconds=seconds))
+texts = st.text(max_size=8)
+batches = st.lists(
+    st.one_of(
+        st.builds(NewEvent, st.just(NOTE), st.fixed_dictionaries({"text": texts}), times),
+        st.builds(started, tenant=st.sampled_from([None, "t"]), at=times),
+        st.just(RESUMED),
+        st.just(NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s"}, AT)),
+        st.builds(ended, st.sampled_from(["COMPLETED", "FAILED"])),
+    ),
+    min_size=1,
+    max_size=4,
+)
+queries = st.builds(
+    RunQuery,
+    tenant=st.sampled_from([None, "t"]),
+    status=st.sampled_from([None, "open", "closed"]),
+    root_id=st.none() | runs,
+    roots=st.booleans(),
+    since=st.none() | times,
+    after=st.none() | runs,
+    limit=st.none() | st.integers(0, 3),
+)
+
+
+def check_against_memory(kind: StoreKind, *, max_examples: int = 100) -> None:
+    """Fail if the store ever answers something else than `MemoryEventStore` does.
+
+    Args:
+        kind: the store.
+        max_examples: how many sequences of operations to try.
+    """
+
+    class Machine(_Agreement):
+        """The machine of this kind of store."""
+
+        store_kind = kind
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(max_examples=max_examples, stateful_step_count=30),
+    )
+
+
+class _Agreement(RuleBasedStateMachine):
+    """Does everything twice, and compares."""
+
+    store_kind: StoreKind
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner()
+        self._place = TemporaryDirectory()
+        self._clock = ManualClock()
+        self._memory: EventStore = MemoryEventStore(clock=self._clock)
+        self._store = self._opened()
+        self._runner.run(self._memory.setup())
+        self._leases: list[Lease] = []
+        self._cursors = (START, START)
+
+    def _opened(self) -> EventStore:
+        store = self.store_kind.open(Path(self._place.name), self._clock)
+        self._runner.run(store.setup())
+        return store
+
+    def teardown(self) -> None:
+        """Close everything."""
+        self._runner.run(self._store.close())
+        self._runner.close()
+        self._place.cleanup()
+
+    def _both(self, call: Callable[[EventStore], Awaitable[Any]]) -> Any:
+        """Return what both stores answer, or the error that both raise."""
+        expected, answer = (
+            self._runner.run(_outcome(call, store)) for store in (self._memory, self._store)
+        )
+        assert answer == expected
+        return answer
+
+    @rule(run_id=runs, events=batches, off=st.sampled_from([0, 0, 0, 0, 1, -1, None]))
+    def append(self, run_id: str, events: list[NewEvent], off: int | None) -> None:
+        """Append at the head, beside it, or anywhere."""
+        info = self._both(lambda store: store.run(run_id))
+        expected = None if off is None else (info.head if info else 0) + off
+        self._both(lambda store: store.append(run_id, events, expected=expected))
+
+    @rule(owner=owners, run_id=st.none() | runs, ttl_s=st.integers(1, 5), limit=st.integers(0, 3))
+    def claim(self, owner: str, run_id: str | None, ttl_s: int, limit: int) -> None:
+        """Take leases."""
+        self._leases += self._both(
+            lambda store: store.claim(owner, ttl_s=ttl_s, run_id=run_id, limit=limit)
+        )
+
+    @precondition(lambda self: self._leases)
+    @rule(data=st.data(), ttl_s=st.integers(1, 5))
+    def renew(self, data: st.DataObject, ttl_s: int) -> None:
+        """Renew a lease, held or lost."""
+        lease = data.draw(st.sampled_from(self._leases))
+        self._both(lambda store: store.renew(lease, ttl_s=ttl_s))
+
+    @precondition(lambda self: self._leases)
+    @rule(data=st.data(), idle_at=st.none() | st.integers(1, 6))
+    def release(self, data: st.DataObject, idle_at: int | None) -> None:
+        """Give a lease back, held or lost."""
+        lease = data.draw(st.sampled_from(self._leases))
+        self._both(lambda store: store.release(lease, idle_at=idle_at))
+
+    @rule(seconds=st.integers(1, 4))
+    def pass_time(self, seconds: int) -> None:
+        """Let leases run out."""
+        self._clock.advance(seconds)
+
+    @rule(run_id=runs)
+    def erase(self, run_id: str) -> None:
+        """Delete a run."""
+        self._both(lambda store: store.erase(run_id))
+
+    @rule(name=st.sampled_from(["m", "n"]), value=texts)
+    def set_mark(self, name: str, value: str) -> None:
+        """Keep a mark."""
+        self._both(lambda store: store.set_mark(name, value))
+
+    @rule(run_id=runs, after=st.integers(0, 6), limit=st.none() | st.integers(0, 4))
+    def read(self, run_id: str, after: int, limit: int | None) -> None:
+        """Read a part of a log."""
+        self._both(lambda store: store.read(run_id, after=after, limit=limit))
+
+    @rule(query=queries)
+    def list_runs(self, query: RunQuery) -> None:
+        """List runs."""
+        self._both(lambda store: store.runs(query))
+
+    @rule(limit=st.integers(1, 5))
+    def follow(self, limit: int) -> None:
+        """Read the next page of the feed with a reader of each store."""
+        mine, theirs = self._cursors
+        expected = self._runner.run(self._memory.feed(mine, limit=limit))
+        page = self._runner.run(self._store.feed(theirs, limit=limit))
+        assert page.events == expected.events
+        self._cursors = (expected.cursor, page.cursor)
+
+    @precondition(lambda self: self.store_kind.survives_close)
+    @rule()
+    def reopen(self) -> None:
+        """Close the store and open it again."""
+        self._runner.run(self._store.close())
+        self._runner.run(self._store.setup())
+
+    @precondition(lambda self: self.store_kind.shared)
+    @rule()
+    def change_hands(self) -> None:
+        """Go on with another store object on the same place."""
+        successor = self._opened()
+        self._runner.run(self._store.close())
+        self._store = successor
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        """Compare all there is."""
+        self._both(lambda store: store.runs())
+        self._both(_everything)
+
+
+async def _everything(store: EventStore) -> Any:
+    marks = [await store.mark(name) for name in ("m", "n")]
+    return marks, (await store.feed()).events
+
+
+async def _outcome(call: Callable[[EventStore], Awaitable[Any]], store: EventStore) -> Any:
+    try:
+        return await call(store)
+    except (StoreError, ValueError) as error:
+        return type(error), str(error)

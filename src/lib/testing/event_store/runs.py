@@ -1,0 +1,260 @@
+"""The contract of an event store: the list of runs, and who drives them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from lib.errors import RunNotFound
+from lib.events import EventStore, Lease, RunInfo, RunQuery
+from lib.events.runs import fold
+from lib.testing.event_store.kit import AT, StoreTests, Using, begin, ended, note
+
+
+class RunsContract(StoreTests):
+    """Listing and erasing runs."""
+
+    def test_a_run_is_listed_as_its_log_tells(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            parent = {"run_id": "parent", "key": "child/1"}
+            later = AT + timedelta(seconds=9)
+            await begin(store, "run", tenant="t", user="u", root="root", parent=parent)
+            await store.append("run", [note(at=later)], expected=1)
+            listed = await store.run("run")
+
+            expected = RunInfo(
+                run_id="run",
+                root_id="root",
+                parent_id="parent",
+                algorithm="react",
+                tenant="t",
+                user="u",
+                created_at=AT,
+                updated_at=later,
+                head=2,
+            )
+            assert listed == expected
+            assert await store.runs() == [expected]
+
+            await store.append("run", [ended("LIMITED")], expected=2)
+            listed = await store.run("run")
+
+            closed = replace(
+                expected, head=3, status="closed", outcome="LIMITED", ready=False, updated_at=AT
+            )
+            assert listed == closed == fold(await store.read("run"))
+
+        using(body)
+
+    def test_a_run_that_does_not_exist_is_none(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            assert await store.run("run") is None
+            assert await store.runs() == []
+
+        using(body)
+
+    @pytest.mark.parametrize(
+        ("query", "names"),
+        [
+            (RunQuery(), ["z", "a", "m", "b", "c"]),
+            (RunQuery(tenant="t"), ["a", "b"]),
+            (RunQuery(status="open"), ["z", "a", "c"]),
+            (RunQuery(status="closed"), ["m", "b"]),
+            (RunQuery(root_id="z"), ["z", "m"]),
+            (RunQuery(roots=True), ["z", "a", "b", "c"]),
+            (RunQuery(since=AT + timedelta(seconds=1)), ["b", "c"]),
+            (RunQuery(after="m"), ["b", "c"]),
+            (RunQuery(limit=2), ["z", "a"]),
+            (RunQuery(limit=0), []),
+            (RunQuery(after="z", limit=2), ["a", "m"]),
+            (RunQuery(after="z", tenant="t", status="closed", limit=1), ["b"]),
+        ],
+    )
+    def test_runs_are_listed_oldest_first_and_by_what_is_asked(
+        self, using: Using, query: RunQuery, names: list[str]
+    ) -> None:
+        async def body(store: EventStore) -> None:
+            later = AT + timedelta(seconds=1)
+            await begin(store, "z")
+            await begin(store, "a", tenant="t")
+            await begin(store, "m", end=True, root="z", parent={"run_id": "z", "key": "k"})
+            await begin(store, "b", end=True, tenant="t", at=later)
+            await begin(store, "c", at=later)
+            await store.append("z", [note()], expected=1)
+
+            assert [info.run_id for info in await store.runs(query)] == names
+
+        using(body)
+
+    def test_going_on_after_a_run_that_is_not_here_is_refused(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            with pytest.raises(RunNotFound) as caught:
+                await store.runs(RunQuery(after="other"))
+
+            assert caught.value.run_id == "other"
+
+        using(body)
+
+    def test_an_erased_run_leaves_nothing_and_its_name_may_be_used_again(
+        self, using: Using
+    ) -> None:
+        async def body(store: EventStore) -> None:
+            kept = await begin(store, "kept", notes=1)
+            await begin(store, "run", notes=2)
+
+            assert await store.erase("run") is True
+            assert await store.erase("run") is False
+            assert (await store.read("run"), await store.run("run")) == ([], None)
+            assert (await store.feed()).events == kept
+            assert [info.run_id for info in await store.runs()] == ["kept"]
+
+            again = await begin(store, "run")
+            assert (await store.feed()).events == kept + again
+
+        using(body)
+
+
+class LeaseContract(StoreTests):
+    """Claiming runs."""
+
+    def test_ready_runs_are_claimed_oldest_first_and_once(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            for name in ("c", "a", "b"):
+                await begin(store, name)
+            await begin(store, "closed", end=True)
+            until = using.clock.now() + timedelta(seconds=30)
+            first = await store.claim("me", ttl_s=30)
+            rest = await store.claim("you", ttl_s=30, limit=5)
+
+            assert first == [Lease(run_id="c", owner="me", epoch=1, until=until)]
+            assert [(lease.run_id, lease.owner) for lease in rest] == [("a", "you"), ("b", "you")]
+            assert await store.claim("me", ttl_s=30, limit=5) == []
+            listed = await store.run("c")
+            assert listed is not None
+            assert (listed.owner, listed.lease_until, listed.head) == ("me", until, 1)
+
+        using(body)
+
+    def test_one_run_is_claimed_by_name_unless_held_closed_or_missing(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "a")
+            await begin(store, "b")
+            await begin(store, "closed", end=True)
+            [lease] = await store.claim("me", ttl_s=30, run_id="b")
+
+            assert lease.run_id == "b"
+            for name in ("b", "closed", "missing"):
+                assert await store.claim("you", ttl_s=30, run_id=name) == []
+
+        using(body)
+
+    def test_a_lease_that_ran_out_is_taken_over_and_lost_to_its_owner(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lost] = await store.claim("me", ttl_s=30)
+            using.clock.advance(29.9)
+            too_soon = await store.claim("you", ttl_s=30)
+            using.clock.advance(0.1)
+            [taken] = await store.claim("you", ttl_s=30)
+
+            assert too_soon == []
+            until = using.clock.now() + timedelta(seconds=30)
+            assert taken == Lease(run_id="run", owner="you", epoch=2, until=until, takeover=True)
+            assert await store.renew(lost, ttl_s=30) is None
+            await store.release(lost)
+            listed = await store.run("run")
+            assert listed is not None
+            assert (listed.owner, listed.lease_until) == ("you", until)
+
+        using(body)
+
+    def test_a_renewed_lease_lasts_longer(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            using.clock.advance(20)
+            renewed = await store.renew(lease, ttl_s=30)
+            using.clock.advance(20)
+
+            until = using.clock.now() + timedelta(seconds=10)
+            assert renewed == replace(lease, until=until)
+            assert await store.claim("you", ttl_s=30) == []
+            assert await store.renew(replace(lease, run_id="missing"), ttl_s=30) is None
+
+        using(body)
+
+    def test_a_released_run_is_free_for_the_next(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            await store.release(lease)
+            listed = await store.run("run")
+            [taken] = await store.claim("you", ttl_s=30)
+
+            assert listed is not None
+            assert (listed.owner, listed.lease_until, listed.ready) == (None, None, True)
+            assert (taken.epoch, taken.takeover) == (2, False)
+
+        using(body)
+
+    def test_a_run_that_waits_is_not_claimed_until_something_is_appended(
+        self, using: Using
+    ) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            await store.append("run", [note()], expected=1)
+            await store.release(lease, idle_at=2)
+            listed = await store.run("run")
+            idle = await store.claim("me", ttl_s=30)
+            await store.append("run", [note()], expected=None)
+            ready = await store.run("run")
+            [lease] = await store.claim("me", ttl_s=30)
+
+            assert listed is not None
+            assert listed.ready is False
+            assert idle == []
+            assert ready is not None
+            assert ready.ready is True
+            assert lease.run_id == "run"
+
+        using(body)
+
+    def test_a_run_that_got_a_signal_before_its_release_stays_ready(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            await store.append("run", [note()], expected=None)
+            await store.release(lease, idle_at=1)
+
+            assert [lease.run_id for lease in await store.claim("you", ttl_s=30)] == ["run"]
+
+        using(body)
+
+    def test_a_waiting_run_can_be_claimed_by_name(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            await store.release(lease, idle_at=1)
+
+            assert [lease.epoch for lease in await store.claim("me", ttl_s=1, run_id="run")] == [2]
+
+        using(body)
+
+    def test_a_lease_outlives_appends_and_the_end_of_its_run(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            await store.append("run", [note(), ended()], expected=1)
+            held = await store.run("run")
+            await store.release(lease, idle_at=3)
+            free = await store.run("run")
+
+            told = fold(await store.read("run"))
+            assert held == replace(told, owner="me", lease_until=lease.until)
+            assert free == told
+
+        using(body)

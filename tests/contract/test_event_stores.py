@@ -1,0 +1,34 @@
+"""Every event store keeps the contract; a new one is one more line of the table."""
+
+import pytest
+
+from lib.events import MemoryEventStore, SQLiteEventStore
+from lib.testing.event_store import EventStoreContract, StoreKind, check_against_memory
+
+EVENT_STORES = {
+    "memory": StoreKind(
+        open=lambda _, clock: MemoryEventStore(clock=clock), survives_close=True, shared=False
+    ),
+    "sqlite": StoreKind(
+        open=lambda place, clock: SQLiteEventStore(place / "log.db", clock=clock),
+        survives_close=True,
+        shared=True,
+    ),
+    "sqlite in memory": StoreKind(
+        open=lambda _, clock: SQLiteEventStore(clock=clock), survives_close=False, shared=False
+    ),
+}
+
+
+@pytest.fixture(params=EVENT_STORES.values(), ids=list(EVENT_STORES))
+def each_kind(request: pytest.FixtureRequest) -> StoreKind:
+    return request.param
+
+
+class TestEventStores(EventStoreContract):
+    @pytest.fixture
+    def kind(self, each_kind: StoreKind) -> StoreKind:
+        return each_kind
+
+    def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
+        check_against_memory(kind, max_examples=50)
