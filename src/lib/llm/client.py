@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from lib.errors import UnsupportedModality
 from lib.llm.messages import Message, text_of, tool_calls_of
-from lib.llm.parts import Attachment, Part, ToolCall, part_from_json, part_to_json
+from lib.llm.parts import Attachment, Opaque, Part, ToolCall, part_from_json, part_to_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -247,9 +247,14 @@ def check_modalities(
     """Refuse messages that a client cannot carry; clients call it before any I/O.
 
     Raises:
-        UnsupportedModality: a message has an attachment of another modality.
+        UnsupportedModality: a message has an attachment of another modality, or a part of a type
+            that this release does not know.
     """
     for message in messages:
         for part in message.parts:
-            if isinstance(part, Attachment) and part.modality not in supported:
-                raise UnsupportedModality(part.modality, client=client, supported=supported)
+            match part:
+                case Attachment(modality=modality) | Opaque(type=modality):
+                    if modality not in supported:
+                        raise UnsupportedModality(modality, client=client, supported=supported)
+                case _:
+                    pass
