@@ -39,14 +39,14 @@ def strict_schema(schema: Schema) -> Schema | None:
     """Return the schema in strict form, or None where it has none.
 
     Properties become required: a reply that leaves out an optional one is then no longer asked
-    for. Objects with free keys, `allOf` of several, `not` and conditions have no strict form.
+    for. Objects with free keys, `allOf` of several, `not` and conditions have no strict form, and
+    nothing but an object has.
     """
-    if schema.get("type") != "object":
-        return None
     try:
-        return _strict(schema, schema, ())
+        strict = _strict(schema, schema, ())
     except (_NotStrict, ValueError):
         return None
+    return strict if strict.get("type") == "object" else None
 
 
 def _strict(node: Any, root: Schema, inlined: tuple[str, ...]) -> Schema:
