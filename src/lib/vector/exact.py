@@ -20,10 +20,10 @@ from lib.vector.records import Metric
 
 # Above this share of the rows, one pass over all of them is faster than collecting those allowed.
 GATHER_SHARE = 0.25
-_BLOCK_BYTES = 1 << 20  # rows are collected in blocks that stay in the cache
+_BLOCK_BYTES = 1 << 18  # rows are collected in blocks that stay in the cache
 _EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
 
-_Slack: TypeAlias = NDArray[np.float32] | np.float32
+_Slack: TypeAlias = NDArray[np.float32] | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +139,15 @@ def _keys(
     Sixteen more roundings are allowed for than the steps around it have.
     """
     steps = (len(query) + 16) * 2.0**-24
-    relative = np.float32(1.001 * steps / (1.0 - steps))
+    relative = 1.001 * steps / (1.0 - steps)
     if metric == "cosine":
         dots *= scales
         return dots, relative
-    underflow = np.float32((len(query) + 16) * 2.0**-126)
-    length = np.float32(np.sqrt(query @ query))
+    underflow = (len(query) + 16) * 2.0**-126
+    length = float(np.sqrt(query @ query))
     if metric == "dot":
         return dots, relative * length * scales + underflow
-    dots -= np.float32(0.5) * scales * scales
+    dots -= 0.5 * scales * scales
     return dots, relative * (scales + length) ** 2 + underflow
 
 

@@ -90,7 +90,8 @@ def checked_query(
     query = float32(vector)
     if dimension is not None and len(query) != dimension:
         raise DimensionMismatch(expected=dimension, got=len(query))
-    checked_lengths(query[np.newaxis], metric)
+    if not MIN_LENGTH <= np.sqrt(query @ query) <= MAX_LENGTH:  # fast, and false for NaN
+        checked_lengths(query[np.newaxis], metric)
     return query
 
 

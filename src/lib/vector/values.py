@@ -47,13 +47,12 @@ def plain_text(value: str) -> str:
 
 def copied(value: Any) -> Any:
     """Return a copy of JSON data that shares nothing with it that could change."""
-    match value:
-        case dict():
-            return {key: copied(item) for key, item in cast(dict[str, Any], value).items()}
-        case list():
-            return [copied(item) for item in cast(list[Any], value)]
-        case _:
-            return value
+    kind: type[Any] = type(value)
+    if kind is dict:
+        return {key: copied(item) for key, item in cast(dict[str, Any], value).items()}
+    if kind is list:
+        return [copied(item) for item in cast(list[Any], value)]
+    return value
 
 
 def _plain_int(value: int) -> int:

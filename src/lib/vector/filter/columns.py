@@ -62,7 +62,7 @@ class _Column:
     """One field: a code for each row, and what each code stands for."""
 
     def __init__(self) -> None:
-        self._codes = np.empty(0, np.int32)
+        self._codes: NDArray[np.unsignedinteger[Any]] = np.empty(0, np.uint8)
         self._size = 0
         self._code_of: dict[Hashable, int] = {None: _ABSENT}
         self._numbers = _Ordered()
@@ -74,16 +74,19 @@ class _Column:
 
     def extend(self, values: Sequence[object]) -> None:
         """Append the field's values in the rows that follow."""
-        if self._size + len(values) > len(self._codes):
-            grown = np.empty(self._size + max(self._size, len(values)), np.int32)
-            grown[: self._size] = self._codes[: self._size]
-            self._codes = grown
-        code_of = self._code_of
-        for row, value in enumerate(values, self._size):
+        code_of, codes = self._code_of, list[int]()
+        for value in values:
             key = _key(value)
             code = code_of.get(key)
-            self._codes[row] = self._new_code(key, value) if code is None else code
-        self._size += len(values)
+            codes.append(self._new_code(key, value) if code is None else code)
+        start, self._size = self._size, self._size + len(values)
+        # As narrow as the codes allow: what a filter costs is reading them.
+        kind = np.min_scalar_type(len(code_of) - 1)
+        if self._size > len(self._codes) or kind != self._codes.dtype:
+            grown = np.empty(max(self._size, start + start // 2), kind)
+            grown[:start] = self._codes[:start]
+            self._codes = grown
+        self._codes[start : self._size] = codes
 
     def mask(self, operator: str, operand: Operand, n: int) -> Mask:
         """Return which of the first n rows the operator accepts."""

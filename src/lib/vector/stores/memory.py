@@ -287,7 +287,7 @@ class _Contents:
 def _scan_effort(rows: Rows, allowed: Mask | None) -> int:
     if allowed is None:
         return rows.vectors.size
-    gathered = 3 * int(np.count_nonzero(allowed)) * rows.vectors.shape[1]
+    gathered = 2 * int(np.count_nonzero(allowed)) * rows.vectors.shape[1]
     return min(rows.vectors.size, gathered)
 
 
