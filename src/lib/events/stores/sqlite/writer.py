@@ -73,6 +73,7 @@ class Writer:
         self.connection = self._connection = connection
         self._store = store
         self._version: int | None = None
+        self._layout_checked = False
         self._next_run: int | None = None
         self._runs: dict[str, tuple[int, RunInfo]] = {}
         self._changed: dict[str, tuple[int, RunInfo]] = {}
@@ -93,6 +94,8 @@ class Writer:
             connection.execute("PRAGMA secure_delete=ON")  # what is erased leaves the file
             use_write_ahead_log(connection)
             migrate(connection, store)
+            # A file that cannot be written is refused here, and not at the first append.
+            connection.execute("UPDATE lib_meta SET value = value WHERE FALSE")
             writer = cls(connection, store)
             writer.look()
             held.pop_all()
@@ -105,16 +108,14 @@ class Writer:
             StoreError: nothing of it has been stored.
         """
         self._grown = {}
-        done = False
         try:
             with typed_errors(self._store), transaction(self._connection):
                 foreign = self._refresh()
                 outcomes = [self._outcome(operation) for operation in operations]
                 self._flush()
-            done = True
-        finally:
-            if not done:
-                self._forget()
+        except BaseException:
+            self._forget()
+            raise
         return Commit(outcomes, self._grown, foreign)
 
     def look(self) -> bool:
@@ -128,6 +129,7 @@ class Writer:
         changed = row[0] != self._version
         if changed:
             self._version = row[0]
+            self._layout_checked = False
             self._forget()
         return changed
 
@@ -139,8 +141,9 @@ class Writer:
         if len(self._runs) > _KEPT_RUNS:
             self._forget()
         foreign = self.look()
-        if foreign:
+        if not self._layout_checked:
             refuse_newer(self._connection, self._store)
+            self._layout_checked = True
         return foreign
 
     def _outcome(self, operation: Operation) -> Any:
