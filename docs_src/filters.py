@@ -1,4 +1,5 @@
 from lib.vector import F, Filter
+from lib.vector.filter import matches
 
 # The same filter, built and as plain data; every store gives it the same meaning.
 built = (F("price") < 20) & (F("tags").contains("new") | ~F("sold").exists())
@@ -15,5 +16,5 @@ for meta in (
     {"price": "10", "tags": ["new"]},  # text is not a number: no match
     {"tags": ["new"]},  # neither is nothing
 ):
-    assert built.matches(meta) == plain.matches(meta)
-    print(built.matches(meta), meta)
+    assert plain is not None and matches(built, meta) == matches(plain, meta)
+    print(matches(built, meta), meta)

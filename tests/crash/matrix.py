@@ -17,11 +17,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from agent import DIED, CrashPlan, drive
-from lib.events.verify import verify_store
 
 from lib.algorithms import React
 from lib.engine.check import request_check
 from lib.events import SQLiteEventStore
+from lib.events.verify import verify_store
 
 MAX_ATTEMPTS = 4
 

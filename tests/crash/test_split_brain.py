@@ -6,11 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lib.events.verify import VerifyReport, verify_store
-
 from lib.algorithms import React
 from lib.engine.check import request_check
 from lib.events import SQLiteEventStore
+from lib.events.verify import VerifyReport, verify_store
 from lib.testing.aio import run
 
 OWNER = Path(__file__).with_name("owner.py")

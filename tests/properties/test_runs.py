@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lib.events.verify import verify_store
 
 from lib.algorithms import React
 from lib.engine import Budget, Result
@@ -14,6 +13,7 @@ from lib.engine.check import request_check
 from lib.engine.core.state import begin, evolve, fold
 from lib.errors import LLMError, ToolError
 from lib.events import Event, MemoryEventStore
+from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
 from lib.testing.agents import make_engine
 from lib.testing.aio import run

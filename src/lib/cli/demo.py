@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from lib.algorithms import React
-from lib.cli.library import Library, open_library
+from lib.cli.library import Library, index_home, open_library
 from lib.cli.models import Model, choose_model
 from lib.engine import Engine, LLMHandler, Result, Run, ToolHandler
 from lib.events import RunQuery, SQLiteEventStore
@@ -57,8 +57,9 @@ def command(
     With OPENAI_API_KEY, OPENAI_BASE_URL or a local Ollama, that model answers; without one, a
     stand-in answers with sentences that it finds.
     """
-    console = Console()
-    demo = Demo(console, path or own_documents(), question, data, model, slow)
+    documents = path or own_documents()
+    home = index_home(documents, data)
+    demo = Demo(Console(), documents, question, home, data / "runs.db", model, slow)
     raise click.exceptions.Exit(asyncio.run(demo.run()))
 
 
@@ -78,26 +79,23 @@ class Demo:
     console: Console
     documents: Path
     question: str
-    data: Path
+    home: Path
+    log: Path
     model: str | None
     slow: float
 
     async def run(self) -> int:
         """Index, ask, answer, show the trace; return the exit status."""
         model = await choose_model(self.model)
-        async with open_library(self.documents, self.data, self.console) as library:
+        async with open_library(self.documents, self.home, self.console) as library:
             self.console.print(f"[dim]{library.told}; {model.told}[/dim]\n")
             result = await self._ask(library, model)
-        self.console.print(f"[dim]The log: lib store events {self._log_path} {result.run_id}[/dim]")
+        self.console.print(f"[dim]The log: lib store events {self.log} {result.run_id}[/dim]")
         return 0 if result.outcome == "COMPLETED" else 1
-
-    @property
-    def _log_path(self) -> Path:
-        return self.data / "runs.db"
 
     async def _ask(self, library: Library, model: Model) -> Result:
         engine = Engine(
-            SQLiteEventStore(self._log_path),
+            SQLiteEventStore(self.log),
             [LLMHandler(model.client), ToolHandler([search_tool(library, self.slow)])],
             algorithms=[React(system=SYSTEM)],
             lease_s=LEASE_S,

@@ -49,10 +49,22 @@ class Library:
         ]
 
 
+def index_home(folder: Path, data: Path) -> Path:
+    """Return where the index of this folder is kept, made if need be; each has its own."""
+    home = data / f"library-{digest(str(folder.resolve()))[:12]}"
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
 @asynccontextmanager
-async def open_library(folder: Path, data: Path, console: Console) -> AsyncGenerator[Library]:
-    """Bring the index of the folder up to date and open it, with a progress bar meanwhile."""
-    home = _home(folder, data)
+async def open_library(folder: Path, home: Path, console: Console) -> AsyncGenerator[Library]:
+    """Bring the index of the folder up to date and open it, with a progress bar meanwhile.
+
+    Args:
+        folder: the documents.
+        home: where their index is kept; see `index_home`.
+        console: shows the bar.
+    """
     store = SQLiteVectorStore(str(home / "vectors.db"), dimension=DIMENSION)
     await store.setup()
     try:
@@ -63,13 +75,6 @@ async def open_library(folder: Path, data: Path, console: Console) -> AsyncGener
         yield Library(index, report)
     finally:
         await store.close()
-
-
-def _home(folder: Path, data: Path) -> Path:
-    """Return where the index of this folder is kept; each folder has its own."""
-    home = data / f"library-{digest(str(folder.resolve()))[:12]}"
-    home.mkdir(parents=True, exist_ok=True)
-    return home
 
 
 async def _embedder(path: Path) -> LSAEmbedder:

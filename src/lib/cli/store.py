@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lib.algorithms import React
-from lib.cli.stores import reading
+from lib.cli.stores import StorePath, reading
 from lib.engine.check import request_check
 from lib.errors import RunNotFound
 from lib.events import Event, RunInfo, RunQuery
@@ -22,8 +22,7 @@ from lib.events.codec import event_to_json
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.verify import VerifyReport, verify_store
 
-PAGE = 256
-
+the_store = click.argument("store", type=StorePath())
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
 
 
@@ -33,19 +32,19 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("store")
+@the_store
 @as_json
-def check(store: str, *, as_json: bool) -> None:
+def check(store: Path, *, as_json: bool) -> None:
     """Tell whether this release can read STORE, and what is in it."""
     facts = asyncio.run(_facts(store))
     _show([facts], as_json=as_json)
 
 
-async def _facts(store: str) -> dict[str, Any]:
+async def _facts(store: Path) -> dict[str, Any]:
     async with reading(store) as opened:
         runs = await opened.runs()
         return {
-            "store": store,
+            "store": str(store),
             "layout": await opened.schema_version(),
             "supported": LAYOUT_VERSION,
             "runs": len(runs),
@@ -55,19 +54,19 @@ async def _facts(store: str) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("store")
+@the_store
 @click.option("--open", "only_open", is_flag=True, help="Only runs that have not ended.")
 @click.option("--tenant", help="Only runs of this tenant.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
 @as_json
-def runs(store: str, *, only_open: bool, tenant: str | None, limit: int, as_json: bool) -> None:
+def runs(store: Path, *, only_open: bool, tenant: str | None, limit: int, as_json: bool) -> None:
     """List the runs of STORE, oldest first."""
     query = RunQuery(status="open" if only_open else None, tenant=tenant, limit=limit)
     found = asyncio.run(_runs(store, query))
     _show([_run_row(run) for run in found], as_json=as_json)
 
 
-async def _runs(store: str, query: RunQuery) -> list[RunInfo]:
+async def _runs(store: Path, query: RunQuery) -> list[RunInfo]:
     async with reading(store) as opened:
         return await opened.runs(query)
 
@@ -85,17 +84,17 @@ def _run_row(run: RunInfo) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("store")
+@the_store
 @click.argument("run_id", metavar="RUN")
 @as_json
-def events(store: str, run_id: str, *, as_json: bool) -> None:
+def events(store: Path, run_id: str, *, as_json: bool) -> None:
     """List the events of a RUN of STORE. Payloads are shown in full with --json only."""
     found = asyncio.run(_events(store, run_id))
     rows = [event_to_json(event) if as_json else _event_row(event) for event in found]
     _show(rows, as_json=as_json)
 
 
-async def _events(store: str, run_id: str) -> list[Event]:
+async def _events(store: Path, run_id: str) -> list[Event]:
     async with reading(store) as opened:
         found = await opened.read(run_id)
         if not found:
@@ -115,13 +114,13 @@ def _event_row(event: Event) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("store")
+@the_store
 @click.option(
     "--blobs", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Blob store."
 )
 @click.option("--deep", is_flag=True, help="Decide every log again and read every blob.")
 @as_json
-def verify(store: str, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
+def verify(store: Path, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
     """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults."""
     report = asyncio.run(_verify(store, blobs, deep=deep))
     faults = [
@@ -134,7 +133,7 @@ def verify(store: str, *, blobs: Path | None, deep: bool, as_json: bool) -> None
         raise click.exceptions.Exit(1)
 
 
-async def _verify(store: str, blobs: Path | None, *, deep: bool) -> VerifyReport:
+async def _verify(store: Path, blobs: Path | None, *, deep: bool) -> VerifyReport:
     checks = [request_check([React()])] if deep else []
     kept = DirectoryBlobStore(blobs) if blobs else None
     async with reading(store) as opened:

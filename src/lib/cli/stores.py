@@ -5,35 +5,39 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import click
 
-from lib.events import EventStore
+from lib.events import EventStore, SQLiteEventStore
 
-URL_PREFIX = "sqlite:///"
+URL_PREFIX: Final = "sqlite:///"
+
+
+class StorePath(click.ParamType[Path]):
+    """The path of an event store that exists."""
+
+    name = "store"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """Return the path that the argument names."""
+        given = str(value)
+        path = Path(given.removeprefix(URL_PREFIX))
+        if "://" in str(path):
+            self.fail(f"{given!r}: give a path or {URL_PREFIX}PATH", param, ctx)
+        if not path.is_file():
+            self.fail(f"there is no event store at {str(path)!r}", param, ctx)
+        return path
 
 
 @asynccontextmanager
-async def reading(store: str) -> AsyncGenerator[EventStore]:
-    """Open an event store read-only, and close it.
-
-    Raises:
-        UsageError: there is no such store.
-    """
-    from lib.events import SQLiteEventStore  # noqa: PLC0415 - loads its driver
-
-    opened = SQLiteEventStore(_path(store), read_only=True)
-    await opened.setup()
+async def reading(path: Path) -> AsyncGenerator[EventStore]:
+    """Open an event store read-only, and close it."""
+    store = SQLiteEventStore(path, read_only=True)
+    await store.setup()
     try:
-        yield opened
+        yield store
     finally:
-        await opened.close()
-
-
-def _path(store: str) -> Path:
-    if "://" in store and not store.startswith(URL_PREFIX):
-        raise click.UsageError(f"{store!r}: give a path or {URL_PREFIX}PATH")
-    path = Path(store.removeprefix(URL_PREFIX))
-    if not path.is_file():
-        raise click.UsageError(f"there is no event store at {str(path)!r}")
-    return path
+        await store.close()

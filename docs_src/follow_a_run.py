@@ -1,0 +1,36 @@
+import asyncio
+
+from lib.engine import Budget, Live
+from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.testing.agents import make_engine
+from lib.tools import tool
+
+
+@tool(effects="none")
+async def look_up(word: str) -> str:
+    """Look up a word."""
+    return f"{word}: a greeting"
+
+
+async def main() -> None:
+    model = ScriptedClient(
+        [Reply((ToolCall("c1", "look_up", {"word": "hello"}),)), "It is a greeting."]
+    )
+    async with make_engine(model, look_up) as engine:
+        run = await engine.start("What does hello mean?", budget=Budget(llm_calls=5, tokens=1_000))
+
+        async def typewriter() -> None:
+            async for piece in run.live():
+                if isinstance(piece, Live) and piece.delta.text:
+                    print(piece.delta.text, end="|")
+            print()
+
+        watching = asyncio.create_task(typewriter())
+        result = await run.result()
+        await watching
+        print(result.outcome, result.spend.llm_calls, "model calls")
+        async for event in run.events(after=6):
+            print(event.seq, event.kind)
+
+
+asyncio.run(main())

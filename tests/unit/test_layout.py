@@ -1,0 +1,75 @@
+"""The shape of the package: what loads, how large files are, what is public."""
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lib
+
+SOURCE = Path(lib.__file__).parent
+MAX_LINES = 400
+HEAVY = ("httpx2", "numpy", "pydantic", "rich", "click", "sqlite3")
+PACKAGES = [
+    "lib",
+    *(f"lib.{module.name}" for module in pkgutil.iter_modules(lib.__path__) if module.ispkg),
+]
+
+
+def loaded_by(statement: str) -> set[str]:
+    program = f"import json, sys\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_installed_package_is_meant_and_not_a_folder_that_happens_to_be_named_lib() -> None:
+    assert lib.__file__ is not None
+    assert (SOURCE / "py.typed").is_file()
+
+
+def test_importing_lib_loads_no_driver_and_no_dependency() -> None:
+    loaded = loaded_by("import lib")
+
+    assert loaded.isdisjoint(HEAVY)
+    assert {name for name in loaded if name.startswith("lib.")} == set()
+
+
+@pytest.mark.parametrize(
+    ("package", "without"),
+    [
+        ("lib.events", ("httpx2", "numpy", "rich", "click", "sqlite3")),
+        ("lib.llm", ("httpx2", "numpy", "rich", "click", "sqlite3", "pydantic")),
+        ("lib.engine", ("httpx2", "numpy", "rich", "click", "sqlite3")),
+        ("lib.vector", ("httpx2", "rich", "click", "sqlite3")),
+        ("lib.observe", ("httpx2", "numpy", "rich", "click", "sqlite3")),
+    ],
+)
+def test_a_package_loads_only_what_it_needs(package: str, without: tuple[str, ...]) -> None:
+    assert loaded_by(f"import {package}").isdisjoint(without)
+
+
+@pytest.mark.parametrize(
+    "module", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE))
+)
+def test_no_module_is_too_long(module: Path) -> None:
+    assert len(module.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_exists(package: str) -> None:
+    module = importlib.import_module(package)
+
+    assert [name for name in getattr(module, "__all__", []) if not hasattr(module, name)] == []
+
+
+def test_git_does_not_ignore_the_sources() -> None:
+    root = SOURCE.parents[1]
+    done = subprocess.run(
+        ["git", "check-ignore", "src/lib/errors.py"], cwd=root, capture_output=True, check=False
+    )
+
+    assert done.returncode == 1 or not (root / ".git").exists()
