@@ -8,7 +8,7 @@ give no id or the same one to each call, send a call whole, or its arguments as 
 - A fragment with a name begins a call, unless it repeats the head of one that has begun: it has
   the same name, no other id, and the arguments of that call are not complete yet.
 - A fragment without a name continues the call with its index and id, else with its id, else with
-  its index, else the last one.
+  its index, else, having no index, the last one.
 - An id that is missing or was already used in the conversation is replaced.
 """
 
@@ -107,7 +107,8 @@ class ToolCallAssembler:
             return call if call and call.is_begun_by(call_id, name, arguments) else None
         if indexed and call_id in {"", indexed.id}:
             return indexed
-        return known or indexed or (self._calls[-1] if self._calls else None)
+        last = self._calls[-1] if self._calls and index is None else None
+        return known or indexed or last
 
 
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:

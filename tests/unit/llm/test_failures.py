@@ -1,0 +1,151 @@
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from lib.errors import LLMError
+from lib.llm.wire.failures import retry_after_s, status_error, told_error
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+def facts(error: LLMError) -> tuple[str, int | None, bool, float | None]:
+    return str(error), error.status, error.retryable, error.retry_after_s
+
+
+def openai(kind: str, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": "SECRET", "type": kind, "param": None, "code": code}}
+
+
+BODIES: list[tuple[int, Any, str, bool]] = [
+    (400, openai("invalid_request_error"), ": invalid_request_error", False),
+    (
+        400,
+        openai("invalid_request_error", "context_length_exceeded"),
+        ": context_length_exceeded; invalid_request_error",
+        False,
+    ),
+    (
+        401,
+        openai("invalid_request_error", "invalid_api_key"),
+        ": invalid_api_key; invalid_request_error; check the API key",
+        False,
+    ),
+    (403, {}, ": check what the API key may do", False),
+    (404, {"detail": "SECRET"}, ": check the model's name and base_url", False),
+    (308, {}, ": set base_url to where it redirects", False),
+    (408, {}, "", True),
+    (409, {}, "", True),
+    (413, {}, ": the conversation is too large", False),
+    (422, {"detail": [{"type": "missing", "input": "SECRET"}]}, ": missing", False),
+    (429, openai("requests", "rate_limit_exceeded"), ": rate_limit_exceeded; requests", True),
+    (
+        429,
+        openai("insufficient_quota", "insufficient_quota"),
+        ": insufficient_quota",
+        False,
+    ),
+    (
+        429,
+        [{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "SECRET"}}],
+        ": RESOURCE_EXHAUSTED",
+        True,
+    ),
+    (
+        400,
+        {"object": "error", "message": "SECRET", "type": "BadRequestError", "code": 400},
+        ": BadRequestError",
+        False,
+    ),
+    (500, {"error": "SECRET words"}, "", True),
+    (500, {"error": {"type": "SECRET words", "code": "sk-12345678"}}, "", True),
+    (501, {}, "", False),
+    (503, "SECRET", "", True),
+    (
+        529,
+        {"type": "error", "error": {"type": "overloaded_error"}},
+        ": error; overloaded_error",
+        True,
+    ),
+    (500, [], "", True),
+    (500, {"error": {"error": {"error": {"error": {"code": "too_deep_to_look"}}}}}, "", True),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "told", "retryable"), BODIES)
+def test_a_status_says_whether_to_try_again_and_the_body_only_its_codes(
+    status: int, body: Any, told: str, retryable: bool
+):
+    error = status_error(status, json.dumps(body).encode(), {}, NOW)
+
+    assert facts(error) == (f"the server answered {status}{told}", status, retryable, None)
+
+
+@pytest.mark.parametrize("body", [b"<html>502 SECRET</html>", b"", b"[" * 100_000, b"\xff"])
+def test_an_error_page_is_not_quoted(body: bytes):
+    assert facts(status_error(502, body, {}, NOW)) == ("the server answered 502", 502, True, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "advice", "retryable"),
+    [(400, "true", True), (500, "false", False), (500, "maybe", True), (429, "false", False)],
+)
+def test_a_server_that_advises_on_retries_is_believed(status: int, advice: str, retryable: bool):
+    error = status_error(status, b"", {"x-should-retry": advice}, NOW)
+
+    assert error.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "7", "retry-after-ms": "250"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "3"}, 3.0),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sat, 21 Nov 2026 13:00:00 +0100"}, 0.0),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:05 -0000"}, 5.0),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "later"}, None),
+    ],
+)
+def test_the_wait_that_a_server_asks_for_is_seconds_or_a_date(
+    headers: dict[str, str], seconds: float | None
+):
+    assert retry_after_s(headers, NOW) == seconds
+    assert status_error(429, b"", headers, NOW).retry_after_s == seconds
+
+
+TOLD: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [
+    (
+        {"error": {"message": "SECRET", "type": "server_error"}},
+        ("the server reports an error: server_error", None, True, None),
+    ),
+    (
+        {"error": {"code": 429, "message": "SECRET"}},
+        ("the server reports an error", 429, True, None),
+    ),
+    (
+        {"error": {"code": "400", "type": "BadRequestError"}},
+        ("the server reports an error: BadRequestError", 400, False, None),
+    ),
+    (
+        {"code": 400, "type": "exceed_context_size_error"},
+        ("the server reports an error: exceed_context_size_error", 400, False, None),
+    ),
+    ({"error": "SECRET"}, ("the server reports an error", None, True, None)),
+    (
+        {"error": {"code": 200, "type": "invalid_request_error"}},
+        ("the server reports an error: invalid_request_error", None, False, None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "expected"), TOLD)
+def test_an_error_inside_a_good_answer_counts_as_its_own_code_says(told: Any, expected: Any):
+    assert facts(told_error(told)) == expected
