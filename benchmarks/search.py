@@ -131,7 +131,9 @@ async def differing(
     return wrong
 
 
-def show(times: dict[tuple[str, str], list[float]], cases: list[str], wrong: dict[str, int]) -> None:
+def show(
+    times: dict[tuple[str, str], list[float]], cases: list[str], wrong: dict[str, int]
+) -> None:
     width = max(len(name) for name in wrong)
     print(f"{'':{width}}" + "".join(f"{case:>26}" for case in cases) + f"{'wrong':>8}")
     for name, faults in wrong.items():

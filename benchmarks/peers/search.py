@@ -28,14 +28,14 @@ def faiss_flat(matrix: np.ndarray, masks: dict[str, np.ndarray], k: int) -> dict
     return {case: search(mask) for case, mask in masks.items()}
 
 
-def langchain_memory(
-    matrix: np.ndarray, masks: dict[str, np.ndarray], k: int
-) -> dict[str, Search]:
+def langchain_memory(matrix: np.ndarray, masks: dict[str, np.ndarray], k: int) -> dict[str, Search]:
     """InMemoryVectorStore, with filters as the callables that it takes."""
     store = InMemoryVectorStore(_Given(matrix))
     store.add_documents(
         [
-            Document(str(row), id=str(row), metadata={case: bool(masks[case][row]) for case in masks})
+            Document(
+                str(row), id=str(row), metadata={case: bool(masks[case][row]) for case in masks}
+            )
             for row in range(len(matrix))
         ]
     )

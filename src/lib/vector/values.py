@@ -47,10 +47,9 @@ def plain_text(value: str) -> str:
 
 def copied(value: Any) -> Any:
     """Return a copy of JSON data that shares nothing with it that could change."""
-    kind: type[Any] = type(value)
-    if kind is dict:
+    if isinstance(value, dict):
         return {key: copied(item) for key, item in cast(dict[str, Any], value).items()}
-    if kind is list:
+    if isinstance(value, list):
         return [copied(item) for item in cast(list[Any], value)]
     return value
 
