@@ -24,7 +24,7 @@ from typing import Any
 from lib._util.clock import Clock
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
 from lib.engine.core.decide import Step, next_step, refold
-from lib.engine.core.settle import Draft, fail_open, finished
+from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
 from lib.engine.core.state import MAX_RESUMES, RunState, evolve
 from lib.engine.handler import Context, Handler, Live, Offers
 from lib.errors import Conflict, MissingHandler, RunAbandoned
@@ -122,6 +122,7 @@ class Driver:
                 continue
             if not self._tasks and not self._results:
                 return  # it waits for a person, and nothing is held meanwhile
+            self._check()
             if not self._results:
                 await wake.wait()
                 self._check()
@@ -239,21 +240,21 @@ class Driver:
                 break
         if self._state.resumes < MAX_RESUMES:
             for event in list(self._state.open.values()):
-                self._recover(event, decided[event.data["key"]])
+                self._recover(event, decided.get(event.data["key"]))
 
-    def _recover(self, event: Event, decided: Request) -> None:
+    def _recover(self, event: Event, decided: Request | None) -> None:
+        """Carry an interrupted request out again, or settle it."""
         handler = self._with.handlers.get(event.kind)
         if handler is None:
             raise MissingHandler(self._state.run_id, event.kind)
         result = handler.recover(event)
+        if result is None and decided is None:  # the algorithm is another one by now
+            result = fail_open(event, "unknown", OUTCOME_UNKNOWN)
         if result is not None:
             self._results.append(result)
-            return
-        if isinstance(decided, LLMRequest):
-            recorded = event.data["digest"]
-            if decided.digest(event.data.get("tools_digest", "")) != recorded:
-                _log.warning("run %r: %s renders differently now", event.run_id, decided.key)
-        self._spawn(event, decided)
+        elif decided is not None:
+            _warn_if_changed(event, decided)
+            self._spawn(event, decided)
 
     # -- effects ---------------------------------------------------------------------------
 
@@ -313,3 +314,10 @@ class Driver:
             for task in stuck:
                 _log.warning("%s of run %r ignores its cancellation", task, self._lease.run_id)
         self._tasks.clear()
+
+
+def _warn_if_changed(event: Event, decided: Request) -> None:
+    if not isinstance(decided, LLMRequest):
+        return
+    if decided.digest(event.data.get("tools_digest", "")) != event.data["digest"]:
+        _log.warning("run %r: %s renders differently now", event.run_id, decided.key)

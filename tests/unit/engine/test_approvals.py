@@ -1,5 +1,6 @@
 """A call that a person must approve: the run holds nothing while it waits."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -153,3 +154,16 @@ def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> None:
 
     assert run(main()) == "paid|paid"
     assert paid == [5, 50]
+
+
+def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
+    async def main() -> str:
+        async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+            started = await engine.start("pay")
+            waiting = asyncio.create_task(started.result())
+            await engine.hosted(started.id)
+            await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
+            await started.approve("tool/1/c1")
+            return (await waiting).output
+
+    assert run(main()) == "paid"

@@ -342,3 +342,26 @@ def test_the_spend_of_a_run_is_what_it_used_and_nothing_before_it_began() -> Non
             return result.spend
 
     assert run(main()) == Spend()
+
+
+def test_a_long_log_is_followed_page_by_page() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient(["done"])) as engine:
+            started = await engine.start("go")
+            for number in range(300):
+                await engine.signal(started.id, "acme.note", {"number": number})
+            await started.result()
+
+            assert len([event async for event in started.events()]) == 304
+
+    run(main())
+
+
+def test_an_engine_may_be_closed_twice() -> None:
+    async def main() -> None:
+        engine = make_engine(ScriptedClient([]))
+        async with engine:
+            pass
+        await engine.close()
+
+    run(main())

@@ -272,3 +272,156 @@ def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
 
     with caplog.at_level(logging.ERROR):
         assert run(main()) == "kept"
+
+
+def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
+    store = MemoryEventStore()
+    hanging_model = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
+
+    async def main() -> str:
+        async with make_engine(hanging_model, store=store) as engine:
+            started = await engine.start("go")
+        async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
+            return (await engine.run(started.id).result()).output
+
+    assert run(main()) == "answer"
+
+
+class NoteBefore(MemoryEventStore):
+    """A store into which somebody else writes just before an append of some kind."""
+
+    def __init__(self, kind: str, note: NewEvent, *, expected: int | None = None) -> None:
+        super().__init__()
+        self._kind, self._note, self._expected = kind, note, expected
+        self.noted = False
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        if events[0].kind == self._kind and not self.noted:
+            self.noted = True
+            foreign = None if self._expected is None else expected
+            await super().append(run_id, [self._note], expected=foreign)
+        return await super().append(run_id, events, expected=expected)
+
+
+def note(kind: str, **data: object) -> NewEvent:
+    return NewEvent(kind, data, ManualClock().now())
+
+
+def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() -> None:
+    async def main(kind: str) -> tuple[Result, Sequence[str]]:
+        store = NoteBefore(k.LLM_COMPLETED, note(kind, signal_id="s"))
+        async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
+            started = await engine.start("go")
+            return await started.result(), kinds(await store.read(started.id))
+
+    noted, happened = run(main("acme.note"))
+    assert (noted.outcome, noted.output) == ("COMPLETED", "answer")
+    assert happened[2:] == ["acme.note", "llm.completed", "run.completed"]
+    cancelled, happened = run(main(k.CANCEL_REQUESTED))
+    assert cancelled.outcome == "CANCELLED"
+    assert happened[2:] == ["cancel.requested", "llm.completed", "run.completed"]
+
+
+def test_an_owner_that_finds_another_ones_event_stops() -> None:
+    async def main() -> None:
+        resumed = note(k.RUN_RESUMED, worker="other", epoch=2)
+        store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
+        async with make_engine(ScriptedClient(["lost", "kept"]), store=store) as engine:
+            started = await engine.start("go")
+            assert await engine.hosted(started.id) is None
+            happened = kinds(await store.read(started.id))
+            assert happened == ["run.started", "llm.requested", "run.resumed"]
+            assert (await started.result()).output == "kept"
+
+    run(main())
+
+
+def test_a_takeover_finds_its_place_beside_signals() -> None:
+    act, _ = hanging("none")
+    store = NoteBefore(k.RUN_RESUMED, note("acme.note"))
+
+    async def main() -> Sequence[str]:
+        run_id = await interrupt(store, act)
+        async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+            await engine.run(run_id).result()
+            return kinds(await store.read(run_id))
+
+    assert run(main())[4:7] == ["acme.note", "run.resumed", "tool.completed"]
+
+
+def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
+    store = MemoryEventStore()
+    done = asyncio.Event()
+
+    @tool
+    async def long() -> str:
+        await done.wait()
+        return "done"
+
+    async def main() -> None:
+        client = ScriptedClient([Reply((ToolCall("c", "long"),), stop="tool_calls"), "end"])
+        async with make_engine(client, long, store=store, lease_s=0.03) as engine:
+            started = await engine.start("go")
+            first = (await started.info()).lease_until
+            while (await started.info()).lease_until == first:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0)  # noqa: TID251 - lets the lease be renewed
+            done.set()
+            assert (await started.result()).outcome == "COMPLETED"
+
+    run(main())
+
+
+def test_a_request_that_renders_differently_after_the_crash_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryEventStore()
+    hanging_model = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
+
+    async def main() -> None:
+        async with make_engine(hanging_model, store=store) as engine:
+            started = await engine.start("go")
+            async for event in started.events():
+                if event.kind == k.LLM_REQUESTED:
+                    break
+        old = await altered(store, started.id, k.LLM_REQUESTED, digest="of another release")
+        async with make_engine(ScriptedClient(["answer"]), store=old) as engine:
+            await engine.run(started.id).result()
+
+    run(main())
+    assert "llm/1 renders differently now" in caplog.text
+
+
+def test_a_request_that_the_algorithm_no_longer_makes_is_settled_as_unknown() -> None:
+    act, made = hanging("none")
+    store = MemoryEventStore()
+
+    async def main() -> list[Event]:
+        run_id = await interrupt(store, act)
+        old = await altered(store, run_id, k.TOOL_REQUESTED, key="tool/of another release")
+        async with make_engine(ScriptedClient([told]), act, store=old) as engine:
+            await engine.run(run_id).result()
+            return await old.read(run_id)
+
+    log = run(main())
+
+    failed = [event.data for event in log if event.kind == k.TOOL_FAILED]
+    assert [(data["key"], data["reason"]) for data in failed] == [
+        ("tool/of another release", "unknown")
+    ]
+    assert len(made) == 2  # the call that the algorithm makes now
+
+
+async def altered(
+    store: MemoryEventStore, run_id: str, kind: str, **data: object
+) -> MemoryEventStore:
+    """Return a store with the same log, but for the payload of the events of one kind."""
+    await store.setup()
+    other = MemoryEventStore()
+    await other.setup()
+    for event in await store.read(run_id):
+        payload = {**event.data, **data} if event.kind == kind else event.data
+        new = NewEvent(event.kind, payload, event.at)
+        await other.append(run_id, [new], expected=event.seq - 1)
+    return other

@@ -52,3 +52,10 @@ def test_a_tool_tells_a_model_its_name_description_and_schema() -> None:
     assert (spec.name, spec.description) == ("search", "")
     assert spec.input_schema["required"] == ["query"]
     assert search.needs_approval({}) is False
+
+
+def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+    import lib.tools
+
+    with pytest.raises(AttributeError, match="has no attribute 'fetch'"):
+        lib.tools.fetch  # noqa: B018 # pyright: ignore[reportUnusedExpression, reportAttributeAccessIssue]

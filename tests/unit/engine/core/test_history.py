@@ -1,0 +1,33 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.engine.core.history import History
+from lib.llm import Message
+
+texts = st.lists(st.text(max_size=5), max_size=8)
+
+
+@given(texts, texts, texts)
+def test_histories_that_share_a_beginning_do_not_disturb_each_other(
+    start: list[str], left: list[str], right: list[str]
+) -> None:
+    begun = History().extend([Message.user(text) for text in start])
+
+    one = begun.extend([Message.user(text) for text in left])
+    other = begun.extend([Message.user(text) for text in right])
+
+    assert [message.text for message in begun] == start
+    assert [message.text for message in one] == start + left
+    assert [message.text for message in other] == start + right
+    assert (one == other) == (left == right) == (one.digest == other.digest)
+    assert len({one, other}) == (1 if left == right else 2)
+
+
+def test_a_history_is_a_sequence() -> None:
+    history = History().extend([Message.user("a"), Message.user("b"), Message.user("c")])
+    shorter = History().append(Message.user("a"))
+
+    assert (len(history), history[-1].text) == (3, "c")
+    assert [message.text for message in history[1:]] == ["b", "c"]
+    assert history != "abc"
+    assert shorter != history
