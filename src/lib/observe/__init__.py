@@ -1,0 +1,58 @@
+"""Traces from the log: spans are derived from events, so a crash loses none of them.
+
+`Observer` follows an engine and exports to sinks; `spans_from_events` is all that it knows of
+spans. Whatever needs rich is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lib.errors import ExportError
+from lib.observe.observer import ObservedEngine, Observer
+from lib.observe.sinks.callable import CallableSink
+from lib.observe.sinks.memory import InMemorySink
+from lib.observe.span import (
+    Span,
+    SpanEvent,
+    SpanKind,
+    Status,
+    TraceSink,
+    span_id_of,
+    trace_id_of,
+)
+from lib.observe.spans import spans_from_events
+
+if TYPE_CHECKING:
+    from lib.observe.render import render_trace
+    from lib.observe.sinks.console import ConsoleSink
+
+__all__ = [
+    "CallableSink",
+    "ConsoleSink",
+    "ExportError",
+    "InMemorySink",
+    "ObservedEngine",
+    "Observer",
+    "Span",
+    "SpanEvent",
+    "SpanKind",
+    "Status",
+    "TraceSink",
+    "render_trace",
+    "span_id_of",
+    "spans_from_events",
+    "trace_id_of",
+]
+
+_WHERE = {
+    "ConsoleSink": "lib.observe.sinks.console",
+    "render_trace": "lib.observe.render",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

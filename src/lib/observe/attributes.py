@@ -1,0 +1,91 @@
+"""The names of span attributes: those of OpenTelemetry's GenAI conventions, and our own.
+
+They are constants of our own because the conventions are in development and the published
+package of constants lags behind them. What has no name there has one that begins with `lib.`.
+
+Source: OpenTelemetry semantic conventions for generative AI, repository
+open-telemetry/semantic-conventions-genai, model/gen-ai, as of November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+ERROR_TYPE: Final = "error.type"
+HTTP_STATUS: Final = "http.response.status_code"
+
+OPERATION: Final = "gen_ai.operation.name"
+AGENT_NAME: Final = "gen_ai.agent.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+COST: Final = "lib.cost.usd"
+
+USAGE: Final[Mapping[str, tuple[str, ...]]] = {
+    "input_tokens": (INPUT_TOKENS,),
+    "output_tokens": (OUTPUT_TOKENS,),
+    "cache_read_tokens": ("gen_ai.usage.cache_read.input_tokens",),
+    # The second is its name until spring 2026, the only one that today's backends read.
+    "cache_write_tokens": (
+        "gen_ai.usage.cache_write.input_tokens",
+        "gen_ai.usage.cache_creation.input_tokens",
+    ),
+    "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens",),
+    "cost": (COST,),
+}
+"""A usage as the log holds it. Only leaves carry it: backends add up what they find."""
+
+TOTALS: Final[Mapping[str, str]] = {
+    "input_tokens": "lib.usage.input_tokens",
+    "output_tokens": "lib.usage.output_tokens",
+    "cache_read_tokens": "lib.usage.cache_read_tokens",
+    "cache_write_tokens": "lib.usage.cache_write_tokens",
+    "reasoning_tokens": "lib.usage.reasoning_tokens",
+    "cost": "lib.usage.cost_usd",
+    "llm_calls": "lib.usage.llm_calls",
+    "tool_calls": "lib.usage.tool_calls",
+}
+"""What one run has used without its children, on the span of the run."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "seed": "gen_ai.request.seed",
+    "temperature": "gen_ai.request.temperature",
+    "top_k": "gen_ai.request.top_k",
+    "top_p": "gen_ai.request.top_p",
+}
+"""Settings of a model call; those that are not numbers may hold content and are left out."""
+
+KEY: Final = "lib.key"
+ATTEMPTS: Final = "lib.attempts"
+RESUMES: Final = "lib.resumes"
+OMITTED: Final = "lib.input.omitted"
+REASON: Final = "lib.reason"
+
+RUN_OUTCOME: Final = "lib.run.outcome"
+RUN_OPEN: Final = "lib.run.open"
+PARENT_RUN: Final = "lib.run.parent_id"
+EPOCH: Final = "lib.run.epoch"
+WORKER: Final = "lib.run.worker"
+
+TOOL_EFFECTS: Final = "lib.tool.effects"
+TOOL_TRUNCATED: Final = "lib.tool.truncated"
+TOOL_UNSTARTED: Final = "lib.tool.unstarted"
+
+APPROVED: Final = "lib.approval.approved"
+APPROVED_BY: Final = "lib.approval.by"
+
+GUARD_NAME: Final = "lib.guard.name"
+GUARD_STAGE: Final = "lib.guard.stage"
+GUARD_VERDICT: Final = "lib.guard.verdict"
+GUARD_CONTENT: Final = "lib.guard.content_hash"

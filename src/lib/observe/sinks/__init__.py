@@ -1,0 +1,1 @@
+"""Where spans go: one sink per file."""

@@ -1,0 +1,52 @@
+"""The sink that shows traces to a person."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from lib.errors import ExportError
+from lib.observe.render import render_trace
+from lib.observe.sinks.thread import OneThread
+from lib.observe.span import Span
+
+
+class ConsoleSink:
+    """Prints each trace as an indented tree, in colour on a terminal unless NO_COLOR is set."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        """Take where to print, None for standard output."""
+        self._out = out
+        self._thread = OneThread("ConsoleSink")
+
+    async def export(self, spans: Sequence[Span]) -> None:
+        """Print the spans; a trace that comes again is printed again.
+
+        Raises:
+            ExportError: they cannot be written.
+        """
+        if not spans:
+            return
+        try:
+            await self._thread.run(lambda: self._print(spans))
+        except (OSError, ValueError) as error:  # the second is what a closed file raises
+            raise ExportError(f"the console cannot be written: {error}") from error
+
+    def _print(self, spans: Sequence[Span]) -> None:
+        out = self._out or sys.stdout
+        console = Console(file=out, highlight=False)
+        # Captured, since rich ends the process when a pipe is closed.
+        with console.capture() as text:
+            for trace_id, trace in groupby(spans, lambda span: span.trace_id):
+                shown = list(trace)
+                first = shown[0]
+                told = f"run {first.run_id}  {first.start:%Y-%m-%d %H:%M:%S} UTC  trace {trace_id}"
+                console.print(Text(told, "dim"), no_wrap=True, overflow="crop")
+                console.print(render_trace(shown))
+        out.write(text.get())
+        out.flush()

@@ -1,0 +1,53 @@
+"""A thread for a sink that may block."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from lib.errors import ExportError
+
+T = TypeVar("T")
+
+
+class OneThread:
+    """Runs one function at a time in a thread of its own.
+
+    A pool would do, were it not for functions that never return: in a pool they take the threads
+    that others need, and keep the process from ending. Here they take one thread, and the process
+    ends without it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Name the thread."""
+        self._name = name
+        self._turn = asyncio.Lock()
+        self._last: Future[Any] | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what the work returns, or raise what it raises.
+
+        Raises:
+            ExportError: work whose caller was cancelled still goes on.
+        """
+        async with self._turn:
+            if self._last is not None and not self._last.done():
+                raise ExportError(f"{self._name} has not returned from its last call")
+            self._last = future = Future[T]()
+            future.set_running_or_notify_cancel()  # from here on, a cancelled caller leaves it be
+            arguments = (future, contextvars.copy_context(), work)
+            threading.Thread(target=_main, args=arguments, name=self._name, daemon=True).start()
+            return await asyncio.wrap_future(future)
+
+
+def _main(future: Future[T], context: contextvars.Context, work: Callable[[], T]) -> None:
+    try:
+        result = context.run(work)
+    except BaseException as error:  # noqa: BLE001 - nothing is caught: the caller gets it
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,150 @@
+"""What a span shows of a run's content: nothing, or as much as a limit allows. Pure.
+
+Sizes are characters, of a text itself and of the JSON of everything else. What is too long keeps
+its shape: texts are cut, the last items of lists and the largest of objects are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from lib._util.json import canonical
+
+MARK: Final = "…"
+"""Ends a text that was cut."""
+
+_MAX_DEPTH: Final = 32
+
+
+class Content:
+    """Takes pieces of content and gives back what may be shown of them."""
+
+    def __init__(self, *, capture: bool, limit: int) -> None:
+        """Decide what may be shown.
+
+        Args:
+            capture: whether anything may be.
+            limit: characters of each piece.
+
+        Raises:
+            ValueError: the limit is negative.
+        """
+        if limit < 0:
+            raise ValueError(f"content_limit={limit!r} is negative: 0 shows nothing")
+        self.capture = capture
+        self._limit = limit
+
+    def show(self, value: Any) -> Any:
+        """Return the value as far as it may be shown, else None."""
+        if not self.capture or value is None:
+            return None
+        if isinstance(value, str):
+            return _cut(value, self._limit)
+        fitted = _fit(value, self._limit)
+        return None if fitted is None else fitted[0]
+
+    def newest(self, conversation: Conversation) -> tuple[Any, int]:
+        """Return the newest messages that may be shown together, and how many older ones may not.
+
+        At least the last message is shown, in part if need be.
+        """
+        if not self.capture or not conversation.messages:
+            return None, 0
+        shown = conversation.fitting(self._limit)
+        if shown:
+            return conversation.messages[-shown:], len(conversation.messages) - shown
+        return self.show(conversation.messages[-1:]), len(conversation.messages) - 1
+
+
+class Conversation:
+    """What has been said in a run so far, as a log tells it: each message once, with its size."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self.messages: list[Any] = []
+        self._sizes: list[int] = []
+        self._calls: dict[str, Any] = {}
+
+    def add(self, message: Any) -> None:
+        """Add a message as the log holds it."""
+        self.messages.append(message)
+        self._sizes.append(len(canonical(message)))
+
+    def call(self, key: str) -> None:
+        """Note a call whose answer belongs into the conversation."""
+        self._calls[key] = None
+
+    def answer(self, key: str, message: Any) -> None:
+        """Note the answer of a call."""
+        self._calls[key] = message
+
+    def add_answers(self) -> None:
+        """Add the answers there are, in the order of their calls: a model is about to see them."""
+        for key, message in list(self._calls.items()):
+            if message is not None:
+                self.add(message)
+                del self._calls[key]
+
+    def fitting(self, limit: int) -> int:
+        """Return how many of the newest messages fit together, looking at no others."""
+        room, count = limit - 1, 0
+        for size in reversed(self._sizes):
+            room -= size + 1
+            if room < 0:
+                break
+            count += 1
+        return count
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: max(limit - 1, 0)]}{MARK}"[:limit]
+
+
+def _fit(value: Any, room: int, depth: int = 0) -> tuple[Any, int] | None:
+    """Return as much of a value as takes `room` characters of JSON, and how many it takes."""
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, str):
+        return _fit_text(value, room)
+    if isinstance(value, Mapping):
+        return _fit_object(cast("Mapping[str, Any]", value), room, depth)
+    if isinstance(value, list | tuple):
+        return _fit_list(cast("Sequence[Any]", value), room, depth)
+    size = len(canonical(value))
+    return (value, size) if size <= room else None
+
+
+def _fit_text(text: str, room: int) -> tuple[str, int] | None:
+    cut = _cut(text, max(room - 2, 0))
+    # What is still too much are escapes: each takes more characters than it stands for.
+    excess = len(canonical(cut)) - room
+    if excess > 0:
+        cut = _cut(cut, max(len(cut) - excess, 0))
+    size = len(canonical(cut))
+    return None if size > room or (text and not cut) else (cut, size)
+
+
+def _fit_list(items: Sequence[Any], room: int, depth: int) -> tuple[list[Any], int] | None:
+    used, kept = 2, list[Any]()
+    for item in items:
+        fitted = _fit(item, room - used - 1, depth + 1)
+        if fitted is None:
+            break
+        kept.append(fitted[0])
+        used += fitted[1] + 1
+    return (kept, used) if used <= room else None
+
+
+def _fit_object(
+    items: Mapping[str, Any], room: int, depth: int
+) -> tuple[dict[str, Any], int] | None:
+    used, kept = 2, dict[str, Any]()
+    for key in sorted(items, key=lambda key: (len(canonical(items[key])), key)):
+        name = len(canonical(key)) + 2
+        fitted = _fit(items[key], room - used - name, depth + 1)
+        if fitted is None:
+            break
+        kept[key] = fitted[0]
+        used += name + fitted[1]
+    return ({key: kept[key] for key in sorted(kept)}, used) if used <= room else None

@@ -1,0 +1,88 @@
+"""From the log of a run to its spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from lib.events import Event
+from lib.events import kinds as k
+from lib.observe import attributes as a
+from lib.observe.span import Span, span_id_of
+from lib.observe.spans.content import Content
+from lib.observe.spans.readers import READERS, run_started
+from lib.observe.spans.run import RUN, RunSpans, tidy
+
+INTERRUPTED: Final = "interrupted"
+
+_STARTERS: Final = {k.TOOL_REQUESTED: ("tool", "key"), k.TURN_REQUESTED: ("turn", "signal_id")}
+"""What a child run can hang under: the family of its span, and where its key is."""
+
+
+def spans_from_events(
+    events: Sequence[Event],
+    *,
+    parent_events: Sequence[Event] | None = None,
+    capture_content: bool = False,
+    content_limit: int = 4000,
+) -> list[Span]:
+    """Return the spans of one run, the run's own first; any prefix of its log will do.
+
+    Args:
+        events: the run's events in log order, from the first one on; none give no spans.
+        parent_events: the log of the run that started it, if one did. Without it, the run hangs
+            under the parent's span as a whole, not under the call or turn that started it.
+        capture_content: whether to show prompts, replies, arguments, results and error texts.
+        content_limit: characters of each of them.
+
+    Raises:
+        ValueError: the events are not those of one run from its start, or the limit is negative.
+    """
+    content = Content(capture=capture_content, limit=content_limit)
+    if not events:
+        return []
+    started = events[0]
+    if started.kind != k.RUN_STARTED:
+        raise ValueError(f"a run's log begins with {k.RUN_STARTED!r}, got {started.kind!r}")
+    run = RunSpans(started, _parent_of(started, parent_events or ()), content)
+    run_started(run, started)
+    for event in events[1:]:
+        if event.run_id != started.run_id:
+            raise ValueError(f"events of runs {started.run_id!r} and {event.run_id!r} are mixed")
+        reader = READERS.get(event.kind)
+        if reader is not None and not run.ended:
+            reader(run, event)
+    return run.result()
+
+
+def _parent_of(started: Event, parent_events: Sequence[Event]) -> str | None:
+    parent = started.data.get("parent")
+    if parent is None:
+        return None
+    for event in parent_events:
+        family, name = _STARTERS.get(event.kind, ("", ""))
+        if family and event.data[name] == parent["key"]:
+            return span_id_of(parent["run_id"], family, parent["key"])
+    return span_id_of(parent["run_id"], RUN, "")
+
+
+def interrupt(spans: Sequence[Span], at: datetime) -> list[Span]:
+    """Return the spans of a run whose process has died, closed as errors where they were open.
+
+    Should the run be resumed, its log tells how they really ended. What waits for a person or for
+    another run stays open: it goes on waiting.
+
+    Args:
+        spans: as `spans_from_events` returns them.
+        at: when the run was last heard of: the time of its last event.
+    """
+    return [_interrupted(span, at) for span in spans]
+
+
+def _interrupted(span: Span, at: datetime) -> Span:
+    if span.end is not None or span.kind == "internal":
+        return span
+    told = {**span.attributes, a.ERROR_TYPE: INTERRUPTED, a.RUN_OPEN: True}
+    return replace(span, end=max(at, span.start), status="error", attributes=tidy(told))

@@ -1,0 +1,86 @@
+"""The tree that spans form, and what it comes to. Pure; whoever draws traces begins here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lib.observe import attributes as a
+from lib.observe.span import RESUMED, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A span at its place in the tree.
+
+    Attributes:
+        last: for each level down to this one, whether the branch taken is the last; a span at the
+            top has no levels.
+    """
+
+    span: Span
+    last: tuple[bool, ...] = ()
+
+
+def rows(spans: Sequence[Span]) -> list[Row]:
+    """Return the spans as a tree, from the top down, siblings in the order of their starts.
+
+    A span whose parent does not come before it stands at the top. Of a span that comes more than
+    once, the last version counts.
+    """
+    below: defaultdict[str, list[Span]] = defaultdict(list)
+    top: list[Span] = []
+    known: set[str] = set()
+    for span in {span.span_id: span for span in spans}.values():
+        (below[span.parent_id] if span.parent_id in known else top).append(span)
+        known.add(span.span_id)
+    out: list[Row] = []
+    stack = [Row(span) for span in reversed(top)]
+    while stack:
+        row = stack.pop()
+        out.append(row)
+        children = sorted(below[row.span.span_id], key=lambda span: span.start)
+        stack += [Row(child, (*row.last, child is children[-1])) for child in reversed(children)]
+    return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What spans come to together.
+
+    Attributes:
+        took: from the first span's start to its end, None while it is open.
+        cost: in US dollars, None where no span tells any.
+        errors: leaves that are errors; what is above them follows from them.
+        resumes: how often a run was taken over.
+    """
+
+    took: timedelta | None
+    llm_calls: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    errors: int
+    resumes: int
+
+
+def totals(spans: Sequence[Span]) -> Totals:
+    """Return the sums over a trace of at least one span."""
+    root = spans[0]
+    parents = {span.parent_id for span in spans}
+    costs = [span.attributes[a.COST] for span in spans if a.COST in span.attributes]
+    return Totals(
+        took=root.end and root.end - root.start,
+        llm_calls=sum(span.kind == "llm" for span in spans),
+        tool_calls=sum(
+            span.kind == "tool" and a.TOOL_UNSTARTED not in span.attributes for span in spans
+        ),
+        input_tokens=sum(span.attributes.get(a.INPUT_TOKENS, 0) for span in spans),
+        output_tokens=sum(span.attributes.get(a.OUTPUT_TOKENS, 0) for span in spans),
+        cost=sum(costs) if costs else None,
+        errors=sum(span.status == "error" and span.span_id not in parents for span in spans),
+        resumes=sum(event.name == RESUMED for span in spans for event in span.events),
+    )
