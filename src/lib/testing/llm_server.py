@@ -49,7 +49,14 @@ class Hang:
     after: bytes = b""
 
 
-Answer: TypeAlias = str | Reply | Raw | Hang
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The connection is closed without an answer; `after` is sent first."""
+
+    after: bytes = b""
+
+
+Answer: TypeAlias = str | Reply | Raw | Hang | Drop
 Answers: TypeAlias = "Sequence[Answer] | Callable[[dict[str, Any]], Answer]"
 
 
@@ -154,6 +161,9 @@ class ChatServer:
                 writer.write(after)
                 await reader.read()
                 return False
+            case Drop(after):
+                writer.write(after)
+                return False
             case Raw():
                 writer.write(_head(answer.status, answer.headers, len(answer.body) + answer.cut))
                 writer.write(answer.body)
@@ -163,7 +173,7 @@ class ChatServer:
                 await self._reply(answer, received, writer)
                 return True
 
-    def _answer(self, received: Received) -> Reply | Raw | Hang:
+    def _answer(self, received: Received) -> Reply | Raw | Hang | Drop:
         if received.headers.get("authorization") != f"Bearer {self._api_key}":
             given = received.headers.get("authorization", "")
             return refused(401, f"incorrect API key provided: {given}", code="invalid_api_key")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -211,7 +211,7 @@ async def _deltas(answer: Answer, builder: ReplyBuilder) -> AsyncGenerator[Delta
     async with aclosing(_chunks(answer, builder)) as chunks:
         async for chunk in chunks:
             for event in decoder.feed(chunk):
-                for delta in _take(event, builder):
+                for delta in take_event(event, builder):
                     yield delta
             if builder.ended:
                 await answer.drain(_DRAIN_S)
@@ -229,14 +229,22 @@ async def _chunks(answer: Answer, builder: ReplyBuilder) -> AsyncGenerator[bytes
     yield END_OF_STREAM
 
 
-def _take(event: ServerEvent, builder: ReplyBuilder) -> Iterator[Delta]:
+def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:
+    """Give the builder what an event holds, and return what that adds.
+
+    Raises:
+        LLMError: the event is an error that the server reports.
+        InvalidReply: it is not JSON.
+    """
     if event.event == "error" or "error" in event.other:
         raise told_error(_read(event.other.get("error", event.data)))
+    deltas: list[Delta] = []
     for text in _documents(event.data):
         if text == "[DONE]":
             builder.end()
         elif text:
-            yield from builder.add(_read(text))
+            deltas += builder.add(_read(text))
+    return deltas
 
 
 def _documents(data: str) -> list[str]:
