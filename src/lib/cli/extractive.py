@@ -5,8 +5,10 @@ It lets the demo run without a key or a network, and it says what it is.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +19,10 @@ from lib.vector.analysis import analyze
 SENTENCES: Final = 3
 _NOTICE: Final = "(No model is configured: these are sentences from the documents, word for word.)"
 _NOTHING: Final = "The documents say nothing about this."
-_SENTENCE: Final = re.compile(r"[^\n]+?(?:[.!?](?=\s|$)|$)", re.MULTILINE)
+_PARAGRAPH: Final = re.compile(r"[^\n]+(?:\n[^\n]+)*")
+_SENTENCE: Final = re.compile(r"\S.*?[.!?](?=\s|\Z)", re.DOTALL)
+_NO_PROSE: Final = ("#", "|", "`" * 3, "    ")
+"""How headings, tables and code begin."""
 _CHARS_PER_TOKEN: Final = 4
 
 
@@ -89,27 +94,43 @@ def _turn(messages: Sequence[Message]) -> tuple[str, list[ToolResult]]:
 
 def _answer(question: str, results: Sequence[ToolResult]) -> str:
     wanted = frozenset(analyze(question))
-    found = [sentence for result in results for sentence in _sentences(result) if sentence.terms]
+    found = [sentence for result in results for sentence in _sentences(result)]
+    found = [sentence for sentence in found if wanted & sentence.terms]
+    weights = _weights(wanted, found)
     # Sorting is stable: among equals, the better passage and the earlier sentence stay in front.
-    best = sorted(found, key=lambda s: -_worth(s, wanted))[:SENTENCES]
-    told = [f"{s.text} [{s.cite}]" for s in best if wanted & s.terms]
+    best = sorted(found, key=lambda sentence: -_worth(sentence, weights))[:SENTENCES]
+    told = [f"{sentence.text} [{sentence.cite}]" for sentence in best]
     return "\n\n".join([*told, _NOTICE]) if told else _NOTHING
 
 
-def _worth(sentence: _Sentence, wanted: frozenset[str]) -> float:
-    """Return how many of the wanted words it has; long-winded sentences are worth less."""
-    return len(wanted & sentence.terms) / (8 + len(sentence.terms)) ** 0.5
+def _weights(wanted: frozenset[str], found: Sequence[_Sentence]) -> dict[str, float]:
+    """Return how much each wanted word tells sentences apart: the rarer, the more."""
+    counts = Counter(term for sentence in found for term in wanted & sentence.terms)
+    return {term: math.log(1 + len(found) / count) for term, count in counts.items()}
+
+
+def _worth(sentence: _Sentence, weights: Mapping[str, float]) -> float:
+    """Return the weight of the wanted words in it; long-winded sentences are worth less."""
+    wanted = sum(weights.get(term, 0.0) for term in sentence.terms)
+    return wanted / (8 + len(sentence.terms)) ** 0.5
 
 
 def _sentences(result: ToolResult) -> list[_Sentence]:
+    """Return the whole sentences of running text in the passages."""
     if result.is_error:
         return []
-    sentences: list[_Sentence] = []
-    for passage in parse(result.content):
-        text: str = passage["text"]
-        for match in _SENTENCE.finditer(text):
-            line = passage["line"] + text.count("\n", 0, match.start())
-            words = match[0].strip(" \t#*->|`")
-            cite = f"{passage['source']}:{line}"
-            sentences.append(_Sentence(words, cite, frozenset(analyze(words))))
-    return sentences
+    return [
+        sentence
+        for passage in parse(result.content)
+        for paragraph in _PARAGRAPH.finditer(passage["text"])
+        if not paragraph[0].startswith(_NO_PROSE)
+        for sentence in _of_paragraph(paragraph, passage)
+    ]
+
+
+def _of_paragraph(paragraph: re.Match[str], passage: Mapping[str, Any]) -> Iterator[_Sentence]:
+    for match in _SENTENCE.finditer(paragraph[0]):
+        start = paragraph.start() + match.start()
+        line = passage["line"] + passage["text"].count("\n", 0, start)
+        words = " ".join(match[0].split()).lstrip("-*> ")
+        yield _Sentence(words, f"{passage['source']}:{line}", frozenset(analyze(words)))
