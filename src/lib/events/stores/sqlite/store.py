@@ -39,10 +39,7 @@ class SQLiteEventStore:
     """Event logs in one SQLite file, for the processes of one machine.
 
     Appends that wait at the same time share a transaction. Processes that write to the same file
-    take turns, and see each other's commits within a quarter of a second. SQLite before 3.51.3 has
-    a rare fault by which two processes that write can damage a file; upgrade it, or let one write.
-
-    Source: https://www.sqlite.org/wal.html#walresetbug
+    take turns, and see each other's commits within a quarter of a second.
     """
 
     def __init__(

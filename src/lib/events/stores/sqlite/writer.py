@@ -7,13 +7,17 @@ Everything here runs in one thread, and blocks.
    batch are committed. It is refused before it has changed anything.
 3. What is known of runs is kept as long as no other connection has committed. That can only
    change between transactions, and each begins with a look at it.
+4. Once another process is seen to write, a checkpoint (which moves the write-ahead log into the
+   file) is made under the write lock. Else SQLite before 3.51.3 has a race in which the other one
+   restarts the log meanwhile, and commits are lost.
+   Source: https://www.sqlite.org/wal.html#walresetbug
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -29,6 +33,7 @@ from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.layout import migrate, refuse_newer
 
 _KEPT_RUNS: Final = 10_000
+_COMMITS_A_CHECKPOINT: Final = 100
 
 _FREE: Final = """
     SELECT id, run_id, epoch + 1, owner IS NOT NULL FROM lib_runs
@@ -74,6 +79,8 @@ class Writer:
         self._store = store
         self._version: int | None = None
         self._layout_checked = False
+        self._shared = False
+        self._commits = 0
         self._next_run: int | None = None
         self._runs: dict[str, tuple[int, RunInfo]] = {}
         self._changed: dict[str, tuple[int, RunInfo]] = {}
@@ -116,6 +123,8 @@ class Writer:
         except BaseException:
             self._forget()
             raise
+        if self._shared:
+            self._checkpoint()
         return Commit(outcomes, self._grown, foreign)
 
     def look(self) -> bool:
@@ -128,10 +137,20 @@ class Writer:
             row = self._connection.execute("PRAGMA data_version").fetchone()
         changed = row[0] != self._version
         if changed:
+            if self._version is not None and not self._shared:
+                self._shared = True
+                self._connection.execute("PRAGMA wal_autocheckpoint=0")
             self._version = row[0]
             self._layout_checked = False
             self._forget()
         return changed
+
+    def _checkpoint(self) -> None:
+        """Do now and then what SQLite does by itself for a lone writer."""
+        self._commits += 1
+        if self._commits % _COMMITS_A_CHECKPOINT == 0:
+            with suppress(sqlite3.Error):  # the batch is stored, whatever becomes of this
+                self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     def close(self) -> None:
         """Close the connection; the last one to go moves the log into the file."""
