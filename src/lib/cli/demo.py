@@ -59,7 +59,8 @@ def command(
     """
     documents = path or own_documents()
     home = index_home(documents, data)
-    demo = Demo(Console(), documents, question, home, data / "runs.db", model, slow)
+    chosen = choose_model(model)
+    demo = Demo(Console(), documents, question, home, data / "runs.db", chosen, slow)
     raise click.exceptions.Exit(asyncio.run(demo.run()))
 
 
@@ -81,22 +82,21 @@ class Demo:
     question: str
     home: Path
     log: Path
-    model: str | None
+    model: Model
     slow: float
 
     async def run(self) -> int:
         """Index, ask, answer, show the trace; return the exit status."""
-        model = await choose_model(self.model)
         async with open_library(self.documents, self.home, self.console) as library:
-            self.console.print(f"[dim]{library.told}; {model.told}[/dim]\n")
-            result = await self._ask(library, model)
+            self.console.print(f"[dim]{library.told}; {self.model.told}[/dim]\n")
+            result = await self._ask(library)
         self.console.print(f"[dim]The log: lib store events {self.log} {result.run_id}[/dim]")
         return 0 if result.outcome == "COMPLETED" else 1
 
-    async def _ask(self, library: Library, model: Model) -> Result:
+    async def _ask(self, library: Library) -> Result:
         engine = Engine(
             SQLiteEventStore(self.log),
-            [LLMHandler(model.client), ToolHandler([search_tool(library, self.slow)])],
+            [LLMHandler(self.model.client), ToolHandler([search_tool(library, self.slow)])],
             algorithms=[React(system=SYSTEM)],
             lease_s=LEASE_S,
         )
@@ -105,7 +105,7 @@ class Demo:
             result = await run.result()
             self._show(result)
             await observer.drain()
-        await model.aclose()
+        await self.model.aclose()
         return result
 
     async def _start(self, engine: Engine) -> Run:

@@ -11,7 +11,7 @@ import httpx2
 from lib.cli.extractive import ExtractiveClient
 from lib.llm import ChatClient, LLMClient
 
-OLLAMA: Final = "http://127.0.0.1:11434"
+OLLAMA_HOST: Final = "127.0.0.1:11434"
 DEFAULT_MODEL: Final = "gpt-5-mini"
 PROBE_TIMEOUT_S: Final = 0.5
 
@@ -29,7 +29,7 @@ class Model:
             await self.client.aclose()
 
 
-async def choose_model(wanted: str | None = None) -> Model:
+def choose_model(wanted: str | None = None) -> Model:
     """Return the configured model, or the extractive stand-in.
 
     Args:
@@ -39,18 +39,19 @@ async def choose_model(wanted: str | None = None) -> Model:
     if base_url or os.environ.get("OPENAI_API_KEY"):
         name = wanted or os.environ.get("OPENAI_MODEL") or DEFAULT_MODEL
         return Model(ChatClient(name), f"{name} at {base_url or 'OpenAI'} answers")
-    installed = await _ollama_models()
+    host = os.environ.get("OLLAMA_HOST") or OLLAMA_HOST
+    ollama = host if "://" in host else f"http://{host}"
+    installed = _ollama_models(ollama)
     if installed:
         name = wanted or installed[0]
-        client = ChatClient(name, base_url=f"{OLLAMA}/v1", api_key="ollama")
+        client = ChatClient(name, base_url=f"{ollama}/v1", api_key="ollama")
         return Model(client, f"{name} of the local Ollama answers")
     return Model(ExtractiveClient(), "no model is configured, a stand-in answers")
 
 
-async def _ollama_models() -> list[str]:
-    async with httpx2.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False) as client:
-        try:
-            answer = await client.get(f"{OLLAMA}/api/tags")
-            return [model["name"] for model in answer.json()["models"]]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError):
-            return []  # nobody listens there, or it is not Ollama
+def _ollama_models(ollama: str) -> list[str]:
+    try:
+        answer = httpx2.get(f"{ollama}/api/tags", timeout=PROBE_TIMEOUT_S, trust_env=False)
+        return [model["name"] for model in answer.json()["models"]]
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
+        return []  # nobody listens there, or it is not Ollama

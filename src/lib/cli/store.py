@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,12 @@ async def _runs(store: Path, query: RunQuery) -> list[RunInfo]:
 def _run_row(run: RunInfo) -> dict[str, Any]:
     return {
         "run": run.run_id,
-        "algorithm": run.algorithm,
-        "tenant": run.tenant,
         "status": run.outcome or run.status,
         "events": run.head,
-        "created": run.created_at.isoformat(timespec="seconds"),
+        "created": f"{run.created_at:%Y-%m-%d %H:%M:%S}",
         "seconds": round((run.updated_at - run.created_at).total_seconds(), 3),
+        "algorithm": run.algorithm,
+        "tenant": run.tenant,
     }
 
 
@@ -107,7 +107,7 @@ def _event_row(event: Event) -> dict[str, Any]:
     detail = [f"{name}={event.data[name]}" for name in told if name in event.data]
     return {
         "seq": event.seq,
-        "at": event.at.isoformat(timespec="milliseconds"),
+        "at": f"{event.at:%H:%M:%S.%f}"[:-3],
         "kind": event.kind,
         "what": " ".join(detail),
     }
@@ -128,7 +128,7 @@ def verify(store: Path, *, blobs: Path | None, deep: bool, as_json: bool) -> Non
     ]
     _show(faults, as_json=as_json)
     if not as_json:
-        click.echo(f"{report.runs} runs, {report.events} events: {len(faults)} faults")
+        click.echo(f"runs: {report.runs}, events: {report.events}, faults: {len(faults)}")
     if faults:
         raise click.exceptions.Exit(1)
 
@@ -148,11 +148,13 @@ def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
         Console().print(_table(rows))
 
 
-def _table(rows: Iterable[dict[str, Any]]) -> Table:
-    rows = list(rows)
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return the rows as a table whose first column, the one to copy, is never cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    widest = max(len(str(next(iter(row.values())))) for row in rows)
+    for place, (name, value) in enumerate(rows[0].items()):
+        justify = "right" if isinstance(value, int | float) else "left"
+        table.add_column(name, justify=justify, min_width=0 if place else widest, no_wrap=not place)
     for row in rows:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     return table

@@ -1,0 +1,172 @@
+"""`lib demo`: documents in, a cited answer and its trace out."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib.cli import main
+from lib.cli.demo import own_documents
+from lib.cli.models import choose_model
+from lib.llm import Reply, ToolCall
+from lib.testing.aio import run
+from lib.testing.llm_server import API_KEY, MODEL, ChatServer
+
+LIB = [sys.executable, "-m", "lib.cli"]
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    text = "# Returns\n\nSend it back within 30 days.\n\nWe pay the postage for returned parcels.\n"
+    (folder / "returns.md").write_text(text, encoding="utf-8")
+    (folder / "hours.txt").write_text("We are open from 9 to 17.\n", encoding="utf-8")
+    return folder
+
+
+def demo(folder: Path, data: Path, *more: str) -> Result:
+    arguments = ["demo", str(folder), "--data", str(data), *more]
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def test_an_answer_cites_file_and_line_and_the_trace_is_printed(
+    documents: Path, tmp_path: Path
+) -> None:
+    result = demo(documents, tmp_path / "data", "--ask", "Who pays the postage?")
+
+    assert result.exit_code == 0
+    assert "2 files (2 new or changed), 2 passages" in result.stdout
+    assert "We pay the postage for returned parcels. [returns.md:5]" in result.stdout
+    assert "No model is configured" in result.stdout
+    assert "search_documents" in result.stdout
+    assert "2 model calls" in result.stdout
+
+
+def test_what_the_documents_do_not_tell_is_not_made_up(documents: Path, tmp_path: Path) -> None:
+    result = demo(documents, tmp_path / "data", "--ask", "zebra crossings")
+
+    assert "The documents say nothing about this." in result.stdout
+
+
+def test_unchanged_documents_are_not_read_again(documents: Path, tmp_path: Path) -> None:
+    demo(documents, tmp_path / "data")
+
+    assert "2 files (0 new or changed), 2 passages" in demo(documents, tmp_path / "data").stdout
+
+
+def test_a_killed_demo_goes_on_where_it_was(documents: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    arguments = [*LIB, "demo", str(documents), "--data", str(data), "--ask", "postage?"]
+    with subprocess.Popen([*arguments, "--slow", "60"], stdout=subprocess.DEVNULL) as killed:
+        log = data / "runs.db"
+        while "lib.tool.requested" not in _events(log):
+            assert killed.poll() is None
+        os.kill(killed.pid, signal.SIGKILL)
+
+    again = subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=True)
+
+    assert "going on with run" in again.stdout
+    assert "[returns.md:5]" in again.stdout
+    happened = _events(log)
+    assert happened.count("lib.run.started") == 1
+    assert happened.count("lib.tool.requested") == 1
+    assert happened.count("lib.run.resumed") == 1
+
+
+def _events(log: Path) -> list[str]:
+    runs = subprocess.run(
+        [*LIB, "store", "runs", str(log), "--json"], capture_output=True, text=True, check=False
+    )
+    if not runs.stdout:
+        return []
+    (run_id,) = [json.loads(line)["run"] for line in runs.stdout.splitlines()]
+    told = subprocess.run(
+        [*LIB, "store", "events", str(log), run_id, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line)["kind"] for line in told.stdout.splitlines()]
+
+
+def test_the_default_documents_are_the_projects_own() -> None:
+    assert (own_documents() / "index.md").is_file()
+
+
+def test_a_configured_model_answers(documents: Path, tmp_path: Path) -> None:
+    arguments = [*LIB, "demo", str(documents), "--data", str(tmp_path / "data"), "--ask", "Who?"]
+    call = Reply((ToolCall("c1", "search_documents", {"query": "postage"}),), stop="tool_calls")
+
+    async def main() -> tuple[str, int]:
+        async with ChatServer([call, "We do [returns.md:5]."]) as server:
+            environment = {
+                **os.environ,
+                "OPENAI_BASE_URL": server.base_url,
+                "OPENAI_API_KEY": API_KEY,
+                "OPENAI_MODEL": MODEL,
+            }
+            asked = await asyncio.create_subprocess_exec(
+                *arguments, env=environment, stdout=asyncio.subprocess.PIPE
+            )
+            told, _ = await asked.communicate()
+            return told.decode(), asked.returncode or 0
+
+    told, status = run(main())
+
+    assert status == 0
+    assert "We do [returns.md:5]." in told
+    assert f"{MODEL} at http://127.0.0.1" in told
+
+
+def test_a_model_that_fails_is_told_and_is_the_exit_status(documents: Path, tmp_path: Path) -> None:
+    arguments = [*LIB, "demo", str(documents), "--data", str(tmp_path / "data")]
+    environment = {**os.environ, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": "k"}
+
+    failed = subprocess.run(
+        arguments, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert failed.returncode == 1
+    assert "FAILED" in failed.stdout
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ('{"models": [{"name": "qwen3"}]}', "qwen3 of the local Ollama answers"),
+        ('{"models": []}', "no model is configured, a stand-in answers"),
+        ("<html>", "no model is configured, a stand-in answers"),
+    ],
+)
+def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, told: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + answer).encode())
+        await writer.drain()
+        writer.close()
+
+    async def main() -> str:
+        async with await asyncio.start_server(serve, "127.0.0.1") as server:
+            port = server.sockets[0].getsockname()[1]
+            monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
+            model = await asyncio.to_thread(choose_model)
+            await model.aclose()
+            return model.told
+
+    assert run(main()) == told

@@ -1,0 +1,162 @@
+"""`lib store` tells what is in a store, and changes nothing in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib.cli import main
+from lib.events import NewEvent, SQLiteEventStore
+from lib.events import kinds as k
+from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.tools import tool
+
+
+@tool
+def act() -> str:
+    return "acted"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with one finished run of tenant acme and one that waits to be driven."""
+    clock = ManualClock()
+    ids = iter(["worker", "run-one"])
+    asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
+    client = ScriptedClient([asked, "done"])
+
+    async def fill() -> None:
+        store = SQLiteEventStore(tmp_path / "runs.db", clock=clock)
+        options = {"clock": clock, "new_id": ids.__next__}
+        async with make_engine(client, act, store=store, **options) as engine:
+            await (await engine.start("go", tenant="acme")).result()
+            data = {"algorithm": "react", "input": []}
+            await store.append("run-two", [NewEvent(k.RUN_STARTED, data, clock.now())], expected=0)
+
+    run(fill())
+    return tmp_path / "runs.db"
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["store", *map(str, arguments)], catch_exceptions=False)
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_check_tells_the_layout_and_how_much_there_is(path: Path) -> None:
+    result = call("check", path, "--json")
+
+    assert (result.exit_code, lines(result)) == (
+        0,
+        [
+            {
+                "store": str(path),
+                "layout": 1,
+                "supported": 1,
+                "runs": 2,
+                "open": 1,
+                "events": 9,
+            }
+        ],
+    )
+
+
+def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
+    done = {
+        "run": "run-one",
+        "algorithm": "react",
+        "tenant": "acme",
+        "status": "COMPLETED",
+        "events": 8,
+        "created": "2026-01-01 00:00:00",
+        "seconds": 0.0,
+    }
+    waits = {**done, "run": "run-two", "tenant": None, "status": "open", "events": 1}
+
+    assert lines(call("runs", path, "--json")) == [done, waits]
+    assert lines(call("runs", f"sqlite:///{path}", "--open", "--json")) == [waits]
+    assert lines(call("runs", path, "--tenant", "acme", "--json")) == [done]
+    assert lines(call("runs", path, "--limit", 1, "--json")) == [done]
+    assert call("runs", path, "--tenant", "nobody").stdout == ""
+    shown = call("runs", path).stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["run", "run-one", "run-two"]
+
+
+def test_events_are_a_table_without_content_and_json_with_it(path: Path) -> None:
+    shown = call("events", path, "run-one").stdout
+    told = lines(call("events", path, "run-one", "--json"))
+
+    assert "lib.tool.completed" in shown
+    assert "acted" not in shown
+    assert [event["seq"] for event in told] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert told[4]["data"] == {"key": "tool/1/c1", "call_id": "c1", "output": "acted"}
+
+
+def test_a_sound_store_verifies(path: Path) -> None:
+    result = call("verify", path, "--deep")
+
+    assert (result.exit_code, result.stdout) == (0, "runs: 2, events: 9, faults: 0\n")
+
+
+def test_a_fault_is_told_and_is_the_exit_status(path: Path) -> None:
+    async def harm() -> None:
+        store = SQLiteEventStore(path)
+        await store.setup()
+        result = {"key": "tool/1/never", "call_id": "never", "output": "?"}
+        new = NewEvent(k.TOOL_COMPLETED, result, ManualClock().now())
+        await store.append("run-two", [new], expected=1)
+        await store.close()
+
+    run(harm())
+    blobs = path.parent / "blobs"
+    blobs.mkdir()
+
+    result = call("verify", path, "--blobs", blobs, "--json")
+
+    assert result.exit_code == 1
+    assert [(fault["run"], fault["seq"]) for fault in lines(result)] == [("run-two", 2)]
+    assert "faults: 1" in call("verify", path).stdout
+
+
+@pytest.mark.parametrize("command", ["check", "runs", "verify"])
+def test_nothing_is_written_by_looking(path: Path, command: str) -> None:
+    before = path.read_bytes()
+
+    assert call(command, path).exit_code == 0
+    assert path.read_bytes() == before
+
+
+def test_what_is_not_there_is_a_wrong_call_and_not_a_new_file(tmp_path: Path) -> None:
+    missing = tmp_path / "nothing.db"
+
+    assert call("runs", missing).exit_code == 2
+    assert call("runs", "redis://localhost").exit_code == 2
+    assert not missing.exists()
+
+
+def test_an_unknown_run_and_a_damaged_store_are_one_line_and_no_traceback(
+    path: Path, tmp_path: Path
+) -> None:
+    unknown = call("events", path, "run-three")
+    assert (unknown.exit_code, unknown.stderr) == (1, "Error: no run 'run-three' in this store\n")
+
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"not a database" * 100)
+    told = call("check", damaged)
+    assert told.exit_code == 1
+    assert told.stderr.startswith("Error: ")
+
+
+def test_the_command_lists_its_subcommands_without_loading_them() -> None:
+    shown = CliRunner().invoke(main, ["--help"])
+
+    assert "demo" in shown.stdout
+    assert "store" in shown.stdout
+    assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
+    assert CliRunner().invoke(main, ["--version"]).stdout == "lib, version 0.3.1\n"
