@@ -90,7 +90,9 @@ def checked_query(
     query = float32(vector)
     if dimension is not None and len(query) != dimension:
         raise DimensionMismatch(expected=dimension, got=len(query))
-    if not MIN_LENGTH <= np.sqrt(query @ query) <= MAX_LENGTH:  # fast, and false for NaN
+    with np.errstate(over="ignore", invalid="ignore"):
+        usual = MIN_LENGTH <= np.sqrt(query @ query) <= MAX_LENGTH
+    if not usual:
         checked_lengths(query[np.newaxis], metric)
     return query
 
@@ -119,6 +121,13 @@ def checked_ids(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str):
         raise InvalidMeta("ids are a list of strings, got one string: wrap it in a list")
     return [_checked_name(name, "an id") for name in ids]
+
+
+def checked_words(text: str) -> str:
+    """Refuse what is not a string; any string may be searched for."""
+    if not isinstance(cast(object, text), str):
+        raise TypeError(f"text is a str, got {type(text).__name__}")
+    return text
 
 
 def checked_deletion(

@@ -113,7 +113,7 @@ class _Column:
         if len(accepted) == 1:
             return self._codes[:n] == accepted[0]
         table = np.zeros(len(self._code_of), np.bool_)
-        table[accepted] = True
+        table[np.asarray(accepted, np.intp)] = True
         return np.take(table, self._codes[:n], mode="clip")
 
     def _new_code(self, key: Hashable, value: object) -> int:

@@ -30,6 +30,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_words,
 )
 from lib.vector.values import copied
 
@@ -123,12 +124,12 @@ class InMemoryVectorStore:
         namespace: str | None = None,
     ) -> list[Match]:
         """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts."""
-        query = self._checked_query(vector, k)
+        query, words = self._checked_query(vector, k), checked_words(text)
         snapshot, allowed = await self._selected(filter, namespace)
         if snapshot is None:
             return []
         return await asyncio.to_thread(
-            _fused, snapshot, query, text, k, metric=self._metric, allowed=allowed
+            _fused, snapshot, query, words, k, metric=self._metric, allowed=allowed
         )
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:

@@ -22,6 +22,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_words,
 )
 
 T = TypeVar("T")
@@ -148,10 +149,10 @@ class SQLiteVectorStore:
             HybridUnavailable: this SQLite was built without FTS5.
         """
         query = checked_query(vector, k, metric=self.metric, dimension=self.dimension)
-        name = checked_namespace(namespace)
+        name, words = checked_namespace(namespace), checked_words(text)
         return await self._filtered(
             filter,
-            lambda database, plan: database.query_hybrid(name, query, text, k, plan),
+            lambda database, plan: database.query_hybrid(name, query, words, k, plan),
             otherwise=[],
         )
 

@@ -1,0 +1,123 @@
+"""Metadata and filters that have broken stores, put together at random."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Literal, get_args
+
+from lib.vector.filter import And, F, Filter, Leaf, Not, Or
+from lib.vector.filter.operands import LEAF_OPERATORS, LeafOperator
+
+Feature = Literal["string order", "wide number", "quoted key", "dollar key", "complement"]
+"""What a store may be unable to say; `features` tells which of them a filter needs."""
+
+FEATURES: tuple[Feature, ...] = get_args(Feature)
+KEYS = (
+    "a", "b", "naïve", "日本", "", " ", "a.b", "a[0]", "$x", "$eq", "#x", "it's", 'say "x"',
+    "back\\slash", "new\nline", "x' OR '1'='1", "%", "null", "x" * 300,
+)  # fmt: skip
+SCALARS: tuple[bool | float | str, ...] = (
+    True, False, 0, 1, -1, 2, 10, 9, 0.0, -0.0, 1.0, 1.5, -1.5, 0.1, 1e308, -1e308, 5e-324,
+    2**53 - 1, 2**53, 2**53 + 1, float(2**53), 2**63 - 1, -(2**63), float(2**63),
+    "", "a", "A", "b", "ab", "Z", "é", "e\u0301", "日", "\uffff", "\U0001f600", "1", "1.0", "10",
+    "9", "true", "null", "[]", "it's", 'say "x"', "a\\b", "a\nb", "%", "a%", "2024-01-31",
+)  # fmt: skip
+
+COMPLEMENT: frozenset[Feature] = frozenset({"complement"})
+_WIDE = 2**53 - 1
+_COMPLEMENTS = {"$ne", "$nin"}
+_ORDERS = {"$gt", "$gte", "$lt", "$lte"}
+
+
+def random_meta(random: Random) -> dict[str, Any]:
+    """Return metadata of up to six fields: scalars, None, lists and objects."""
+    return {key: _value(random) for key in random.sample(KEYS, random.randint(0, 6))}
+
+
+def random_filter(random: Random, depth: int = 3) -> Filter:
+    """Return a filter that nests so deep at most."""
+    shape = random.random() if depth else 1.0
+    if shape < 0.15:
+        return ~random_filter(random, depth - 1)
+    if shape < 0.5:
+        kind = And if shape < 0.33 else Or
+        parts = [random_filter(random, depth - 1) for _ in range(random.randint(1, 3))]
+        return kind(tuple(parts))
+    return _leaf(random, random.choice(KEYS[:6] if random.random() < 0.7 else KEYS))
+
+
+def features(filter: Filter) -> frozenset[Feature]:
+    """Return what a store must be able to say to take the filter."""
+    match filter:
+        case And(parts) | Or(parts):
+            return frozenset[Feature]().union(*(features(part) for part in parts))
+        case Not(part):
+            return features(part).union(COMPLEMENT)
+        case Leaf():
+            return frozenset(feature for feature in FEATURES if _needs(filter, feature))
+        case _:
+            raise TypeError(f"not a filter: {type(filter).__name__}")
+
+
+def _needs(leaf: Leaf, feature: Feature) -> bool:
+    values = leaf.operand if isinstance(leaf.operand, tuple) else (leaf.operand,)
+    match feature:
+        case "string order":
+            return leaf.operator in _ORDERS and isinstance(leaf.operand, str)
+        case "wide number":
+            return any(isinstance(value, int | float) and abs(value) > _WIDE for value in values)
+        case "quoted key":
+            return leaf.operator != "$exists" and ('"' in leaf.field or "\\" in leaf.field)
+        case "dollar key":
+            return leaf.field.startswith("$")
+        case "complement":
+            absence = leaf.operator == "$exists" and not leaf.operand
+            return leaf.operator in _COMPLEMENTS or absence or None in values
+
+
+def _value(random: Random) -> Any:
+    shape = random.random()
+    if shape < 0.1:
+        return None
+    if shape < 0.3:
+        return [_element(random) for _ in range(random.randint(0, 3))]
+    if shape < 0.35:
+        return {random.choice(KEYS): random.choice(SCALARS)}
+    return random.choice(SCALARS)
+
+
+def _element(random: Random) -> Any:
+    shape = random.random()
+    if shape < 0.1:
+        return random.choice([None, [], ["a"], {}, {"a": "a"}])
+    return random.choice(SCALARS)
+
+
+def _leaf(random: Random, key: str) -> Filter:
+    field, operator = F(key), random.choice(LEAF_OPERATORS)
+    match operator:
+        case "$in" | "$nin":
+            values = random.sample((*SCALARS, None), random.randint(0, 4))
+            return field.in_(values) if operator == "$in" else field.not_in(values)
+        case "$exists":
+            return field.exists(random.random() < 0.5)
+        case "$contains":
+            return field.contains(random.choice(SCALARS))
+        case "$eq" | "$ne":
+            value = random.choice((*SCALARS, None))
+            return field == value if operator == "$eq" else field != value
+        case _:
+            return _ordered(field, operator, random)
+
+
+def _ordered(field: F, operator: LeafOperator, random: Random) -> Filter:
+    value = random.choice([scalar for scalar in SCALARS if not isinstance(scalar, bool)])
+    match operator:
+        case "$gt":
+            return field > value
+        case "$gte":
+            return field >= value
+        case "$lt":
+            return field < value
+        case _:
+            return field <= value

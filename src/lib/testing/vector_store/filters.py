@@ -1,0 +1,176 @@
+"""The contract of a vector store: a filter means what the reference says, or is refused."""
+
+from __future__ import annotations
+
+from functools import reduce
+from random import Random
+from typing import Any
+
+import pytest
+
+from lib.errors import InvalidFilter, UnsupportedFilter
+from lib.testing.vector_store.cases import features, random_filter, random_meta
+from lib.testing.vector_store.kit import StoreKind, StoreTests, Using, ids
+from lib.vector import F, Filter, Record, VectorStore
+from lib.vector.filter import matches
+
+METAS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "none": {"x": None},
+    "true": {"x": True},
+    "false": {"x": False},
+    "zero": {"x": 0},
+    "one": {"x": 1},
+    "one and a half": {"x": 1.5},
+    "wide": {"x": 2**53 + 1},
+    "a": {"x": "a"},
+    "A": {"x": "A"},
+    "1": {"x": "1"},
+    "empty text": {"x": ""},
+    "list of a": {"x": ["a"]},
+    "mixed list": {"x": [1, "1", True, None, ["a"]]},
+    "empty list": {"x": []},
+    "object": {"x": {"a": "a"}},
+    "other field": {"y": 1, "$x": 1, "x.a": 1},
+}
+FILTERS: dict[str, tuple[Filter, set[str]]] = {
+    "number": (F("x") == 1, {"one"}),
+    "bool": (F("x") == True, {"true"}),  # noqa: E712 - builds a filter
+    "string": (F("x") == "a", {"a"}),
+    "none": (F("x") == None, {"nothing", "none", "other field"}),  # noqa: E711 - builds a filter
+    "one of": (F("x").in_([1, "a", None]), {"one", "a", "nothing", "none", "other field"}),
+    "above": (F("x") > 1, {"one and a half", "wide"}),
+    "above text": (F("x") >= "A", {"A", "a"}),
+    "below text": (F("x") < "a", {"empty text", "1", "A"}),
+    "between": ((F("x") >= 0) & (F("x") < 1.5), {"zero", "one"}),
+    "contains": (F("x").contains("a"), {"list of a"}),
+    "contains a number": (F("x").contains(1), {"mixed list"}),
+    "exists": (F("x").exists(), METAS.keys() - {"nothing", "none", "other field"}),
+    "exists not": (F("x").exists(present=False), {"nothing", "none", "other field"}),
+    "not": (~(F("x") == "a"), METAS.keys() - {"a"}),
+    "not equal": (F("x") != 1, METAS.keys() - {"one"}),
+    "none of": (F("x").not_in(["a", 1]), METAS.keys() - {"a", "one"}),
+    "not above": (~(F("x") > 0), METAS.keys() - {"one", "one and a half", "wide"}),
+    "of nothing": (F("x").in_([]), set()),
+    "not of nothing": (F("x").not_in([]), {*METAS}),
+    "dollar field": (F("$x") == 1, {"other field"}),
+    "dotted field": (F("x.a") == 1, {"other field"}),
+    "or": ((F("x") == "a") | (F("y") == 1), {"a", "other field"}),
+    "wide number": (F("x") == 2**53 + 1, {"wide"}),
+}
+INVALID: dict[str, tuple[Any, str, str | None, str | None]] = {
+    "no mapping": ([], "R9", None, None),
+    "an unknown operator": ({"x": {"$regex": "a"}}, "R11", "x", "$regex"),
+    "an unknown connective": ({"$nor": [{}]}, "R11", None, "$nor"),
+    "no operator": ({"x": {}}, "R9", "x", None),
+    "a list": ({"x": ["a"]}, "R4", "x", "$eq"),
+    "an object": ({"x": {"$ne": {}}}, "R4", "x", "$ne"),
+    "a range of bools": ({"x": {"$gt": True}}, "R5", "x", "$gt"),
+    "a range of None": ({"x": {"$lte": None}}, "R5", "x", "$lte"),
+    "one of no list": ({"x": {"$in": "abc"}}, "R4", "x", "$in"),
+    "containing None": ({"x": {"$contains": None}}, "R6", "x", "$contains"),
+    "existing a little": ({"x": {"$exists": 1}}, "R7", "x", "$exists"),
+    "an empty or": ({"$or": []}, "R9", None, "$or"),
+    "an empty and": ({"$and": []}, "R9", None, "$and"),
+    "NaN": ({"x": float("nan")}, "R2", "x", "$eq"),
+    "an integer that is too large": ({"x": {"$lt": 2**63}}, "R2", "x", "$lt"),
+    "NUL": ({"x": {"$in": ["a\0"]}}, "R2", "x", "$in"),
+    "a key that is no text": ({1: 1}, "R1", None, None),
+    "bytes": ({"x": b"a"}, "R2", "x", "$eq"),
+    "depth": (reduce(lambda inner, _: {"$not": inner}, range(17), {"x": 1}), "R11", None, None),
+    "many conditions": ({"$or": [{"x": 1}] * 257}, "R11", None, None),
+    "many values": ({"x": {"$in": list(range(10_001))}}, "R11", "x", "$in"),
+}
+
+
+class FilterContract(StoreTests):
+    """Filters in every call that takes one."""
+
+    @pytest.mark.parametrize("name", FILTERS)
+    def test_a_filter_lets_through_what_its_rules_say(
+        self, using: Using, kind: StoreKind, name: str
+    ) -> None:
+        filter, expected = FILTERS[name]
+
+        async def body(store: VectorStore) -> None:
+            await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in METAS.items()])
+            if features(filter) & kind.refuses:
+                await refused(store, filter)
+                return
+
+            assert set(ids(await store.query([1.0, 0.0], 50, filter=filter))) == expected
+            assert await store.count(filter=filter) == len(expected)
+            await store.delete(filter=filter)
+            assert await store.count() == len(METAS) - len(expected)
+
+        using(body)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_random_filters_let_through_what_the_reference_does(
+        self, using: Using, kind: StoreKind, seed: int
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            random = Random(seed)  # noqa: S311 - tests repeat
+            metas = {str(number): random_meta(random) for number in range(60)}
+            await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in metas.items()])
+
+            for _ in range(40):
+                filter = random_filter(random)
+                if features(filter) & kind.refuses:
+                    await refused(store, filter)
+                    continue
+                found = set(ids(await store.query([1.0, 0.0], 60, filter=filter)))
+                assert found == {name for name in metas if matches(filter, metas[name])}, filter
+
+        using(body)
+
+    @pytest.mark.parametrize("name", INVALID)
+    def test_what_is_no_filter_is_refused_by_rule_field_and_operator(
+        self, using: Using, name: str
+    ) -> None:
+        spec, *facts = INVALID[name]
+
+        async def body(store: VectorStore) -> None:
+            await store.upsert([Record("a", [1.0, 0.0])])
+
+            for call in (
+                store.query([1.0, 0.0], filter=spec),
+                store.delete(["a"], filter=spec),
+                store.count(filter=spec),
+            ):
+                with pytest.raises(InvalidFilter) as refusal:
+                    await call
+                error = refusal.value
+                assert [error.rule, error.field, error.operator] == facts
+            assert await store.count() == 1
+
+        using(body)
+
+    def test_a_mapping_means_the_same_as_the_filter_that_it_is_parsed_to(
+        self, using: Using
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in METAS.items()])
+
+            for spec in (None, {}, {"x": {"$in": [1, "a"]}}, {"$or": [{"x": 1}, {"y": 1}]}):
+                parsed = Filter.parse(spec)
+                assert await store.query([1.0, 0.0], 50, filter=spec) == await store.query(
+                    [1.0, 0.0], 50, filter=parsed
+                )
+
+        using(body)
+
+
+async def refused(store: VectorStore, filter: Filter) -> None:
+    """Expect that the store says what it cannot say, whatever is asked of it."""
+    before = await store.count()
+    for call in (
+        store.query([1.0, 0.0], filter=filter),
+        store.delete(filter=filter),
+        store.count(filter=filter),
+    ):
+        with pytest.raises(UnsupportedFilter) as refusal:
+            await call
+        assert refusal.value.store == type(store).__name__
+        assert refusal.value.operator.startswith("$")
+    assert await store.count() == before

@@ -1,0 +1,195 @@
+"""The contract of a vector store: keywords and nearness in one list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.errors import DimensionMismatch, InvalidFilter, InvalidVector
+from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids
+from lib.vector import F, HybridStore, Metric, Record
+
+HOSTILE = (
+    "", " ", "\0", "\ud800", "'", '"', '""', "'; DROP TABLE lib_vectors; --", "*", "a*", "^a", "(",
+    "fox AND", "NOT", "OR OR", "NEAR(fox dog, 2)", "text:fox", "{text} : fox", "-fox", "+fox",
+    "fox\\", "%", "fox & dog | !x", "fox <-> dog", ":*", "\U0001f600", "fox\0dog", "日本語 บท",
+    "a" * 10_000, "fox " * 3_000, "e\u0301", "İ", "\u202e", "x" + "\u0301" * 500,
+)  # fmt: skip
+TEXTS = {
+    "fox": "The quick brown fox jumps over the lazy dog",
+    "dogs": "Two dogs were sleeping",
+    "cafe": "A Café in Zürich",
+    "plain": "Nothing of interest",
+    "silent": "",
+}
+
+
+class HybridContract(StoreTests):
+    """Hybrid queries; a store without them does not pretend."""
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_a_score_is_the_sum_of_reciprocal_ranks(self, using: Using, metric: Metric) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert(
+                [
+                    Record("a", [4.0, 0.0], "pear"),
+                    Record("b", [4.0, 1.0], "apple apple"),
+                    Record("c", [4.0, 2.0], "apple pear plum"),
+                ]
+            )
+
+            found = await store.query_hybrid([4.0, 0.0], "apple", 3)
+            assert ids(await store.query([4.0, 0.0], 3)) == ["a", "b", "c"]
+            assert [(match.id, match.score) for match in found] == [
+                ("b", pytest.approx(1 / 62 + 1 / 61)),
+                ("c", pytest.approx(1 / 63 + 1 / 62)),
+                ("a", pytest.approx(1 / 61)),
+            ]
+
+        self._with_hybrid(using, body, metric=metric)
+
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("fox", ["fox"]),
+            ("FOXES!", ["fox"]),
+            ("sleep", ["dogs"]),
+            ("dog jumping", ["fox", "dogs"]),
+            ("cafe", ["cafe"]),
+            ("CAFÉ", ["cafe"]),
+            ("zurich unknown", ["cafe"]),
+            ("the of a", []),
+            ("unknown", []),
+            ("...", []),
+        ],
+    )
+    def test_any_word_may_match_whatever_its_form(
+        self, using: Using, text: str, found: list[str]
+    ) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert([Record(name, [1.0, 0.0], text) for name, text in TEXTS.items()])
+
+            assert await worded(store, text) == found
+
+        self._with_hybrid(using, body)
+
+    def test_the_filter_holds_for_both_lists(self, using: Using) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert(
+                [
+                    Record("near", [1.0, 0.0], "", {"x": 1}),
+                    Record("worded", [-1.0, 0.0], "apple", {"x": 1}),
+                    Record("near too", [1.0, 0.0], "", {"x": 2}),
+                    Record("worded too", [-1.0, 0.0], "apple apple", {"x": 2}),
+                ]
+            )
+
+            found = await store.query_hybrid([1.0, 0.0], "apple", 9, filter=F("x") == 1)
+            assert ids(found) == ["worded", "near"]
+            assert await store.query_hybrid([1.0, 0.0], "apple", filter={"x": 3}) == []
+            assert await store.query_hybrid([1.0, 0.0], "apple", filter={"x": {"$in": []}}) == []
+
+        self._with_hybrid(using, body)
+
+    def test_words_that_were_replaced_or_deleted_are_gone(self, using: Using) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert([Record(name, [1.0, 0.0], text) for name, text in TEXTS.items()])
+            assert await worded(store, "fox") == ["fox"]
+            await store.upsert([Record("fox", [1.0, 0.0], "A hare"), Record("new", [1, 0], "fox")])
+            await store.delete(["dogs"])
+
+            assert await worded(store, "fox") == ["new"]
+            assert await worded(store, "hare") == ["fox"]
+            assert await worded(store, "dogs") == []
+
+        self._with_hybrid(using, body)
+
+    def test_what_other_namespaces_hold_changes_no_ranking(self, using: Using) -> None:
+        async def body(store: HybridStore) -> None:
+            rare, common = "apple " + "pear " * 3, "pear " + "apple " * 3
+            await store.upsert(
+                [Record("1", [1, 0], "apple plum"), Record("2", [1, 0], "pear plum")]
+                + [Record(f"{number}", [1, 0], "apple cherry") for number in range(3, 9)]
+            )
+            before = await worded(store, "apple pear")
+            assert before[0] == "2"
+            await store.upsert(
+                [Record(f"{number}", [1, 0], common + rare) for number in range(50)]
+                + [Record(f"p{number}", [1, 0], "pear") for number in range(500)],
+                namespace="other",
+            )
+
+            assert await worded(store, "apple pear") == before
+
+        self._with_hybrid(using, body)
+
+    def test_an_empty_namespace_finds_nothing(self, using: Using) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert([Record("a", [1.0, 0.0], "apple")], namespace="other")
+
+            assert await store.query_hybrid([1.0, 0.0], "apple") == []
+
+        self._with_hybrid(using, body)
+
+    @pytest.mark.parametrize("text", HOSTILE)
+    def test_no_text_breaks_a_query(self, using: Using, text: str) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert([Record(name, [1.0, 0.0], text) for name, text in TEXTS.items()])
+
+            assert len(await store.query_hybrid([1.0, 0.0], text, 10)) == len(TEXTS)
+
+        self._with_hybrid(using, body)
+
+    def test_no_random_text_breaks_a_query(self, using: Using) -> None:
+        async def body(store: HybridStore) -> None:
+            await store.upsert([Record(name, [1.0, 0.0], text) for name, text in TEXTS.items()])
+            for text in texts:
+                assert len(await store.query_hybrid([1.0, 0.0], text, 10)) == len(TEXTS)
+
+        texts: Sequence[str] = ()
+
+        @settings(max_examples=20)
+        @given(st.lists(st.text(st.characters(codec=None), max_size=30), min_size=20, max_size=40))
+        def attack(drawn: list[str]) -> None:
+            nonlocal texts
+            texts = drawn
+            self._with_hybrid(using, body)
+
+        attack()
+
+    def test_bad_input_is_refused_as_in_a_plain_query(self, using: Using) -> None:
+        async def body(store: HybridStore) -> None:
+            wrong: list[tuple[type[Exception], dict[str, Any]]] = [
+                (DimensionMismatch, {"vector": [1.0]}),
+                (InvalidVector, {"vector": [0.0, 0.0]}),
+                (InvalidFilter, {"filter": {"x": {"$like": "a"}}}),
+                (ValueError, {"k": 0}),
+                (TypeError, {"text": None}),
+            ]
+            right: dict[str, Any] = {"vector": [1.0, 0.0], "text": "x"}
+            await store.upsert([Record("a", [1.0, 0.0], "apple")])
+            for error, change in wrong:
+                with pytest.raises(error):
+                    await store.query_hybrid(**{**right, **change})
+
+        self._with_hybrid(using, body)
+
+    def _with_hybrid(self, using: Using, body: Any, *, metric: Metric = "cosine") -> None:
+        """Run the body; a store without hybrid search is seen not to have the method."""
+
+        async def absent(store: object) -> None:
+            assert not hasattr(store, "query_hybrid")
+
+        using(body if using.kind.hybrid else absent, metric=metric)
+
+
+async def worded(store: HybridStore, text: str) -> list[str]:
+    """Return what the words alone have found, best first: what vectors add is taken away."""
+    near = ids(await store.query([1.0, 0.0], 100))
+    found = await store.query_hybrid([1.0, 0.0], text, 100)
+    gains = {match.id: match.score - 1 / (61 + near.index(match.id)) for match in found}
+    return sorted((name for name in gains if gains[name] > 1e-9), key=lambda name: -gains[name])

@@ -1,0 +1,172 @@
+"""The contract of a vector store: bad input is refused by name, and changes nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
+from lib.testing.vector_store.kit import StoreTests, Using, points
+from lib.vector import Metric, Record, VectorStore
+
+VECTORS: dict[str, Any] = {
+    "NaN": [float("nan"), 1.0],
+    "infinity": [1.0, float("-inf")],
+    "too large for 32 bits": [1e39, 1.0],
+    "an enormous integer": [10**400, 1],
+    "too long for 32 bits": [1e30, 1e30],
+    "text": "ab",
+    "bytes": b"ab",
+    "numbers as text": ["1", "2"],
+    "None": [None, 1.0],
+    "no sequence": 1.0,
+    "a matrix": np.ones((1, 2)),
+    "an array of objects": np.array([None, 1.0]),
+    "an array of bools": np.array([True, False]),
+    "a mapping": {0: 1.0, 1: 1.0},
+    "a set": {1.0, 2.0},
+    "nothing": [],
+}
+NO_DIRECTION = ([0.0, -0.0], [1e-30, 0.0], [1e-60, 0.0])
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+RECORDS: dict[str, Any] = {
+    "an empty id": Record("", [1.0, 0.0]),
+    "a long id": Record("x" * 513, [1.0, 0.0]),
+    "NUL in an id": Record("a\0", [1.0, 0.0]),
+    "a surrogate in an id": Record("\ud800", [1.0, 0.0]),
+    "an id that is no text": Record(1, [1.0, 0.0]),  # type: ignore[arg-type]  # on purpose
+    "NUL in a text": Record("a", [1.0, 0.0], "a\0b"),
+    "a surrogate in a text": Record("a", [1.0, 0.0], "\ud83d"),
+    "a text that is none": Record("a", [1.0, 0.0], None),  # type: ignore[arg-type]  # on purpose
+    "metadata that is none": Record("a", [1.0, 0.0], "", None),  # type: ignore[arg-type]  # on purpose
+    "NaN": Record("a", [1.0, 0.0], "", {"x": [float("nan")]}),
+    "infinity": Record("a", [1.0, 0.0], "", {"x": float("inf")}),
+    "an integer that is too large": Record("a", [1.0, 0.0], "", {"x": 2**63}),
+    "one that is too small": Record("a", [1.0, 0.0], "", {"x": {"y": -(2**63) - 1}}),
+    "NUL in a key": Record("a", [1.0, 0.0], "", {"\0": 1}),
+    "NUL in a value": Record("a", [1.0, 0.0], "", {"x": "\0"}),
+    "a surrogate in a value": Record("a", [1.0, 0.0], "", {"x": "\udfff"}),
+    "a key that is no text": Record("a", [1.0, 0.0], "", {1: 1}),  # type: ignore[dict-item]  # on purpose
+    "a nested one": Record("a", [1.0, 0.0], "", {"x": {None: 1}}),
+    "a datetime": Record("a", [1.0, 0.0], "", {"x": datetime(2026, 1, 1, tzinfo=UTC)}),
+    "bytes": Record("a", [1.0, 0.0], "", {"x": b""}),
+    "a tuple": Record("a", [1.0, 0.0], "", {"x": (1,)}),
+    "a set": Record("a", [1.0, 0.0], "", {"x": {1}}),
+    "an array": Record("a", [1.0, 0.0], "", {"x": np.float32(1)}),
+    "depth": Record("a", [1.0, 0.0], "", reduce(lambda inner, _: {"x": inner}, range(65), {})),
+    "a loop": Record("a", [1.0, 0.0], "", {"x": LOOP}),
+    "no record": ("a", [1.0, 0.0]),
+}
+
+
+class InputContract(StoreTests):
+    """Refusals."""
+
+    @pytest.mark.parametrize("name", VECTORS)
+    def test_what_is_no_vector_is_refused(self, using: Using, name: str) -> None:
+        async def body(store: VectorStore) -> None:
+            batch = [*points("good"), Record("bad", VECTORS[name])]
+
+            with pytest.raises(InvalidVector):
+                await store.upsert(batch)
+            with pytest.raises(InvalidVector):
+                await store.query(VECTORS[name])
+            assert await store.count() == 0
+
+        using(body, metric="dot")
+
+    @pytest.mark.parametrize("vector", NO_DIRECTION)
+    def test_cosine_refuses_a_vector_without_a_direction(
+        self, using: Using, vector: list[float]
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            with pytest.raises(InvalidVector, match="direction"):
+                await store.upsert([*points("good"), Record("bad", vector)])
+            with pytest.raises(InvalidVector, match="direction"):
+                await store.query(vector)
+            assert await store.count() == 0
+
+        using(body)
+
+    @pytest.mark.parametrize("metric", ["dot", "euclidean"])
+    @pytest.mark.parametrize("vector", NO_DIRECTION)
+    def test_other_metrics_need_no_direction(
+        self, using: Using, vector: list[float], metric: Metric
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert([Record("zero", vector)])
+
+            assert [match.id for match in await store.query(vector)] == ["zero"]
+
+        using(body, metric=metric)
+
+    def test_a_vector_of_another_length_is_refused_with_both_lengths(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(points("there"))
+
+            with pytest.raises(DimensionMismatch) as refusal:
+                await store.upsert([*points("good"), Record("bad", [1.0, 2.0, 3.0])])
+            assert (refusal.value.expected, refusal.value.got) == (2, 3)
+            with pytest.raises(DimensionMismatch) as refusal:
+                await store.query([1.0])
+            assert (refusal.value.expected, refusal.value.got) == (2, 1)
+            assert await store.count() == 1
+
+        using(body)
+
+    @pytest.mark.parametrize("name", RECORDS)
+    def test_what_no_store_can_keep_is_refused_and_so_is_its_batch(
+        self, using: Using, name: str
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(points("there"))
+
+            with pytest.raises(InvalidMeta):
+                await store.upsert([*points("good"), RECORDS[name]])
+            assert await store.count() == 1
+
+        using(body)
+
+    @pytest.mark.parametrize("name", ["x" * 513, "a\0", "\ud800", 1])
+    def test_what_is_no_name_is_refused_for_a_namespace_and_for_an_id(
+        self, using: Using, name: Any
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            for call in (
+                store.upsert(points("a"), namespace=name),
+                store.query([1.0, 0.0], namespace=name),
+                store.get(["a"], namespace=name),
+                store.delete(["a"], namespace=name),
+                store.count(namespace=name),
+                store.get([name]),
+                store.delete([name]),
+            ):
+                with pytest.raises(InvalidMeta):
+                    await call
+
+        using(body)
+
+    def test_one_string_is_no_list_of_ids(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(points("a", "b"))
+
+            with pytest.raises(InvalidMeta, match="list"):
+                await store.get("ab")
+            with pytest.raises(InvalidMeta, match="list"):
+                await store.delete("ab")
+            assert await store.count() == 2
+
+        using(body)
+
+    @pytest.mark.parametrize("k", [0, -1, True, 1.0, "1", None])
+    def test_k_is_a_positive_int(self, using: Using, k: Any) -> None:
+        async def body(store: VectorStore) -> None:
+            with pytest.raises(ValueError, match="k is"):
+                await store.query([1.0, 0.0], k)
+
+        using(body)

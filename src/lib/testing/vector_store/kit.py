@@ -1,0 +1,93 @@
+"""What the tests of a vector store are made of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.testing.aio import run
+from lib.testing.vector_store.cases import Feature
+from lib.vector import Match, Metric, Record, VectorStore
+
+METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """A vector store and what it can do.
+
+    Attributes:
+        open: makes a store object, not set up yet, for a directory, a dimension and a metric.
+        hybrid: whether it has `query_hybrid`.
+        refuses: what it cannot say in a filter: it raises `UnsupportedFilter` instead.
+        shared: whether several objects for one directory hold the same, at the same time.
+    """
+
+    open: Callable[[Path, int, Metric], VectorStore]
+    hybrid: bool = True
+    refuses: frozenset[Feature] = frozenset()
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Using:
+    """Runs the body of a test with a store."""
+
+    kind: StoreKind
+    place: Path
+
+    def __call__(
+        self,
+        body: Callable[[Any], Coroutine[Any, Any, None]],
+        *,
+        dimension: int = 2,
+        metric: Metric = "cosine",
+    ) -> None:
+        """Run the body with one store."""
+
+        async def main() -> None:
+            async with self.opened(dimension=dimension, metric=metric) as store:
+                await body(store)
+
+        run(main())
+
+    @asynccontextmanager
+    async def opened(
+        self, *, dimension: int = 2, metric: Metric = "cosine"
+    ) -> AsyncGenerator[VectorStore]:
+        """Set up a store object for this directory."""
+        store = self.kind.open(self.place, dimension, metric)
+        await store.setup()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+class StoreTests:
+    """The fixtures of the contract's parts."""
+
+    @pytest.fixture
+    def kind(self) -> StoreKind:
+        """Return the store to test; override it."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def using(self, kind: StoreKind, tmp_path: Path) -> Using:
+        """Return what runs the body of a test."""
+        return Using(kind, tmp_path)
+
+
+def ids(found: Iterable[Match | Record]) -> list[str]:
+    """Return the ids of what was found."""
+    return [one.id for one in found]
+
+
+def points(*names: str, **meta: Any) -> list[Record]:
+    """Return records that are named, and all alike."""
+    return [Record(name, [1.0, 0.0], "", dict(meta)) for name in names]

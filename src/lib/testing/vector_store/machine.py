@@ -1,0 +1,159 @@
+"""A vector store held against the in-memory store, over random sequences of operations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from lib.errors import VectorError
+from lib.testing.vector_store.cases import features, random_filter, random_meta
+from lib.testing.vector_store.kit import StoreKind
+from lib.vector import Filter, InMemoryVectorStore, Record, VectorStore
+
+randoms = st.randoms(use_true_random=False)
+namespaces = st.sampled_from([None, "", "t", "t:x", "ü"])
+names = st.sampled_from(["a", "b", "ab", "c", "d", "ä", "10", "9", "\U0001f600", "\uffff"])
+# Small whole numbers, whose products and sums every machine computes alike: ties stay ties.
+vectors = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
+texts = st.lists(st.sampled_from(["apple", "pear", "plum", "Apples", "é"]), max_size=5).map(
+    " ".join
+)
+records = st.builds(Record, names, vectors, texts, randoms.map(random_meta))
+counts = st.integers(1, 12)
+
+
+def check_against_memory(kind: StoreKind, *, max_examples: int = 50) -> None:
+    """Fail if the store ever answers something else than `InMemoryVectorStore` does.
+
+    Args:
+        kind: the store.
+        max_examples: how many sequences of operations to try.
+    """
+
+    class Machine(_Agreement):
+        """The machine of this kind of store."""
+
+        store_kind = kind
+
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=max_examples, stateful_step_count=25)
+    )
+
+
+class _Agreement(RuleBasedStateMachine):
+    """Does everything twice, and compares."""
+
+    store_kind: StoreKind
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner()
+        self._place = TemporaryDirectory()
+        self._memory: Any = InMemoryVectorStore(3, "dot")
+        self._store: Any = self._opened()
+
+    def _opened(self) -> VectorStore:
+        store = self.store_kind.open(Path(self._place.name), 3, "dot")
+        self._runner.run(store.setup())
+        return store
+
+    def teardown(self) -> None:
+        """Close everything."""
+        self._runner.run(self._store.close())
+        self._runner.close()
+        self._place.cleanup()
+
+    def _both(self, call: Callable[[Any], Awaitable[Any]]) -> None:
+        """Compare what both stores answer, or the errors that both raise."""
+        expected, answer = (
+            self._runner.run(_outcome(call, store)) for store in (self._memory, self._store)
+        )
+        assert answer == expected
+
+    def _filter(self, random: Random) -> Filter | None:
+        filter = random_filter(random, depth=1) if random.random() < 0.7 else None
+        assume(filter is None or not features(filter) & self.store_kind.refuses)
+        return filter
+
+    @rule(batch=st.lists(records, min_size=1, max_size=8), namespace=namespaces)
+    def upsert(self, batch: list[Record], namespace: str | None) -> None:
+        """Insert and replace."""
+        self._both(lambda store: store.upsert(batch, namespace=namespace))
+
+    @rule(gone=st.lists(names, max_size=4), namespace=namespaces)
+    def delete_some(self, gone: list[str], namespace: str | None) -> None:
+        """Delete by id."""
+        self._both(lambda store: store.delete(gone, namespace=namespace))
+
+    @rule(random=randoms, namespace=namespaces)
+    def delete_matching(self, random: Random, namespace: str | None) -> None:
+        """Delete by filter."""
+        filter = random_filter(random, depth=1)
+        assume(not features(filter) & self.store_kind.refuses)
+        self._both(lambda store: store.delete(filter=filter, namespace=namespace))
+
+    @rule(vector=vectors, k=counts, random=randoms, namespace=namespaces)
+    def query(self, vector: list[int], k: int, random: Random, namespace: str | None) -> None:
+        """Search by vector."""
+        filter = self._filter(random)
+        self._both(
+            lambda store: store.query(
+                vector, k, filter=filter, namespace=namespace, include_vectors=k % 2 == 0
+            )
+        )
+
+    @precondition(lambda self: self.store_kind.hybrid)
+    @rule(vector=vectors, text=texts, k=counts, random=randoms, namespace=namespaces)
+    def query_hybrid(
+        self, vector: list[int], text: str, k: int, random: Random, namespace: str | None
+    ) -> None:
+        """Search by vector and words."""
+        filter = self._filter(random)
+        self._both(
+            lambda store: store.query_hybrid(vector, text, k, filter=filter, namespace=namespace)
+        )
+
+    @rule(wanted=st.lists(names, max_size=6), namespace=namespaces)
+    def get(self, wanted: list[str], namespace: str | None) -> None:
+        """Get by id."""
+        self._both(lambda store: store.get(wanted, namespace=namespace))
+
+    @rule(random=randoms, namespace=namespaces)
+    def count(self, random: Random, namespace: str | None) -> None:
+        """Count what passes a filter."""
+        filter = self._filter(random)
+        self._both(lambda store: store.count(filter=filter, namespace=namespace))
+
+    @precondition(lambda self: self.store_kind.shared)
+    @rule()
+    def change_hands(self) -> None:
+        """Go on with another store object for the same place."""
+        successor = self._opened()
+        self._runner.run(self._store.close())
+        self._store = successor
+
+    @invariant()
+    def hold_the_same(self) -> None:
+        """Compare the namespaces."""
+        self._both(lambda store: store.namespaces())
+
+
+async def _outcome(call: Callable[[Any], Awaitable[Any]], store: Any) -> Any:
+    try:
+        return await call(store)
+    except VectorError as error:
+        return type(error), str(error)

@@ -1,0 +1,165 @@
+"""The contract of a vector store: the nearest records, in their order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids, points
+from lib.vector import HybridStore, Match, Metric, Record, VectorStore
+
+SCORES: dict[Metric, dict[str, float]] = {
+    "cosine": {"near": 1.0, "aslant": 1 / math.sqrt(2), "across": 0.0, "away": -1.0},
+    "dot": {"aslant": 12.0, "near": 6.0, "across": 0.0, "away": -4.0},
+    "euclidean": {"near": 1.0, "across": math.sqrt(13), "away": 4.0, "aslant": math.sqrt(52)},
+}
+ABOUT = 1e-5
+
+
+class SearchContract(StoreTests):
+    """Querying without words."""
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_scores_and_their_order_are_those_of_the_metric(
+        self, using: Using, metric: Metric
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(
+                [
+                    Record("near", [3.0, 0.0]),
+                    Record("aslant", [6.0, 6.0]),
+                    Record("across", [0.0, 3.0]),
+                    Record("away", [-2.0, 0.0]),
+                ]
+            )
+
+            found = await store.query([2.0, 0.0], 4)
+            assert ids(found) == list(SCORES[metric])
+            assert [match.score for match in found] == pytest.approx(
+                list(SCORES[metric].values()), abs=ABOUT
+            )
+            assert all(match.vector is None for match in found)
+            assert (store.metric, store.dimension) == (metric, 2)
+            assert store.higher_is_better == (metric != "euclidean")
+
+        using(body, metric=metric)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_equal_scores_stand_in_the_order_of_their_ids(
+        self, using: Using, metric: Metric
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            names = ["b", "a", "ab", "Z", "é", "10", "9", "\U0001f600", "\uffff"]
+            await store.upsert(points(*names))
+            await store.upsert([Record("best" if metric != "dot" else "~", [1.0, 0.0])])
+            await store.delete(["best", "~"])
+
+            for k in (1, 3, 9, 20):
+                assert ids(await store.query([1.0, 0.5], k)) == sorted(names)[:k]
+
+        using(body, metric=metric)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_what_is_found_is_what_counting_it_out_finds(
+        self, using: Using, metric: Metric
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            noise = np.random.default_rng(5)
+            vectors = noise.standard_normal((400, 16)).astype(np.float32)
+            await store.upsert(
+                [
+                    Record(str(row), vector, "", {"even": row % 2 == 0, "rare": row % 50 == 0})
+                    for row, vector in enumerate(vectors)
+                ]
+            )
+
+            for query in noise.standard_normal((10, 16)).astype(np.float32):
+                scores = counted_out(vectors, query, metric)
+                for field in (None, "even", "rare"):
+                    filter = None if field is None else {field: True}
+                    found = await store.query(query, 10, filter=filter)
+                    rows = {None: 1, "even": 2, "rare": 50}[field]
+                    wanted = sorted(
+                        range(0, 400, rows),
+                        key=lambda row: scores[row],
+                        reverse=store.higher_is_better,
+                    )
+                    assert len(found) == min(10, 400 // rows)
+                    agree(found, wanted, scores)
+
+        using(body, dimension=16, metric=metric)
+
+    def test_the_filter_comes_before_the_search(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(points(*(f"decoy{number}" for number in range(500)), x=1))
+            await store.upsert(
+                [Record(f"far{number}", [-1.0, number], "", {"x": 2}) for number in range(1, 8)]
+            )
+
+            assert len(await store.query([1.0, 0.0], 7, filter={"x": 2})) == 7
+
+        using(body)
+
+    def test_an_empty_namespace_has_no_neighbours(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            assert await store.query([1.0, 0.0]) == []
+            await store.upsert(points("a"), namespace="other")
+            assert await store.query([1.0, 0.0], filter={"x": 1}) == []
+
+        using(body)
+
+    def test_five_are_returned_unless_another_number_is_asked_for(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(points(*"abcdefgh"))
+
+            assert ids(await store.query([1.0, 0.0])) == list("abcde")
+            assert ids(await store.query([1.0, 0.0], 100)) == list("abcdefgh")
+
+        using(body)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_small_and_large_vectors_keep_their_order(self, using: Using, metric: Metric) -> None:
+        async def body(store: VectorStore) -> None:
+            scales = [1e-18, 1e-9, 1.0, 1e9, 1e18]
+            await store.upsert(
+                [Record(f"{scale:g}", [scale, scale / 2]) for scale in scales]
+                + [Record("aslant", [1.0, 1.0])]
+            )
+
+            found = await store.query([1e-18, 0.0], 6)
+            assert len(found) == 6
+            assert all(math.isfinite(match.score) for match in found)
+            if metric == "cosine":
+                assert found[-1].id == "aslant"
+            if metric == "dot":
+                assert ids(found[:2]) == ["1e+18", "1e+09"]
+            if metric == "euclidean":
+                assert ids(found)[-2:] == ["1e+09", "1e+18"]
+
+        using(body, metric=metric)
+
+    def test_it_is_a_hybrid_store_if_it_says_so(self, using: Using) -> None:
+        async def body(store: Any) -> None:
+            assert isinstance(store, VectorStore)
+            assert isinstance(store, HybridStore) == using.kind.hybrid
+
+        using(body)
+
+
+def counted_out(vectors: Any, query: Any, metric: Metric) -> list[float]:
+    """Return the score of every vector, computed in 64 bits."""
+    wide, asked = vectors.astype(np.float64), query.astype(np.float64)
+    if metric == "euclidean":
+        return np.linalg.norm(wide - asked, axis=1).tolist()
+    lengths = np.linalg.norm(wide, axis=1) * np.linalg.norm(asked)
+    return ((wide @ asked) / (lengths if metric == "cosine" else 1.0)).tolist()
+
+
+def agree(found: list[Match], wanted: list[int], scores: list[float]) -> None:
+    """Compare what was found with rows, best first, whose ids are their numbers."""
+    best = [scores[row] for row in wanted[: len(found)]]
+    assert [match.score for match in found] == pytest.approx(best, abs=1e-4)
+    assert [scores[int(match.id)] for match in found] == pytest.approx(best, abs=1e-6)
