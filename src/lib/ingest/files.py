@@ -1,0 +1,181 @@
+"""Which files of a folder are read, and what text their bytes are."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lib.ingest.document import Reader
+from lib.ingest.readers import read_markdown, read_plain, read_rst
+from lib.ingest.webpage import read_html
+
+READERS: Final[Mapping[str, Reader]] = {
+    ".htm": read_html,
+    ".html": read_html,
+    ".markdown": read_markdown,
+    ".md": read_markdown,
+    ".rst": read_rst,
+    ".text": read_plain,
+    ".txt": read_plain,
+    ".xhtml": read_html,
+}
+"""The reader of each suffix, in lower case."""
+
+_GENERATED: Final = frozenset({"__pycache__", "CVS", "node_modules", "site-packages", "venv"})
+_BYTE_ORDER_MARKS: Final = (  # UTF-32 first: its little-endian mark begins like that of UTF-16
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_control = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]").search
+
+
+class Unreadable(Exception):
+    """A file gives no text; the message says why. `gone` if nothing of it may stay indexed."""
+
+    def __init__(self, reason: str, *, gone: bool = True) -> None:
+        self.reason, self.gone = reason, gone
+        super().__init__(reason)
+
+
+@dataclass(slots=True)
+class Listing:
+    """What stands in a folder.
+
+    Attributes:
+        files: relative POSIX paths of the files to read, sorted.
+        skipped: relative path and reason of what was left out, and would have been expected.
+        unlisted: relative paths of folders that could not be looked into; "" is the root.
+    """
+
+    files: list[str] = field(default_factory=list[str])
+    skipped: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    unlisted: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The text of a file.
+
+    Attributes:
+        text: with line feeds as the only line ends.
+        digest: of the bytes.
+        encoding: "latin-1" says that the bytes are in no Unicode encoding: any text was guessed.
+    """
+
+    text: str
+    digest: str
+    encoding: str
+
+
+def list_folder(root: Path, suffixes: Collection[str]) -> Listing:
+    """Return the files below `root` that have one of the suffixes (with dot, in lower case).
+
+    Hidden files and folders, virtual environments, `node_modules` and the like are passed over.
+    Symbolic links are not followed: what they show inside the folder is found anyway.
+
+    Raises:
+        OSError: `root` is missing, or is no folder.
+    """
+    if not root.is_dir():
+        root.stat()  # says what is wrong, if it is not only no folder
+        raise NotADirectoryError(f"{root} is no folder")
+    listing = Listing()
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = list(os.scandir(root / folder))
+        except OSError as error:
+            listing.unlisted.append(folder)
+            listing.skipped.append((folder, f"cannot be listed: {error.strerror}"))
+            continue
+        visible = [entry for entry in entries if not _passed_over(entry)]
+        pending.extend(_sort(visible, folder, suffixes, listing))
+    listing.files.sort()
+    listing.skipped.sort()
+    return listing
+
+
+def _sort(
+    entries: list[os.DirEntry[str]], folder: str, suffixes: Collection[str], listing: Listing
+) -> Iterator[str]:
+    """Put the entries into the listing and yield the folders among them."""
+    for entry in entries:
+        relative = f"{folder}/{entry.name}" if folder else entry.name
+        wanted = suffix_of(relative) in suffixes
+        if entry.is_symlink():
+            if wanted or Path(entry.path).is_dir():
+                listing.skipped.append((printable(relative), "symbolic link"))
+        elif entry.is_dir():
+            yield relative
+        elif wanted and printable(relative) != relative:
+            listing.skipped.append((printable(relative), "its name is no text"))
+        elif wanted and not entry.is_file():
+            listing.skipped.append((relative, "no regular file"))
+        elif wanted:
+            listing.files.append(relative)
+
+
+def _passed_over(entry: os.DirEntry[str]) -> bool:
+    return (
+        entry.name.startswith(".")
+        or entry.name in _GENERATED
+        or Path(entry.path, "pyvenv.cfg").exists()
+    )
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix with its dot in lower case, as in `READERS`."""
+    return Path(path).suffix.lower()
+
+
+def printable(path: str) -> str:
+    """Return the path with a question mark for each byte that is no text."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def read_file(path: Path, max_bytes: int) -> Content:
+    """Return the file's text.
+
+    Raises:
+        Unreadable: it is gone, too large, binary, or the system refuses it.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise Unreadable("vanished while the folder was read") from None
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}", gone=False) from None
+    if len(raw) > max_bytes:
+        raise Unreadable(f"larger than {max_bytes} bytes")
+    text, encoding = _decoded(raw)
+    if "\0" in text:
+        raise Unreadable("binary")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return Content(lines, hashlib.sha256(raw).hexdigest(), encoding)
+
+
+def _decoded(raw: bytes) -> tuple[str, str]:
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if raw.startswith(mark):
+            try:
+                return raw.removeprefix(mark).decode(encoding), encoding
+            except UnicodeDecodeError:
+                raise Unreadable(f"begins like {encoding}, but is not") from None
+    try:
+        return raw.decode(), "utf-8"
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+        if _control(text):
+            raise Unreadable("binary") from None
+        return text, "latin-1"
