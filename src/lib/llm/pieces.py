@@ -8,7 +8,7 @@ from typing import Final
 from lib._util.json import canonical
 from lib.llm.client import Delta, Reply, ToolCallDelta
 from lib.llm.messages import Message
-from lib.llm.parts import Attachment, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from lib.llm.parts import Attachment, Part, Text, Thinking, ToolCall, ToolResult
 
 CHARS_PER_TOKEN: Final = 4
 TOKENS_PER_MESSAGE: Final = 4
@@ -63,8 +63,8 @@ def _tokens(item: Message | Part) -> int:
             chars = len(text)
         case Attachment():
             return TOKENS_PER_ATTACHMENT
-        case Opaque(data):
-            chars = len(canonical(data))
+        case _:
+            chars = len(canonical(item.data))
     return -(-chars // CHARS_PER_TOKEN)
 
 

@@ -99,10 +99,10 @@ class ChatServer:
         self._slice_bytes = slice_bytes
         self._played = 0
         self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 
     async def __aexit__(
@@ -139,17 +139,17 @@ class ChatServer:
 
     # -- one connection ------------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task = asyncio.create_task(self._serve(reader, writer))
         self._serving[task] = writer
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
-                while await self._exchange(reader, writer):
-                    pass
-        finally:
-            del self._serving[task]
-            writer.close()
+        task.add_done_callback(self._serving.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while await self._exchange(reader, writer):
+                pass
+        writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether the connection can serve another."""
@@ -169,7 +169,7 @@ class ChatServer:
                 writer.write(answer.body)
                 await writer.drain()
                 return not answer.cut
-            case Reply():
+            case _:
                 await self._reply(answer, received, writer)
                 return True
 

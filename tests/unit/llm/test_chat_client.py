@@ -258,6 +258,9 @@ GOOD_STREAMS: dict[str, Raw] = {
     "without a media type": Raw(body=CHUNK),
     "cut after the reason to stop": Raw(body=CHUNK + b"data: {", headers=SSE, cut=True),
     "cut after [DONE]": Raw(body=CHUNK + b"data: [DONE]\n\n", headers=SSE, cut=True),
+    "with talk after [DONE]": Raw(
+        body=CHUNK + b"data: [DONE]\n\n" + b": bye\n\n" * 50_000, headers=SSE
+    ),
     "without blank lines": Raw(body=CHUNK.rstrip() + b"\ndata: [DONE]\n", headers=SSE),
     "with empty data": Raw(body=b"data:\n\n" + CHUNK + b"data: \n\n", headers=SSE),
     "with JSON over several lines": Raw(
@@ -291,29 +294,51 @@ def test_what_came_before_the_failure_was_shown():
     assert seen == [Delta(text="hello")]
 
 
+class Silence(httpx2.AsyncBaseTransport):
+    """A server that says nothing, or nothing more after the start of its answer."""
+
+    def __init__(self, start: bytes | None) -> None:
+        self.start = start
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self.start is None:
+            await asyncio.Event().wait()
+        return httpx2.Response(200, content=self.content(self.start or b""))
+
+    async def content(self, start: bytes) -> AsyncGenerator[bytes]:
+        yield start
+        await asyncio.Event().wait()
+
+
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    "answer", [Hang(), Hang(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nda")]
-)
-def test_a_server_that_falls_silent_runs_into_the_deadline(answer: Hang, *, stream: bool):
+@pytest.mark.parametrize("start", [None, b'data: {"choices": []}\n\n'])
+def test_a_server_that_falls_silent_runs_into_the_deadline(start: bytes | None, *, stream: bool):
     async def main() -> None:
-        async with connected([answer], timeout_s=0.05) as (client, _):
-            error = await failure(client, stream=stream)
-            assert facts(error) == (LLMError, None, True)
-            assert str(error) == "no complete answer within 0.05 s"
+        client = ChatClient("m", api_key=API_KEY, transport=Silence(start), timeout_s=0.02)
+        error = await failure(client, stream=stream)
+        await client.aclose()
+        assert facts(error) == (LLMError, None, True)
+        assert str(error) == "no complete answer within 0.02 s"
 
     run(main())
 
 
 def test_a_reader_who_is_slow_does_not_run_into_the_deadline():
+    """The deadline limits waiting for the network, never the code that takes the pieces."""
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=CHUNK + CHUNK, headers=SSE)
+
     async def main() -> None:
-        async with connected(["hello"], timeout_s=0.1) as (client, _):
-            pieces = client.stream(HI)
-            first = await anext(pieces)
-            never = asyncio.get_running_loop().create_future()
-            await asyncio.wait([never], timeout=0.15)
-            # All of it has arrived by now, and the deadline only limits waiting for the network.
-            assert [first, *[piece async for piece in pieces]][-1] == reply("hello")
+        transport = httpx2.MockTransport(handle)
+        client = ChatClient("m", api_key="k", transport=transport, timeout_s=0.02)
+        pieces = client.stream(HI)
+        assert await anext(pieces) == Delta(text="hello")
+        never = asyncio.get_running_loop().create_future()
+        await asyncio.wait([never], timeout=0.04)
+        assert await anext(pieces) == Delta(text="hello")
+        await cast(Any, pieces).aclose()
+        await client.aclose()
 
     run(main())
 

@@ -121,6 +121,33 @@ def test_every_object_is_closed_and_asks_for_every_property():
     }
 
 
+def test_a_reference_stands_alone_even_where_it_refers_to_itself():
+    node = {"$ref": "#/$defs/Node", "description": "what follows"}
+    schema = {
+        "type": "object",
+        "properties": {"first": node},
+        "$defs": {"Node": {"type": "object", "properties": {"next": node}}},
+    }
+    closed = {"additionalProperties": False}
+    alone = {"next": {"$ref": "#/$defs/Node"}}
+    inlined = {"type": "object", "description": "what follows", "required": ["next"], **closed}
+
+    assert strict_schema(schema) == {
+        "type": "object",
+        "properties": {"first": {**inlined, "properties": alone}},
+        "required": ["first"],
+        "$defs": {
+            "Node": {
+                "type": "object",
+                "properties": {"next": {**inlined, "properties": alone}},
+                "required": ["next"],
+                **closed,
+            }
+        },
+        **closed,
+    }
+
+
 def test_the_given_schema_is_left_as_it_is():
     schema = Linked.model_json_schema()
 

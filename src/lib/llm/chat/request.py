@@ -80,10 +80,10 @@ def _entries(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
             return [_tool_result(part) for part in message.parts]
         case "assistant":
             return [_assistant(message, dialect)]
-        case "user":
-            return [{"role": "user", "content": _content(message)}]
         case "system":
             return [{"role": "system", "content": _only_text(message)}]
+        case _:
+            return [{"role": "user", "content": _content(message)}]
 
 
 def _tool_result(part: Part) -> dict[str, Any]:

@@ -56,9 +56,6 @@ class ToolCallAssembler:
         self._by_index: dict[int | None, _Open] = {}
         self._by_id: dict[str, _Open] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
     def add(self, fragment: Mapping[str, Any], *, whole: bool = False) -> ToolCallDelta:
         """Take one item of a `tool_calls` list and return what it adds.
 
