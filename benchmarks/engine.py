@@ -157,8 +157,7 @@ async def measure(
     with tempfile.TemporaryDirectory() as folder:
         async with contextlib.AsyncExitStack() as stack:
             once = {
-                name: await stack.enter_async_context(ENGINES[name](Path(folder)))
-                for name in names
+                name: await stack.enter_async_context(ENGINES[name](Path(folder))) for name in names
             }
             for name in names:
                 await steps_per_second(once[name], concurrent, concurrent)  # warm up

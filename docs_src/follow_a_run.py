@@ -1,6 +1,6 @@
 import asyncio
 
-from lib.engine import Budget, Live
+from lib.engine import Budget
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
 from lib.tools import tool
@@ -21,7 +21,7 @@ async def main() -> None:
 
         async def typewriter() -> None:
             async for piece in run.live():
-                if isinstance(piece, Live) and piece.delta.text:
+                if piece.delta.text:
                     print(piece.delta.text, end="|")
             print()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,7 +16,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.state import RunState
 from lib.engine.driver import Driver, Equipment
-from lib.engine.handler import Handler, Offers
+from lib.engine.handler import Handler, Live, Offers
 from lib.engine.live import LiveHub
 from lib.engine.run import Run
 from lib.errors import Conflict, IdempotencyMismatch, RunAbandoned, RunNotFound, UnknownAlgorithm
@@ -83,7 +83,7 @@ class Engine:
         self.bus = Bus(store, clock=clock)
         self.clock = clock
         self.poll_s = poll_s
-        self.hub = LiveHub()
+        self._hub = LiveHub()
         self._new_id = new_id
         self._algorithms = _by_name("algorithm", "name", algorithms)
         if not self._algorithms:
@@ -256,6 +256,10 @@ class Engine:
         except KeyError:
             raise UnknownAlgorithm(name, known=tuple(self._algorithms)) from None
 
+    def watch(self, run_id: str) -> AsyncGenerator[Live]:
+        """Yield replies of this run while they are written in this process; see `Run.live`."""
+        return self._hub.watch(run_id)
+
     async def hosted(self, run_id: str) -> RunState[Any] | None:
         """Wait until this process stops driving the run; return its state then.
 
@@ -275,14 +279,14 @@ class Engine:
             return None
 
     def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event] = ()) -> None:
-        driver = Driver(self._equipment, algorithm, lease, self.hub.publisher, log=log)
+        driver = Driver(self._equipment, algorithm, lease, self._hub.publisher, log=log)
         task = asyncio.create_task(driver.drive(), name=f"lib.run {lease.run_id}")
         self._hosted[lease.run_id] = (driver, task)
         task.add_done_callback(lambda done: self._dropped(lease.run_id, done))
 
     def _dropped(self, run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
         del self._hosted[run_id]
-        self.hub.end(run_id)
+        self._hub.end(run_id)
         if task.cancelled():
             return
         error = task.exception()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Spend
 from lib.engine.core.decide import refold
 from lib.engine.core.state import RunState
 from lib.engine.handler import Live
 from lib.errors import NotPending, RunNotFound
-from lib.events import Event, RunInfo
+from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
-
-if TYPE_CHECKING:
-    from lib.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +63,39 @@ class PendingApproval:
     arguments: Mapping[str, Any]
 
 
+class Host(Protocol):
+    """What a handle needs of the engine that made it; see `Engine`."""
+
+    store: EventStore
+    poll_s: float
+
+    async def hosted(self, run_id: str) -> RunState[Any] | None:
+        """Wait until this process stops driving the run; return its state then."""
+        ...
+
+    async def resume(self, run_id: str) -> bool:
+        """Drive the run here if nobody does."""
+        ...
+
+    async def signal(
+        self, run_id: str, kind: str, data: dict[str, Any], *, user: str | None = None
+    ) -> None:
+        """Append a signal to the run."""
+        ...
+
+    def algorithm(self, name: str) -> Algorithm[Any]:
+        """Return the algorithm of this name."""
+        ...
+
+    def watch(self, run_id: str) -> AsyncGenerator[Live]:
+        """Yield the run's replies while they are written here."""
+        ...
+
+
 class Run:
     """A handle on a run; any number may exist, in any process, of a run in any state."""
 
-    def __init__(self, engine: Engine, run_id: str) -> None:
+    def __init__(self, engine: Host, run_id: str) -> None:
         """Made by `Engine.start` and `Engine.run`."""
         self._engine = engine
         self.id = run_id
@@ -142,7 +169,7 @@ class Run:
 
         Best effort and never stored: after a crash or in another process, read `events()`.
         """
-        return self._engine.hub.watch(self.id)
+        return self._engine.watch(self.id)
 
     async def pending(self) -> list[PendingApproval]:
         """Return the calls that wait for a person, oldest first."""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -31,10 +32,10 @@ def path(tmp_path: Path) -> Path:
 
     async def fill() -> None:
         store = SQLiteEventStore(tmp_path / "runs.db", clock=clock)
-        options = {"clock": clock, "new_id": ids.__next__}
+        options: dict[str, Any] = {"clock": clock, "new_id": ids.__next__}
         async with make_engine(client, act, store=store, **options) as engine:
             await (await engine.start("go", tenant="acme")).result()
-            data = {"algorithm": "react", "input": []}
+            data: dict[str, Any] = {"algorithm": "react", "input": []}
             await store.append("run-two", [NewEvent(k.RUN_STARTED, data, clock.now())], expected=0)
 
     run(fill())

@@ -99,7 +99,7 @@ def test_two_may_watch_and_one_may_leave() -> None:
             started = await engine.start("hi")
             stays, leaves = started.live(), started.live()
             async with asyncio.TaskGroup() as tasks:
-                first = tasks.create_task(anext(leaves))  # type: ignore[arg-type]
+                first = tasks.create_task(anext(leaves))
                 pieces = tasks.create_task(_joined(stays))
             await leaves.aclose()
             return first.result().delta.text, pieces.result()

@@ -39,8 +39,9 @@ class Says:
 
 
 def log(*events: tuple[str, dict[str, Any]], **started: Any) -> list[Event]:
-    all_events = [(k.RUN_STARTED, {"algorithm": "says", "input": [], **started}), *events]
-    return [Event("r", seq, kind, data, AT) for seq, (kind, data) in enumerate(all_events, 1)]
+    data: dict[str, Any] = {"algorithm": "says", "input": [], **started}
+    first = Event("r", 1, k.RUN_STARTED, data, AT)
+    return [first, *[Event("r", n, kind, more, AT) for n, (kind, more) in enumerate(events, 2)]]
 
 
 ASK = LLMRequest(key="llm/1", messages=History())
