@@ -1,0 +1,377 @@
+"""The bus: every event to every group, at least once, in order, and nobody waits for another."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Container
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from lib.errors import StoreClosed
+from lib.events import Event, EventStore, MemoryEventStore
+from lib.events.bus import Bus
+from lib.events.wakeups import Wakeups
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.event_store.kit import begin, note
+
+
+class Handler:
+    """Keeps what it is given; some calls fail, as numbered from 1."""
+
+    def __init__(self, *, fails: Container[int] = ()) -> None:
+        self.batches: list[list[Event]] = []
+        self.calls = 0
+        self._fails = fails
+
+    async def __call__(self, events: list[Event]) -> None:
+        self.calls += 1
+        if self.calls in self._fails:
+            raise ConnectionError("nobody there")
+        self.batches.append(events)
+
+    @property
+    def seen(self) -> list[Event]:
+        return [event for batch in self.batches for event in batch]
+
+
+class Clock(ManualClock):
+    """Remembers for how long it was slept on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    async def sleep(self, delay_s: float) -> None:
+        self.pauses.append(delay_s)
+        await super().sleep(delay_s)
+
+
+class Deaf(MemoryEventStore):
+    """Tells nobody that logs have grown, as if they had grown on another machine."""
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return Wakeups()
+
+
+@asynccontextmanager
+async def opened() -> AsyncGenerator[MemoryEventStore]:
+    store = MemoryEventStore()
+    await store.setup()
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def running(bus: Bus) -> AsyncGenerator[None]:
+    task = asyncio.create_task(bus.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await turn()
+
+
+async def failed(clock: ManualClock, handler: Handler, *, until_call: int) -> None:
+    """Let the time pass that the bus waits between the calls of a handler that fails."""
+    while handler.calls < until_call:
+        await until(lambda: clock.sleepers == 1 or handler.calls == until_call)
+        clock.advance(30)
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)  # noqa: TID251 - lets the bus work
+
+
+def test_every_group_gets_every_event_in_the_order_of_commits() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            log = await begin(store, "a", notes=2)
+            bus, one, two = Bus(store), Handler(), Handler()
+            await bus.subscribe("one", one)
+            await bus.subscribe("two", two)
+            async with running(bus):
+                log += await begin(store, "b")
+                log += await store.append("a", [note()], expected=3)
+                await until(lambda: len(one.seen) == len(two.seen) == len(log))
+
+        assert one.seen == two.seen == log
+
+    run(main())
+
+
+def test_flush_delivers_what_has_been_appended_whether_the_bus_runs_or_not() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            bus, handler = Bus(store, batch=2), Handler()
+            await bus.subscribe("group", handler)
+            log = await begin(store, "run", notes=6)
+            assert await bus.flush() is True
+            assert handler.seen == log
+            assert [len(batch) for batch in handler.batches] == [2, 2, 2, 1]
+
+            async with running(bus):
+                log += await store.append("run", [note()], expected=7)
+                assert await bus.flush() is True
+                assert handler.seen == log
+            assert bus.can_flush is True
+
+    run(main())
+
+
+def test_a_bus_without_groups_has_nothing_to_flush() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            assert await Bus(store).flush() is True
+
+    run(main())
+
+
+def test_a_group_goes_on_where_it_was_in_another_process() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            await begin(store, "run", notes=3)
+            before, after = Handler(), Handler()
+            first = Bus(store)
+            await first.subscribe("group", before)
+            await first.flush()
+            more = await store.append("run", [note()], expected=4)
+            second = Bus(store)
+            await second.subscribe("group", after)
+            await second.flush()
+
+        assert after.seen == more
+
+    run(main())
+
+
+def test_a_batch_that_was_not_handled_comes_again() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            log = await begin(store, "run", notes=4)
+            dying, reborn = Handler(fails={2}), Handler()
+            first, second = Bus(store, batch=2), Bus(store, batch=2)
+            await first.subscribe("group", dying)
+            assert await first.flush() is False
+            await second.subscribe("group", reborn)
+            assert await second.flush() is True
+
+        assert dying.seen == log[:2]
+        assert reborn.seen == log[2:]
+
+    run(main())
+
+
+def test_a_group_may_begin_with_what_is_appended_from_now_on() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            await begin(store, "old", notes=3)
+            handler, again = Handler(), Handler()
+            bus = Bus(store)
+            await bus.subscribe("group", handler, start="now")
+            log = await begin(store, "new")
+            await bus.flush()
+            assert handler.seen == log
+
+            await bus.unsubscribe("group")
+            missed = await store.append("new", [note()], expected=1)
+            await bus.subscribe("group", again, start="now")
+            await bus.flush()
+            assert again.seen == missed  # it had begun before: now is for the first time only
+
+    run(main())
+
+
+def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        clock, failing, sound = Clock(), Handler(fails=range(1, 12)), Handler()
+        async with opened() as store:
+            log = await begin(store, "run", notes=1)
+            bus = Bus(store, clock=clock)
+            await bus.subscribe("failing", failing)
+            await bus.subscribe("sound", sound)
+            async with running(bus):
+                await until(lambda: sound.seen == log)
+                log += await store.append("run", [note()], expected=2)
+                await until(lambda: sound.seen == log)
+                await failed(clock, failing, until_call=12)
+                await until(lambda: failing.seen == log)
+
+        assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+    with caplog.at_level(logging.ERROR, "lib.events.bus"):
+        run(main())
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["bus group 'failing': a batch will be tried again"] * 11
+
+
+def test_the_pauses_begin_anew_after_a_success() -> None:
+    async def main() -> None:
+        clock, handler = Clock(), Handler(fails={1, 2, 4})
+        async with opened() as store:
+            log = await begin(store, "run")
+            bus = Bus(store, clock=clock)
+            await bus.subscribe("group", handler)
+            async with running(bus):
+                await failed(clock, handler, until_call=3)
+                log += await store.append("run", [note()], expected=1)
+                await failed(clock, handler, until_call=5)
+                await until(lambda: handler.seen == log)
+
+        assert clock.pauses == [0.1, 0.2, 0.1]
+
+    run(main())
+
+
+def test_flush_tells_that_a_handler_failed_and_serves_the_others() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            log = await begin(store, "run")
+            bus, failing, sound = Bus(store), Handler(fails={1}), Handler()
+            await bus.subscribe("failing", failing)
+            await bus.subscribe("sound", sound)
+
+            assert await bus.flush() is False
+            assert (failing.seen, sound.seen) == ([], log)
+            assert await bus.flush() is True
+            assert (failing.seen, sound.calls) == (log, 1)
+
+    run(main())
+
+
+def test_a_slow_handler_keeps_no_other_group_waiting() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            log = await begin(store, "run")
+            bus, sound, gate = Bus(store), Handler(), asyncio.Event()
+
+            async def slow(_: list[Event]) -> None:
+                await gate.wait()
+
+            await bus.subscribe("slow", slow)
+            await bus.subscribe("sound", sound)
+            async with running(bus):
+                await until(lambda: sound.seen == log)
+                log += await store.append("run", [note()], expected=1)
+                await until(lambda: sound.seen == log)
+                gate.set()
+
+    run(main())
+
+
+def test_groups_come_and_go_while_the_bus_runs() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            log = await begin(store, "run")
+            bus, handler = Bus(store), Handler()
+            async with running(bus):
+                await turn()
+                await bus.subscribe("group", handler)
+                await until(lambda: handler.seen == log)
+                await bus.unsubscribe("group")
+                await store.append("run", [note()], expected=1)
+                assert await bus.flush() is True
+                assert handler.seen == log
+                again = Handler()
+                await bus.subscribe("group", again)
+                await until(lambda: len(again.seen) == 1)
+
+    run(main())
+
+
+def test_a_batch_under_way_is_finished_before_its_group_is_gone() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            await begin(store, "run")
+            bus, gate, begun, done = Bus(store), asyncio.Event(), asyncio.Event(), list[int]()
+
+            async def slow(events: list[Event]) -> None:
+                begun.set()
+                await gate.wait()
+                done.append(len(events))
+
+            await bus.subscribe("group", slow)
+            async with running(bus):
+                await begun.wait()
+                flush = asyncio.create_task(bus.flush())  # waits for its turn, in vain
+                leaving = asyncio.create_task(bus.unsubscribe("group"))
+                await turn()
+                gate.set()
+                await leaving
+                assert await flush is True
+
+            assert done == [1]
+            assert await store.mark("bus/group") is not None
+
+    run(main())
+
+
+def test_a_group_has_one_handler() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            bus = Bus(store)
+            await bus.subscribe("group", Handler())
+            with pytest.raises(ValueError, match="group 'group' has a handler already"):
+                await bus.subscribe("group", Handler())
+            with pytest.raises(KeyError):
+                await bus.unsubscribe("other")
+
+    run(main())
+
+
+def test_a_group_that_could_not_be_subscribed_is_not() -> None:
+    async def main() -> None:
+        store: EventStore = MemoryEventStore()
+        bus, handler = Bus(store), Handler()
+        with pytest.raises(StoreClosed):
+            await bus.subscribe("group", handler)
+        await store.setup()
+        await begin(store, "run")
+        await bus.flush()
+        assert handler.calls == 0
+        await bus.subscribe("group", handler)
+        await bus.flush()
+        assert handler.calls == 1
+
+    run(main())
+
+
+def test_a_bus_runs_once_at_a_time_and_again_later() -> None:
+    async def main() -> None:
+        async with opened() as store:
+            bus, handler = Bus(store), Handler()
+            await bus.subscribe("group", handler)
+            async with running(bus):
+                await turn()
+                with pytest.raises(RuntimeError):
+                    await bus.run()
+                log = await begin(store, "run")
+                await until(lambda: handler.seen == log)
+            async with running(bus):
+                log += await store.append("run", [note()], expected=1)
+                await until(lambda: handler.seen == log)
+
+    run(main())
+
+
+def test_events_of_which_nobody_tells_are_found_by_looking() -> None:
+    async def main() -> None:
+        store = Deaf()
+        await store.setup()
+        bus, handler = Bus(store, poll_s=0.001), Handler()
+        await bus.subscribe("group", handler)
+        async with running(bus):
+            await turn()
+            log = await begin(store, "run")
+            await until(lambda: handler.seen == log)
+
+    run(main())
