@@ -7,7 +7,9 @@ from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
 from lib.tools import ToolError, tool
 
-clock = ManualClock()  # so that this page shows the same times whenever it is run
+# So that this page shows the same whenever it is run.
+clock = ManualClock()
+IDS = iter(("a-worker", "weather-run"))
 
 
 @tool(effects="none")
@@ -24,8 +26,8 @@ async def main() -> None:
     model = ScriptedClient([Reply(tuple(calls)), "Sunny in Bonn. I do not know about Atlantis."])
     kept = InMemorySink()
     async with (
-        make_engine(model, weather, clock=clock) as engine,
-        Observer(engine, [ConsoleSink(sys.stdout), kept]) as observer,
+        make_engine(model, weather, clock=clock, new_id=IDS.__next__) as engine,
+        Observer(engine, [ConsoleSink(sys.stdout), kept], settle_s=0) as observer,
     ):
         run = await engine.start("How is the weather in Bonn and in Atlantis?")
         await run.result()
