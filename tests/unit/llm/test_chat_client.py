@@ -49,9 +49,8 @@ async def connected(
 ) -> AsyncGenerator[tuple[ChatClient, ChatServer]]:
     async with ChatServer(answers) as server:
         given: dict[str, Any] = {"base_url": server.base_url, "api_key": API_KEY, **options}
-        client = ChatClient("m", **given)
-        yield client, server
-        await client.aclose()
+        async with ChatClient("m", **given) as client:
+            yield client, server
 
 
 async def streamed(client: ChatClient, **options: Any) -> list[Delta | Reply]:
@@ -83,7 +82,7 @@ def test_a_request_carries_the_key_and_the_whole_conversation():
     ]
 
     async def main() -> None:
-        async with connected(["hello"], headers={"x-title": "demo"}) as (client, server):
+        async with connected(["hello"], headers={"X-Title": "demo"}) as (client, server):
             assert await client.complete(conversation, tools=[SPEC], model="big") == Reply(
                 (Text("hello"),), ONE, model="big", id="chatcmpl-1"
             )
@@ -518,6 +517,7 @@ def test_key_and_address_come_from_the_environment_when_they_are_not_given(
     monkeypatch.setenv("OPENAI_BASE_URL", "http://gateway.test/v1/")
     at_gateway = sent_by(ChatClient("m"))
     given = sent_by(ChatClient("m", api_key="sk-own", base_url="http://own.test/api/v1"))
+    by_header = sent_by(ChatClient("m", headers={"Authorization": "Basic eDp5"}))
 
     assert str(at_openai.url) == "https://api.openai.com/v1/chat/completions"
     assert json.loads(at_openai.content)["max_completion_tokens"] == 5
@@ -526,6 +526,7 @@ def test_key_and_address_come_from_the_environment_when_they_are_not_given(
     assert json.loads(at_gateway.content)["max_tokens"] == 5
     assert str(given.url) == "http://own.test/api/v1/chat/completions"
     assert given.headers["authorization"] == "Bearer sk-own"
+    assert by_header.headers.get_list("authorization") == ["Basic eDp5"]
 
 
 def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch):
@@ -542,6 +543,8 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch):
     [
         ({}, "OpenAI needs a key"),
         ({"base_url": "localhost:8000/v1"}, "base_url is an http or https address"),
+        ({"base_url": "http://127.0.0.1:70000/v1"}, "[Pp]ort"),
+        ({"base_url": "http://127.0.0.1:0/v1"}, "base_url is an http or https address"),
         ({"base_url": "https://"}, "base_url is an http or https address"),
         ({"api_key": "sk-1 sk-2"}, "the API key holds characters that no key has"),
         ({"api_key": "sk-ü"}, "the API key holds characters that no key has"),

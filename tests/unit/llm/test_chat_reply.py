@@ -159,6 +159,9 @@ ERRORS: list[Any] = [
     {"object": "error", "code": 502},
     [{"error": {"code": 502}}],
     {"error": {"code": "502"}, "choices": []},
+    choice({}, "error", error={"code": 502, "message": "SECRET"}),
+    choice({}, "error", code=502),
+    choice({}, "stop", error={"code": 502}),
 ]
 
 

@@ -135,6 +135,16 @@ def test_whole_calls_without_ids_or_with_one_id_for_all_get_ids_of_their_own():
     assert [call.arguments for call in assemble(repeated)] == [{"x": 1}, {"x": 2}]
 
 
+def test_a_head_after_complete_arguments_begins_another_call():
+    fragments = [
+        piece("f", '{"x":', index=0),
+        piece("f", " 1}", index=0),
+        piece("f", '{"x": 2}', index=0),
+    ]
+
+    assert [call.arguments for call in assemble(fragments)] == [{"x": 1}, {"x": 2}]
+
+
 def test_pieces_go_by_index_where_all_calls_have_one_id():
     fragments = [
         piece("f", "", index=0, id="a"),

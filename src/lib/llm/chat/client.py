@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from lib import __version__
@@ -98,7 +98,7 @@ class ChatClient:
             "accept-encoding": "identity",  # what is not compressed cannot blow up
             "user-agent": f"lib-agents/{__version__}",
             **({"authorization": f"Bearer {key}"} if key else {}),
-            **(headers or {}),
+            **{name.lower(): value for name, value in (headers or {}).items()},
         }
         self._dialect = Dialect(
             max_tokens_field=max_tokens_field or field, thinking_field=thinking_field
@@ -158,8 +158,14 @@ class ChatClient:
         yield builder.reply()
 
     async def aclose(self) -> None:
-        """Close the connections that it has opened."""
+        """Close the connections that it has opened; another call opens new ones."""
         await self._wire.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def _content(
         self,
@@ -263,7 +269,7 @@ def _read(text: str | bytes) -> Any:
 
 def _host(address: str) -> str:
     parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
         raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
     return parts.hostname
 
@@ -272,6 +278,6 @@ def _checked_key(key: str, host: str) -> str:
     key = key.strip()
     if not key and host == _OPENAI_HOST:
         raise ValueError("OpenAI needs a key: set OPENAI_API_KEY, pass api_key=, or a base_url=")
-    if not (key.isascii() and (key.isprintable() and " " not in key)):
+    if not (key.isascii() and key.isprintable()) or " " in key:
         raise ValueError("the API key holds characters that no key has")
     return key

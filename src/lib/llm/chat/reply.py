@@ -5,7 +5,7 @@ A whole answer is read as one chunk, so that both forms have the same rules.
 Source: OpenAI API reference, "Chat completion chunk object" (platform.openai.com, 2026-11), and
 what compatible servers send instead: `reasoning_content` (llama.cpp, DeepSeek, SGLang) or
 `reasoning` (vLLM, Ollama, OpenRouter), usage in a choice (Moonshot) or under `x_groq`, content as
-a list of parts (Mistral), errors in place of a chunk.
+a list of parts (Mistral), errors in place of a chunk or of a choice (OpenRouter).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lib.errors import InvalidReply
 from lib.llm.chat.toolcalls import ToolCallAssembler
 from lib.llm.client import Delta, Reply, Stop, Usage
 from lib.llm.parts import Part, Text, Thinking
+from lib.llm.wire import fields
 from lib.llm.wire.failures import told_error
 
 _THINKING: Final = ("reasoning_content", "reasoning")
@@ -66,18 +67,20 @@ class ReplyBuilder:
         """
         if not isinstance(chunk, dict):
             raise told_error(chunk) if isinstance(chunk, list) else _unreadable()
-        fields = cast(dict[str, Any], chunk)
-        if fields.get("error") or fields.get("object") == "error":
-            raise told_error(fields)
-        self._id = self._id or _text(fields, "id")
-        self._model = self._model or _text(fields, "model")
-        self._count(fields)
-        self._count(_mapping(fields, "x_groq"))
+        said = cast(dict[str, Any], chunk)
+        if said.get("error") or said.get("object") == "error":
+            raise told_error(said)
+        self._id = self._id or fields.text(said, "id")
+        self._model = self._model or fields.text(said, "model")
+        self._count(said)
+        self._count(fields.mapping(said, "x_groq"))
         deltas: list[Delta] = []
-        choices = [choice for choice in _mappings(fields, "choices") if not choice.get("index")]
+        choices = [each for each in fields.mappings(said, "choices") if not each.get("index")]
         if whole and not choices:
             raise _unreadable()
         for choice in choices:
+            if choice.get("error") or choice.get("finish_reason") == "error":
+                raise told_error(choice)
             self._count(choice)
             deltas += self._choice(choice, whole=whole)
         return deltas
@@ -104,20 +107,20 @@ class ReplyBuilder:
         return Reply((*parts, *calls), self._usage, stop, self._model, self._id)
 
     def _choice(self, choice: Mapping[str, Any], *, whole: bool) -> Iterator[Delta]:
-        said = _mapping(choice, "delta") or _mapping(choice, "message")
-        thinking = next((text for name in _THINKING if (text := _text(said, name))), "")
+        said = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
+        thinking = next((text for name in _THINKING if (text := fields.text(said, name))), "")
         if thinking:
             self._append(Thinking, thinking)
             yield Delta(thinking=thinking)
-        refusal = _text(said, "refusal")
+        refusal = fields.text(said, "refusal")
         self._refused = self._refused or bool(refusal)
         for text in (_content(said.get("content")), refusal):
             if text:
                 self._append(Text, text)
                 yield Delta(text=text)
-        for fragment in _mappings(said, "tool_calls"):
+        for fragment in fields.mappings(said, "tool_calls"):
             yield Delta(tool_call=self._calls.add(fragment, whole=whole))
-        self._finish = _text(choice, "finish_reason") or self._finish
+        self._finish = fields.text(choice, "finish_reason") or self._finish
         self.complete = self.complete or whole or bool(self._finish)
 
     def _append(self, kind: type[Text | Thinking], text: str) -> None:
@@ -126,51 +129,30 @@ class ReplyBuilder:
         self._texts[-1][1].append(text)
 
     def _count(self, holder: Mapping[str, Any]) -> None:
-        if usage := _mapping(holder, "usage"):
+        if usage := fields.mapping(holder, "usage"):
             self._usage = _usage(usage)
 
 
 def _usage(value: Mapping[str, Any]) -> Usage:
-    read = _mapping(value, "prompt_tokens_details")
-    written = _mapping(value, "completion_tokens_details")
+    read = fields.mapping(value, "prompt_tokens_details")
+    written = fields.mapping(value, "completion_tokens_details")
     cost: Any = value.get("cost")
     return Usage(
-        input_tokens=_number(value, "prompt_tokens"),
-        output_tokens=_number(value, "completion_tokens"),
-        cache_read_tokens=_number(read, "cached_tokens")
-        or _number(value, "prompt_cache_hit_tokens"),
-        cache_write_tokens=_number(read, "cache_write_tokens"),
-        reasoning_tokens=_number(written, "reasoning_tokens"),
+        input_tokens=fields.count(value, "prompt_tokens"),
+        output_tokens=fields.count(value, "completion_tokens"),
+        cache_read_tokens=fields.count(read, "cached_tokens")
+        or fields.count(value, "prompt_cache_hit_tokens"),
+        cache_write_tokens=fields.count(read, "cache_write_tokens"),
+        reasoning_tokens=fields.count(written, "reasoning_tokens"),
         cost=float(cost) if type(cost) in {int, float} else None,
     )
 
 
 def _content(value: Any) -> str:
     if isinstance(value, list):
-        return "".join([_text(part, "text") for part in _mappings({"": value}, "")])
+        return "".join([fields.text(part, "text") for part in fields.mappings({"": value}, "")])
     return value if isinstance(value, str) else ""
 
 
 def _unreadable() -> InvalidReply:
     return InvalidReply("the server's answer is not a chat completion", retryable=True)
-
-
-def _text(value: Mapping[str, Any], name: str) -> str:
-    found = value.get(name)
-    return found if isinstance(found, str) else ""
-
-
-def _number(value: Mapping[str, Any], name: str) -> int:
-    found = value.get(name)
-    return found if type(found) is int and found > 0 else 0
-
-
-def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return cast(Mapping[str, Any], found) if isinstance(found, dict) else {}
-
-
-def _mappings(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = value.get(name)
-    items = cast(list[Any], found) if isinstance(found, list) else []
-    return [item for item in items if isinstance(item, dict)]

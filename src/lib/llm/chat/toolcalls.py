@@ -23,6 +23,7 @@ from lib.errors import InvalidReply
 from lib.llm.chat.request import KEPT
 from lib.llm.client import ToolCallDelta
 from lib.llm.parts import ToolCall
+from lib.llm.wire import fields
 
 MAX_NESTING: Final = 100
 
@@ -63,8 +64,8 @@ class ToolCallAssembler:
             fragment: the item.
             whole: it is a call of its own, not a piece of one.
         """
-        function = _mapping(fragment.get("function"))
-        call_id, name = _text(fragment.get("id")), _text(function.get("name"))
+        function = fields.mapping(fragment, "function")
+        call_id, name = fields.text(fragment, "id"), fields.text(function, "name")
         arguments = _arguments_text(function.get("arguments"))
         index = fragment.get("index")
         index = index if isinstance(index, int) else None
@@ -102,7 +103,7 @@ class ToolCallAssembler:
         if name:
             call = known if index is None else indexed
             return call if call and call.is_begun_by(call_id, name, arguments) else None
-        if indexed and call_id in {"", indexed.id}:
+        if indexed and call_id == indexed.id:
             return indexed
         last = self._calls[-1] if self._calls and index is None else None
         return known or indexed or last
@@ -141,11 +142,3 @@ def _children(value: Any) -> Collection[Any]:
     if isinstance(value, dict):
         return cast(dict[str, Any], value).values()
     return cast(list[Any], value) if isinstance(value, list) else ()
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -1,0 +1,51 @@
+"""Where an OpenAI-compatible server is, and what every request to it says."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from urllib.parse import urlsplit
+
+from lib import __version__
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+OPENAI_HOST: Final = "api.openai.com"
+
+
+def server_address(base_url: str | None) -> tuple[str, str]:
+    """Return the address up to and with `/v1`, without a final slash, and its host.
+
+    Args:
+        base_url: defaults to OPENAI_BASE_URL, else OpenAI.
+
+    Raises:
+        ValueError: it is no http or https address.
+    """
+    address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
+    return address.rstrip("/"), parts.hostname
+
+
+def server_headers(api_key: str | None, host: str) -> dict[str, str]:
+    """Return the headers of a request with a JSON body.
+
+    Args:
+        api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
+        host: of the server.
+
+    Raises:
+        ValueError: there is no key for OpenAI, or the key cannot be one.
+    """
+    key = (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+    if not key and host == OPENAI_HOST:
+        raise ValueError("OpenAI needs a key: set OPENAI_API_KEY, pass api_key=, or a base_url=")
+    if not (key.isascii() and (key.isprintable() and " " not in key)):
+        raise ValueError("the API key holds characters that no key has")
+    return {
+        "content-type": "application/json",
+        "accept-encoding": "identity",  # what is not compressed cannot blow up
+        "user-agent": f"lib-agents/{__version__}",
+        **({"authorization": f"Bearer {key}"} if key else {}),
+    }
