@@ -21,7 +21,6 @@ from lib.llm.client import (
     usage_to_json,
 )
 from lib.llm.messages import Message, Role, message_from_json, message_to_json
-from lib.llm.output import output_schema, parse_output
 from lib.llm.parts import (
     Attachment,
     Audio,
@@ -41,6 +40,7 @@ from lib.llm.pieces import deltas_of, estimate_tokens
 
 if TYPE_CHECKING:
     from lib.llm.chat import ChatClient
+    from lib.llm.output import output_schema, parse_output
     from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
 
 __all__ = [
@@ -95,6 +95,8 @@ _LAZY = {
     "CutOff": "scripted",
     "FunctionClient": "scripted",
     "ScriptedClient": "scripted",
+    "output_schema": "output",
+    "parse_output": "output",
 }
 
 
