@@ -1,0 +1,51 @@
+"""Every algorithm keeps the contract; a new one is a line in the table."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from lib.algorithms import React
+from lib.llm import Message, Reply, ToolCall, ToolResult
+from lib.testing.algorithm import AlgorithmContract, World
+from lib.tools import ToolError, tool
+
+
+@tool(effects="idempotent")
+def look(place: str) -> str:
+    if place == "nowhere":
+        raise ToolError("not_found", "no such place")
+    return f"seen {place}"
+
+
+def answer(messages: Sequence[Message]) -> Reply | str:
+    """Look at two places, then at one, then tell; once with a reply that does not fit."""
+    results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
+    if not results:
+        places = ("here", "nowhere")
+        return Reply(tuple(ToolCall(f"c{n}", "look", {"place": p}) for n, p in enumerate(places)))
+    if len(results) == 2:
+        return Reply((ToolCall("c0", "look", {"place": "there"}),))
+    told = "; ".join(result.content for result in results)
+    return f'{{"told": "{told}"}}' if messages[-1].role == "user" else told
+
+
+SHAPE = {"type": "object", "properties": {"told": {"type": "string"}}, "required": ["told"]}
+
+ALGORITHMS: dict[str, Callable[[], World]] = {
+    "react": lambda: World(
+        algorithm=React(system="Look around.", output=SHAPE),
+        input="What is there?",
+        answer=answer,
+        tools=[look],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+class TestAlgorithms(AlgorithmContract):
+    @pytest.fixture(autouse=True)
+    def choose(self, name: str) -> None:
+        self._open = ALGORITHMS[name]
+
+    def world(self) -> World:
+        return self._open()
