@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,16 +18,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         OSError: the directory or the disk does not take it; the old content stands.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    # Not from tempfile, whose files other users of the folder could not read.
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with draft.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        draft.replace(path)
     except BaseException:
         with suppress(OSError):
-            Path(name).unlink()
+            draft.unlink()
         raise
     _sync_directory(path.parent)
 

@@ -78,8 +78,8 @@ _FOLDING: Final = _Folding()
 def analyze(text: str) -> list[str]:
     """Return the index terms of a text in their order, repeated ones as often as they occur.
 
-    The same text gives the same terms on every machine, whatever else is installed; a query is
-    analysed like a document. Empty where the text holds no word (only emoji, only stop words).
+    The same text gives the same terms whatever else is installed, and a query is analysed like a
+    document. Empty where the text holds no word (only emoji, only stop words).
 
     Source: https://lucene.apache.org/core/10_0_0/analysis/common/ (EnglishAnalyzer's stop words,
     CJKBigramFilter with single characters), https://www.sqlite.org/fts5.html (unicode61).
