@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 Scalar: TypeAlias = bool | int | float | str
 
-INT64 = range(-(2**63), 2**63)
+_INT64_END = 2**63
 
 
 def plain_scalar(value: object) -> Scalar | None:
@@ -55,7 +55,7 @@ def copied(value: Any) -> Any:
 
 
 def _plain_int(value: int) -> int:
-    if value not in INT64:
+    if not -_INT64_END <= value < _INT64_END:
         raise ValueError("an int outside 64 bits cannot be stored")
     return int(value)
 

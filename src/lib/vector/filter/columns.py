@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import ge, gt, le, lt
 from types import NoneType
@@ -78,7 +79,7 @@ class _Column:
         for value in values:
             key = _key(value)
             code = code_of.get(key)
-            codes.append(self._new_code(key, value) if code is None else code)
+            codes.append(self._new_code(key) if code is None else code)
         start, self._size = self._size, self._size + len(values)
         # As narrow as the codes allow: what a filter costs is reading them.
         kind = np.min_scalar_type(len(code_of) - 1)
@@ -116,20 +117,18 @@ class _Column:
         table[np.asarray(accepted, np.intp)] = True
         return np.take(table, self._codes[:n], mode="clip")
 
-    def _new_code(self, key: Hashable, value: object) -> int:
+    def _new_code(self, key: Hashable) -> int:
         code = self._code_of[key] = len(self._code_of)
-        match value:
-            case bool():
-                pass
-            case int() | float():
-                self._numbers.add(value, code)
+        match key:
             case str():
-                self._strings.add(value, code)
-            case list():
-                for element in {_key(element) for element in cast(list[object], value)}:
+                self._strings.add(key, code)
+            case int() | float():
+                self._numbers.add(key, code)
+            case _List():
+                for element in key.elements:
                     self._containing.setdefault(element, []).append(code)
             case _:
-                pass
+                pass  # a bool or an object, which has no order and no elements
         return code
 
 
@@ -190,6 +189,13 @@ _FALSE, _TRUE, _OBJECT = object(), object(), object()
 _OWN_KEY = frozenset({NoneType, int, float, str})
 
 
+@dataclass(frozen=True, slots=True)
+class _List:
+    """The key of a list: what it contains, since no filter sees order or number."""
+
+    elements: frozenset[Hashable]
+
+
 def _key(value: object) -> Hashable:
     """Return what values have in common that no filter can tell apart (rules R3 and R6)."""
     if type(value) in _OWN_KEY:
@@ -198,6 +204,6 @@ def _key(value: object) -> Hashable:
         case bool():
             return _TRUE if value else _FALSE
         case list():
-            return (frozenset(map(_key, cast(list[object], value))),)
+            return _List(frozenset(map(_key, cast(list[object], value))))
         case _:
             return _OBJECT

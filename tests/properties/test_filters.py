@@ -1,0 +1,78 @@
+"""Ten thousand random filters on random metadata: every implementation says the same."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.testing.aio import run
+from lib.testing.vector_store import random_filter, random_meta
+from lib.vector import Filter, InMemoryVectorStore, Record, SQLiteVectorStore
+from lib.vector.filter import And, Leaf, Not, Or, fold, matches
+
+RECORDS = 80
+FILTERS_PER_SEED = 1_000
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_memory_sqlite_and_the_reference_agree(seed: int) -> None:
+    async def main() -> None:
+        random = Random(seed)
+        metas = {str(number): random_meta(random) for number in range(RECORDS)}
+        records = [Record(name, [1.0], "", meta) for name, meta in metas.items()]
+        memory, file = InMemoryVectorStore(), SQLiteVectorStore(dimension=1)
+        for store in (memory, file):
+            await store.upsert(records)
+        passed = 0
+        for _ in range(FILTERS_PER_SEED):
+            filter = random_filter(random)
+            expected = {name for name in metas if matches(filter, metas[name])}
+            for store in (memory, file):
+                found = await store.query([1.0], RECORDS, filter=filter)
+                assert {match.id for match in found} == expected, filter
+            passed += len(expected)
+        for store in (memory, file):
+            await store.close()
+
+        assert RECORDS * FILTERS_PER_SEED // 4 < passed < RECORDS * FILTERS_PER_SEED * 3 // 4
+
+    run(main())
+
+
+filters = st.randoms(use_true_random=False).map(random_filter)
+metas = st.randoms(use_true_random=False).map(random_meta)
+
+
+@settings(max_examples=300)
+@given(filters, metas)
+def test_folding_and_complementing_change_no_meaning(filter: Filter, meta: dict[str, Any]) -> None:
+    passes = matches(filter, meta)
+
+    folded = fold(filter)
+    assert (folded if isinstance(folded, bool) else matches(folded, meta)) == passes
+    assert matches(~filter, meta) != passes
+    assert matches(filter & filter, meta) == passes
+    assert matches(filter | filter, meta) == passes
+
+
+@settings(max_examples=300)
+@given(filters)
+def test_a_filter_that_is_written_as_a_mapping_is_read_back(filter: Filter) -> None:
+    assert Filter.parse(mapping(filter)) == filter
+
+
+def mapping(filter: Filter) -> Any:
+    """Write a filter as a mapping; what a mapping cannot address stays a filter."""
+    match filter:
+        case And(parts):
+            return {"$and": [mapping(part) for part in parts]}
+        case Or(parts):
+            return {"$or": [mapping(part) for part in parts]}
+        case Not(part):
+            return {"$not": mapping(part)}
+        case Leaf(field, operator, operand) if not field.startswith("$"):
+            return {field: {operator: operand}}
+        case _:
+            return filter

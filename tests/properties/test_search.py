@@ -1,0 +1,96 @@
+"""Searching fast finds what searching plainly finds, in the same order, with the same scores."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from lib.vector import Metric
+from lib.vector.exact import Rows, nearest, row_lengths, scales
+
+Matrix = NDArray[np.float32]
+
+
+def plainly(
+    vectors: Matrix, query: Matrix, k: int, metric: Metric, *, rows: list[int], ids: list[str]
+) -> list[tuple[int, float]]:
+    """Return the k nearest of the rows, one row at a time."""
+    wide, asked = vectors.astype(np.float64), query.astype(np.float64)
+    scores: dict[int, float] = {}
+    for row in rows:
+        if metric == "euclidean":
+            score = np.sqrt(((wide[row] - asked) ** 2).sum())
+        else:
+            score = (wide[row] * asked).sum()
+        if metric == "cosine":
+            score /= np.sqrt((wide[row] * wide[row]).sum() * (asked * asked).sum())
+        scores[row] = float(np.float32(score))
+    sign = 1 if metric == "euclidean" else -1
+    return [(row, scores[row]) for row in sorted(rows, key=lambda r: (sign * scores[r], ids[r]))][
+        :k
+    ]
+
+
+def searched(vectors: Matrix, ids: list[str], metric: Metric) -> Rows:
+    return Rows(ids=ids, vectors=vectors, scales=scales(row_lengths(vectors), metric))
+
+
+# Few values, so that many scores are equal or nearly so; and values of all sizes.
+few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
+many = st.floats(-1e9, 1e9, width=32) | st.floats(-1, 1, width=32)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+@settings(max_examples=150)
+@given(data=st.data())
+def test_nothing_that_belongs_to_the_answer_is_missed(metric: Metric, data: st.DataObject) -> None:
+    draw: Any = data.draw
+    size, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 9))
+    elements = draw(st.sampled_from([few, many]))
+    vectors = draw(arrays.arrays(np.float32, (size + 1, dimension), elements=elements))
+    vectors[(vectors == 0).all(axis=1)] = 1.0
+    vectors, query = np.ascontiguousarray(vectors[:-1]), vectors[-1]
+    allowed = draw(st.none() | arrays.arrays(np.bool_, size))
+    ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
+    k = draw(st.integers(1, 12))
+
+    found = nearest(searched(vectors, ids, metric), query, k, metric=metric, allowed=allowed)
+
+    rows = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
+    assert found == plainly(vectors, query, k, metric, rows=rows, ids=ids)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_it_holds_for_thousands_of_rows_with_near_duplicates(metric: Metric, share: float) -> None:
+    noise = np.random.default_rng(3)
+    centres = noise.standard_normal((40, 64))
+    vectors = centres[noise.integers(0, 40, 6000)]
+    vectors += noise.choice([0.0, 1e-7, 1e-5, 0.1], (6000, 1)) * noise.standard_normal((6000, 64))
+    vectors = (vectors * noise.choice([1.0, 1e-6, 1e6], (6000, 1))).astype(np.float32)
+    ids = [str(number) for number in noise.permutation(6000)]
+    rows = searched(vectors, ids, metric)
+    allowed = None if share == 1.0 else noise.random(6000) < share
+    passing = list(range(6000)) if allowed is None else np.flatnonzero(allowed).tolist()
+
+    for query in vectors[:6]:
+        found = nearest(rows, query, 50, metric=metric, allowed=allowed)
+        assert found == plainly(vectors, query, 50, metric, rows=passing, ids=ids)
+
+
+def test_where_a_row_stands_does_not_change_its_score() -> None:
+    noise = np.random.default_rng(4)
+    vector = noise.standard_normal(384).astype(np.float32)
+    vectors = noise.standard_normal((5000, 384)).astype(np.float32)
+    vectors[::7] = vector
+    rows = searched(vectors, [f"{number:04}" for number in range(5000)], "cosine")
+
+    found = nearest(rows, noise.standard_normal(384).astype(np.float32), 5000, metric="cosine")
+
+    same = [(row, score) for row, score in found if row % 7 == 0]
+    assert len({score for _, score in same}) == 1
+    assert [row for row, _ in same] == list(range(0, 5000, 7))

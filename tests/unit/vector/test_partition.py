@@ -1,0 +1,103 @@
+"""Rows in memory: what a snapshot goes on showing while rows come, die and move."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.exact import row_lengths
+from lib.vector.partition import Partition, Snapshot
+
+
+class Notes:
+    """Contents that remember what they were told."""
+
+    def __init__(self, items: list[str]) -> None:
+        self.items = items
+        self.buried: list[int] = []
+
+    def extend(self, items: Sequence[str]) -> None:
+        self.items.extend(items)
+
+    def bury(self, rows: Sequence[int]) -> None:
+        self.buried.extend(rows)
+
+    def moved(self, kept: NDArray[np.intp]) -> "Notes":
+        return Notes([self.items[row] for row in kept])
+
+
+def fill(partition: Partition[Notes], names: Sequence[str], value: float) -> None:
+    vectors = np.full((len(names), 2), value, np.float32)
+    items = [f"{name}={value:g}" for name in names]
+    partition.upsert(names, vectors, row_lengths(vectors), items)
+
+
+def shown(snapshot: Snapshot[Notes]) -> dict[str, tuple[float, str]]:
+    rows = snapshot.rows
+    return {
+        rows.ids[row]: (float(rows.vectors[row, 0]), snapshot.contents.items[row])
+        for row in range(len(rows.vectors))
+        if snapshot.alive is None or snapshot.alive[row]
+    }
+
+
+def expected(**values: float) -> dict[str, tuple[float, str]]:
+    return {name: (value, f"{name}={value:g}") for name, value in values.items()}
+
+
+def test_a_snapshot_shows_what_was_there_whatever_happens_later() -> None:
+    partition = Partition("dot", 2, Notes([]))
+    empty = partition.snapshot
+    fill(partition, ["a", "b"], 1.0)
+    first = partition.snapshot
+    fill(partition, ["b", "c"], 2.0)
+    second = partition.snapshot
+    partition.delete([0])
+    third = partition.snapshot
+    for value in range(3, 200):
+        fill(partition, ["b", "x"], value)
+
+    assert shown(empty) == {}
+    assert shown(first) == expected(a=1, b=1)
+    assert shown(second) == expected(a=1, b=2, c=2)
+    assert shown(third) == expected(b=2, c=2)
+    assert shown(partition.snapshot) == expected(b=199, c=2, x=199)
+    assert [snapshot.count for snapshot in (empty, first, second, third)] == [0, 2, 3, 2]
+
+
+def test_contents_learn_who_died_in_the_numbers_that_they_know() -> None:
+    partition = Partition("dot", 2, Notes([]))
+    fill(partition, ["a", "b", "c"], 1.0)
+    fill(partition, ["b"], 2.0)
+    partition.delete([2])
+
+    assert partition.snapshot.contents.buried == [1, 2]
+    assert [partition.row(name) for name in "abcx"] == [0, 3, None, None]
+
+
+def test_once_a_quarter_is_dead_the_living_move_together() -> None:
+    partition = Partition("cosine", 2, Notes([]))
+    names = [str(number) for number in range(400)]
+    fill(partition, names, 2.0)
+    before = partition.snapshot
+    partition.delete(list(range(0, 200, 2)))
+    assert len(partition.snapshot.rows.vectors) == 400
+    partition.delete([1])
+
+    after = partition.snapshot
+    assert after.alive is None
+    assert after.count == len(after.rows.vectors) == 299
+    assert shown(after) == {name: (2.0, f"{name}=2") for name in names[3:200:2] + names[200:]}
+    assert [partition.row(name) for name in ("0", "1", "3", "399")] == [None, None, 0, 298]
+    assert len(shown(before)) == 400
+    fill(partition, ["3", "new"], 4.0)
+    assert len(shown(partition.snapshot)) == 300
+
+
+def test_memory_follows_what_lives_not_what_was_written() -> None:
+    partition = Partition("dot", 2, Notes([]))
+    for value in range(2000):
+        fill(partition, ["a", "b"], value)
+
+    assert len(partition.snapshot.rows.ids) < 200
+    assert shown(partition.snapshot) == expected(a=1999, b=1999)
