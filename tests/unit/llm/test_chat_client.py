@@ -156,6 +156,60 @@ def test_tools_can_be_kept_out_of_streams():
     run(main())
 
 
+OUTPUT = {"type": "object", "properties": {"total": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("stream_tools", [False, True])
+def test_an_output_can_be_asked_for_by_way_of_a_tool(*, stream_tools: bool):
+    final = ToolCall("c2", "final_answer", {"total": 3})
+    search = ToolCall("c1", "search")
+    answers = [
+        Reply((search, final)),
+        Reply((Text("Here it is."), final)),
+        Reply((final,)),
+        Reply((Text('{"total": 4}'),)),
+        Reply((ToolCall("c3", "final_answer", invalid='{"total"'),), stop="length"),
+    ]
+
+    async def main() -> None:
+        async with connected(answers, output_tool=True, stream_tools=stream_tools) as (
+            client,
+            server,
+        ):
+            replies = [
+                await client.complete(HI, tools=[SPEC], output=OUTPUT),
+                await client.complete(HI, output=OUTPUT, settings={"tool_choice": "auto"}),
+                (await streamed(client, output=OUTPUT))[-1],
+                (await streamed(client, tools=[SPEC], output=OUTPUT))[-1],
+                (await streamed(client, output=OUTPUT))[-1],
+            ]
+            named: Any = {"model": "m", "id": "chatcmpl-1"}
+            assert replies == [
+                Reply((search,), ONE, "tool_calls", **named),
+                Reply((Text('{"total":3}'),), ONE, **named),
+                Reply((Text('{"total":3}'),), ONE, **named),
+                Reply((Text('{"total": 4}'),), ONE, **named),
+                Reply((Text('{"total"'),), ONE, "length", **named),
+            ]
+            forced = {"type": "function", "function": {"name": "final_answer"}}
+            assert [received.body["tool_choice"] for received in server.requests] == [
+                "required",
+                "auto",
+                forced,
+                "required",
+                forced,
+            ]
+            assert [
+                [tool["function"]["name"] for tool in received.body["tools"]]
+                for received in server.requests[:2]
+            ] == [["search", "final_answer"], ["final_answer"]]
+            assert not any("response_format" in received.body for received in server.requests)
+            final_tool = server.requests[1].body["tools"][0]["function"]
+            assert final_tool["parameters"] == OUTPUT
+
+    run(main())
+
+
 def test_an_id_that_the_conversation_has_is_not_given_to_another_call():
     again = Reply((ToolCall("c1", "search", {}),))
     before = [*HI, Message.assistant(ToolCall("c1", "search")), Message.tool(ToolResult("c1", ""))]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
-from lib import __version__
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
+from lib.llm.chat.final import with_final_tool, without_final_call
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
 from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
@@ -22,11 +20,10 @@ from lib.llm.parts import ToolCall
 from lib.llm.pieces import deltas_of
 from lib.llm.wire.failures import status_error, told_error
 from lib.llm.wire.http import Answer, Wire
+from lib.llm.wire.openai import OPENAI_HOST, server_address, server_headers
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
 TEXT_ONLY: Final = frozenset({"text"})
-_OPENAI_HOST: Final = "api.openai.com"
 _DRAIN_S: Final = 0.25
 
 
@@ -55,6 +52,7 @@ class ChatClient:
         transport: Any = None,
         modalities: frozenset[str] = TEXT_ONLY,
         stream_tools: bool = True,
+        output_tool: bool = False,
         thinking_field: str = "",
         max_tokens_field: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -74,6 +72,8 @@ class ChatClient:
             modalities: what the model takes beside "text": "image", "audio", "file".
             stream_tools: False asks for whole answers whenever there are tools, for servers that
                 lose tool calls in streams.
+            output_tool: True asks for outputs by way of a tool, for servers that cannot constrain
+                a reply and take tools at once, as Ollama and llama.cpp.
             thinking_field: where the server wants its thinking back, as "reasoning_content" for
                 DeepSeek; "" leaves thinking out of the conversation.
             max_tokens_field: defaults to "max_completion_tokens" at OpenAI, else "max_tokens".
@@ -86,24 +86,17 @@ class ChatClient:
             ValueError: no key for OpenAI, a key or address that cannot be one, or both `http` and
                 `transport`.
         """
-        address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        host = _host(address)
-        key = _checked_key(api_key or os.environ.get("OPENAI_API_KEY") or "", host)
-        field = "max_completion_tokens" if host == _OPENAI_HOST else "max_tokens"
+        address, host = server_address(base_url)
+        field = "max_completion_tokens" if host == OPENAI_HOST else "max_tokens"
         self.model = model
         self.modalities = modalities
-        self._url = f"{address.rstrip('/')}/chat/completions"
-        self._headers = {
-            "content-type": "application/json",
-            "accept-encoding": "identity",  # what is not compressed cannot blow up
-            "user-agent": f"lib-agents/{__version__}",
-            **({"authorization": f"Bearer {key}"} if key else {}),
-            **{name.lower(): value for name, value in (headers or {}).items()},
-        }
+        self._url = f"{address}/chat/completions"
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._headers = server_headers(api_key, host) | own
         self._dialect = Dialect(
             max_tokens_field=max_tokens_field or field, thinking_field=thinking_field
         )
-        self._stream_tools = stream_tools
+        self._stream_tools, self._output_tool = stream_tools, output_tool
         self._wire = Wire(
             http=http, transport=transport, timeout_s=timeout_s, max_bytes=max_reply_bytes
         )
@@ -124,7 +117,7 @@ class ChatClient:
         builder = self._builder(messages)
         async with self._post(content, accept="application/json") as answer:
             builder.add(_read(await answer.read()), whole=True)
-        return builder.reply()
+        return self._finished(builder, output)
 
     async def stream(
         self,
@@ -140,7 +133,7 @@ class ChatClient:
 
         Whoever stops in the middle closes the iterator, which closes the connection.
         """
-        if tools and not self._stream_tools:
+        if not self._stream_tools and (tools or (output and self._output_tool)):
             options: dict[str, Any] = {"model": model, "output": output, "settings": settings}
             reply = await self.complete(messages, tools=tools, **options)
             for delta in deltas_of(reply):
@@ -155,7 +148,7 @@ class ChatClient:
         ):
             async for delta in deltas:
                 yield delta
-        yield builder.reply()
+        yield self._finished(builder, output)
 
     async def aclose(self) -> None:
         """Close the connections that it has opened; another call opens new ones."""
@@ -178,6 +171,9 @@ class ChatClient:
         stream: bool,
     ) -> bytes:
         check_modalities(messages, self.modalities, client=self.name)
+        if output is not None and self._output_tool:
+            tools, settings = with_final_tool(output, tools, settings)
+            output = None
         body = build_body(
             messages,
             model=model or self.model,
@@ -194,6 +190,10 @@ class ChatClient:
         parts = (part for message in messages for part in message.parts)
         used_ids = {part.id for part in parts if isinstance(part, ToolCall)}
         return ReplyBuilder(used_ids=used_ids, new_id=self._new_id)
+
+    def _finished(self, builder: ReplyBuilder, output: Output | None) -> Reply:
+        reply = builder.reply()
+        return reply if output is None or not self._output_tool else without_final_call(reply)
 
     @asynccontextmanager
     async def _post(self, content: bytes, *, accept: str) -> AsyncGenerator[Answer]:
@@ -265,19 +265,3 @@ def _read(text: str | bytes) -> Any:
         return parse(text)
     except (ValueError, RecursionError):
         raise InvalidReply("the server's answer is not JSON", retryable=True) from None
-
-
-def _host(address: str) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
-        raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
-    return parts.hostname
-
-
-def _checked_key(key: str, host: str) -> str:
-    key = key.strip()
-    if not key and host == _OPENAI_HOST:
-        raise ValueError("OpenAI needs a key: set OPENAI_API_KEY, pass api_key=, or a base_url=")
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise ValueError("the API key holds characters that no key has")
-    return key

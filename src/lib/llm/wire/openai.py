@@ -23,7 +23,7 @@ def server_address(base_url: str | None) -> tuple[str, str]:
     """
     address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
     parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
         raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
     return address.rstrip("/"), parts.hostname
 
@@ -41,7 +41,7 @@ def server_headers(api_key: str | None, host: str) -> dict[str, str]:
     key = (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
     if not key and host == OPENAI_HOST:
         raise ValueError("OpenAI needs a key: set OPENAI_API_KEY, pass api_key=, or a base_url=")
-    if not (key.isascii() and (key.isprintable() and " " not in key)):
+    if not (key.isascii() and key.isprintable()) or " " in key:
         raise ValueError("the API key holds characters that no key has")
     return {
         "content-type": "application/json",
