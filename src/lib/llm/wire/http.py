@@ -85,7 +85,7 @@ class Answer:
         self.headers: Mapping[str, str] = response.headers
         self._chunks = response.aiter_bytes()
         self._guard = guard
-        self._left = max_bytes
+        self._max_bytes = self._left = max_bytes
 
     @property
     def media_type(self) -> str:
@@ -102,7 +102,7 @@ class Answer:
         chunk: bytes | None = await self._guard.run(anext(self._chunks, None))
         self._left -= len(chunk or b"")
         if self._left < 0:
-            raise InvalidReply("the server's answer is larger than max_reply_bytes")
+            raise InvalidReply(f"the server's answer is larger than {self._max_bytes} bytes")
         return chunk
 
     async def read(self) -> bytes:
