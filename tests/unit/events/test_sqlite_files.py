@@ -24,6 +24,7 @@ from lib.errors import (
 )
 from lib.events import Event, Lease, SQLiteEventStore
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.stores.sqlite.writer import Writer
 from lib.events.verify import verify_store
 from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, all_events, begin, note, started
@@ -453,6 +454,36 @@ def test_an_error_that_nobody_expects_fails_its_batch_and_not_the_store(tmp_path
         await store.close()
 
     run(main())
+
+
+def test_a_look_that_fails_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    look, failures = Writer.look, list[StoreError]()
+
+    def fails_once(self: Writer) -> bool:
+        if failures:
+            raise failures.pop()
+        return look(self)
+
+    async def main() -> None:
+        store = SQLiteEventStore(tmp_path / "log.db")
+        other = SQLiteEventStore(tmp_path / "log.db")
+        await store.setup()
+        await other.setup()
+        failures.append(StoreError("the disk is away"))
+        with store.wakeups.listen() as listener:
+            while failures:
+                await listener.wait(0.01)
+            await begin(other, "run")
+            assert await listener.wait(5)
+        await other.close()
+        await store.close()
+
+    monkeypatch.setattr(Writer, "look", fails_once)
+    run(main())
+    [record] = caplog.records
+    assert "cannot look for what other processes have written" in record.getMessage()
 
 
 def test_what_was_erased_is_no_longer_in_the_file(tmp_path: Path) -> None:

@@ -21,4 +21,4 @@ __all__ = ["EventStoreContract", "StoreKind", "check_against_memory"]
 
 
 class EventStoreContract(LogContract, RunsContract, LeaseContract, FeedContract, LifeContract):
-    """All that an event store promises; override the fixture `kind`."""
+    """All that an event store promises; a subclass adds the fixture `kind`."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from lib.events import EventStore, Feed
 from lib.events.store import END, START
+from lib.events.wakeups import Listener
 from lib.testing.event_store.kit import RESUMED, StoreTests, Using, all_events, begin, note
 
 
@@ -104,15 +106,11 @@ class FeedContract(StoreTests):
             ):
                 listeners = (of_a, of_b, of_all, of_signals)
                 await store.append("a", [note()], expected=None)
-                by_signal = [await listener.wait(0) for listener in listeners]
+                assert await _woken(listeners) == [True, False, True, True]
                 await begin(store, "c")
-                by_start = [await listener.wait(0) for listener in listeners]
+                assert await _woken(listeners) == [False, False, True, False]
                 await store.append("a", [RESUMED], expected=2)
-                by_owner = [await listener.wait(0) for listener in listeners]
-
-            assert by_signal == [True, False, True, True]
-            assert by_start == [False, False, True, False]
-            assert by_owner == [True, False, True, False]
+                assert await _woken(listeners) == [True, False, True, False]
 
         using(body)
 
@@ -130,3 +128,7 @@ class FeedContract(StoreTests):
                 assert woken is (len(await store.read("run")) == 2)
 
         using(body)
+
+
+async def _woken(listeners: Iterable[Listener]) -> list[bool]:
+    return [await listener.wait(0) for listener in listeners]

@@ -71,12 +71,7 @@ class Using:
 
 
 class StoreTests:
-    """The fixtures of the contract's parts."""
-
-    @pytest.fixture
-    def kind(self) -> StoreKind:
-        """Return the store to test; override it."""
-        raise NotImplementedError
+    """The parts of the contract need a fixture `kind` of their subclass."""
 
     @pytest.fixture
     def using(self, kind: StoreKind, tmp_path: Path) -> Using:

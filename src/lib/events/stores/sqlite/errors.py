@@ -5,9 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 from lib._util.sqlite import failure
 from lib.errors import StoreCorrupt, StoreError, StoreReadOnly
+
+_ERRORS: Final = {
+    "unwritable": (StoreReadOnly, "cannot be opened or written"),
+    "damaged": (StoreCorrupt, "is damaged or not an event store"),
+    "other": (StoreError, "failed, and has changed nothing"),
+}
 
 
 @contextmanager
@@ -16,11 +23,5 @@ def typed_errors(store: str) -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        match failure(error):
-            case "unwritable":
-                raise StoreReadOnly(f"{store} cannot be opened or written: {error}") from error
-            case "damaged":
-                message = f"{store} is damaged or not an event store: {error}"
-                raise StoreCorrupt(message) from error
-            case "other":
-                raise StoreError(f"{store} failed and has changed nothing: {error}") from error
+        kind, message = _ERRORS[failure(error)]
+        raise kind(f"{store} {message}: {error}") from error

@@ -1,0 +1,192 @@
+"""Content under its digest, and the references to it in payloads."""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.errors import BlobError, BlobMissing
+from lib.events.blobs import (
+    BlobReference,
+    BlobStore,
+    DirectoryBlobStore,
+    MemoryBlobStore,
+    blob_refs,
+)
+from lib.testing.aio import run
+
+CONTENTS = {"nothing": b"", "text": b"hello", "a megabyte": bytes(range(256)) * 4096}
+BLOB_STORES: dict[str, Callable[[Path], BlobStore]] = {
+    "memory": lambda _: MemoryBlobStore(),
+    "directory": lambda place: DirectoryBlobStore(place / "not" / "there yet"),
+}
+
+
+@pytest.fixture(params=BLOB_STORES.values(), ids=list(BLOB_STORES))
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    return request.param(tmp_path)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def files(place: Path) -> list[Path]:
+    return sorted(path for path in place.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=list(CONTENTS))
+def test_content_is_found_under_its_digest_until_it_is_deleted(
+    blobs: BlobStore, content: bytes
+) -> None:
+    async def main() -> None:
+        digest = sha256(content)
+        assert await blobs.has(digest) is False
+        assert await blobs.delete(digest) is False
+        assert await blobs.put(content) == digest
+        assert await blobs.put(content) == digest
+        assert await blobs.get(digest) == content
+        assert await blobs.has(digest) is True
+        assert await blobs.delete(digest) is True
+        assert await blobs.has(digest) is False
+        with pytest.raises(BlobMissing) as caught:
+            await blobs.get(digest)
+        assert (caught.value.digest, caught.value.damaged) == (digest, False)
+        assert await blobs.put(content) == digest
+        assert await blobs.get(digest) == content
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "digest", ["", "..", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 65, "é"]
+)
+def test_what_is_no_digest_is_not_there(blobs: BlobStore, digest: str) -> None:
+    async def main() -> None:
+        await blobs.put(b"hello")
+        with pytest.raises(BlobMissing) as caught:
+            await blobs.get(digest)
+        assert caught.value.digest == digest
+        assert await blobs.has(digest) is False
+        assert await blobs.delete(digest) is False
+
+    run(main())
+
+
+def test_content_put_at_the_same_time_is_kept_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        stores = [DirectoryBlobStore(tmp_path) for _ in range(4)]
+        contents = [b"x" * size for size in range(10)]
+        await asyncio.gather(*(store.put(content) for store in stores for content in contents))
+        for content in contents:
+            assert await stores[0].get(sha256(content)) == content
+
+    run(main())
+    assert len(files(tmp_path)) == 10
+
+
+def test_a_blob_is_a_file_named_by_its_digest(tmp_path: Path) -> None:
+    digest = run(DirectoryBlobStore(tmp_path).put(b"hello"))
+
+    assert files(tmp_path) == [tmp_path / digest[:2] / digest]
+    assert files(tmp_path)[0].read_bytes() == b"hello"
+
+
+@pytest.mark.parametrize("damage", [b"", b"hell", b"jello", b"hello again"])
+def test_damaged_content_is_never_returned_and_is_mended_by_putting_it_again(
+    tmp_path: Path, damage: bytes
+) -> None:
+    async def main() -> None:
+        blobs = DirectoryBlobStore(tmp_path)
+        digest = await blobs.put(b"hello")
+        path = tmp_path / digest[:2] / digest
+        await asyncio.to_thread(path.write_bytes, damage)
+        with pytest.raises(BlobMissing) as caught:
+            await blobs.get(digest)
+        assert (caught.value.digest, caught.value.damaged) == (digest, True)
+        await blobs.put(b"hello")
+        assert await blobs.get(digest) == b"hello"
+
+    run(main())
+
+
+def test_a_disk_that_does_not_take_it_is_a_blob_error(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_bytes(b"in the way")
+
+    async def main() -> None:
+        blobs = DirectoryBlobStore(place)
+        for call in (blobs.put(b"hello"), blobs.get(sha256(b"hello")), blobs.delete("a" * 64)):
+            with pytest.raises(BlobError) as caught:
+                await call
+            assert type(caught.value) is BlobError
+            assert isinstance(caught.value.__cause__, OSError)
+
+    run(main())
+    assert place.read_bytes() == b"in the way"
+
+
+@pytest.fixture
+def unreadable() -> Iterator[Path]:
+    """Return a directory that can be entered and not listed, as nobody; root can do anything."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o777)
+        yield place
+        place.chmod(0o777)
+
+
+def test_a_directory_that_cannot_be_opened_is_no_reason_to_fail(unreadable: Path) -> None:
+    run(DirectoryBlobStore(unreadable).put(b"hello"))
+    [path] = files(unreadable)
+    path.chmod(0o444)
+    path.parent.chmod(0o333)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        again = run(DirectoryBlobStore(unreadable).put(b"hello"))
+    finally:
+        os.seteuid(user)
+    path.parent.chmod(0o777)
+
+    assert again == sha256(b"hello")
+
+
+A, B = BlobReference("a" * 64, 1, "image/png"), BlobReference("b" * 64, 2, "audio/wav")
+
+
+def as_json(reference: BlobReference) -> dict[str, Any]:
+    return {"$blob": reference.digest, "size": reference.size, "type": reference.media_type}
+
+
+@pytest.mark.parametrize(
+    ("payload", "references"),
+    [
+        ({}, []),
+        ({"text": "$blob"}, []),
+        (as_json(A), [A]),
+        ({"parts": [{"type": "image", "data": as_json(A)}, [as_json(B)], as_json(A)]}, [A, B, A]),
+        ({"more": {"deep": {"er": as_json(B)}}, "$blob": 1, "size": as_json(A)}, [B, A]),
+        ({"$blob": "a", "size": "1", "type": "x"}, []),
+        ({"$blob": "a", "size": 1}, []),
+        ([None, 1, 1.5, True, "text", as_json(A)], [A]),
+    ],
+)
+def test_references_are_found_wherever_they_are_in_a_payload(
+    payload: Any, references: list[BlobReference]
+) -> None:
+    assert list(blob_refs(payload)) == references
+
+
+def test_a_payload_may_be_as_deep_as_it_likes() -> None:
+    payload: Any = as_json(A)
+    for _ in range(10_000):
+        payload = [{"deeper": payload}]
+
+    assert list(blob_refs(payload)) == [A]
