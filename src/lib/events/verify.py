@@ -71,7 +71,9 @@ async def verify_store(
             found += [fault for check in checks for fault in check(info, events)]
         if blobs is not None:
             found += await _blob_faults(blobs, events, deep=deep)
-        runs, seen, faults = runs + 1, seen + len(events), faults + found
+        faults += found
+        runs += 1
+        seen += len(events)
     return VerifyReport(runs, seen, faults)
 
 

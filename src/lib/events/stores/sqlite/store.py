@@ -7,10 +7,10 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.sqlite import MEMORY
@@ -245,7 +245,6 @@ async def _run(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(thread, call)
 
 
-async def _cancelled(task: asyncio.Task[Any]) -> None:
+async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])

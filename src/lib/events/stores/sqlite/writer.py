@@ -75,7 +75,7 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection, store: str) -> None:
         """Take a connection to a file that has the newest layout."""
-        self.connection = self._connection = connection
+        self.connection = connection
         self._store = store
         self._version: int | None = None
         self._layout_checked = False
@@ -116,7 +116,7 @@ class Writer:
         """
         self._grown = {}
         try:
-            with typed_errors(self._store), transaction(self._connection):
+            with typed_errors(self._store), transaction(self.connection):
                 foreign = self._refresh()
                 outcomes = [self._outcome(operation) for operation in operations]
                 self._flush()
@@ -134,34 +134,34 @@ class Writer:
             StoreError: the file cannot be read.
         """
         with typed_errors(self._store):
-            row = self._connection.execute("PRAGMA data_version").fetchone()
-        changed = row[0] != self._version
-        if changed:
+            [version] = self.connection.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return False
             if self._version is not None and not self._shared:
                 self._shared = True
-                self._connection.execute("PRAGMA wal_autocheckpoint=0")
-            self._version = row[0]
-            self._layout_checked = False
-            self._forget()
-        return changed
+                self.connection.execute("PRAGMA wal_autocheckpoint=0")
+        self._version = version
+        self._layout_checked = False
+        self._forget()
+        return True
 
     def _checkpoint(self) -> None:
         """Do now and then what SQLite does by itself for a lone writer."""
         self._commits += 1
         if self._commits % _COMMITS_A_CHECKPOINT == 0:
             with suppress(sqlite3.Error):  # the batch is stored, whatever becomes of this
-                self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+                self.connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     def close(self) -> None:
         """Close the connection; the last one to go moves the log into the file."""
-        self._connection.close()
+        self.connection.close()
 
     def _refresh(self) -> bool:
         if len(self._runs) > _KEPT_RUNS:
             self._forget()
         foreign = self.look()
         if not self._layout_checked:
-            refuse_newer(self._connection, self._store)
+            refuse_newer(self.connection, self._store)
             self._layout_checked = True
         return foreign
 
@@ -181,8 +181,8 @@ class Writer:
         """Write the appends of the batch so far."""
         if self._events:
             changed = [rows.run_row(run, info) for run, info in self._changed.values()]
-            rows.write_runs(self._connection, changed)
-            rows.insert_events(self._connection, self._events)
+            rows.write_runs(self.connection, changed)
+            rows.insert_events(self.connection, self._events)
             self._changed.clear()
             self._events.clear()
 
@@ -208,13 +208,13 @@ class Writer:
 
     def _load(self, run_id: str) -> tuple[int, RunInfo | None]:
         query = f"{rows.SELECT_RUNS} WHERE run_id = ?"
-        row = self._connection.execute(query, (run_id,)).fetchone()
+        row = self.connection.execute(query, (run_id,)).fetchone()
         return (row[-1], rows.run_of(row)) if row else (0, None)
 
     def _number(self) -> int:
         if self._next_run is None:
             query = "SELECT coalesce(max(id), 0) + 1 FROM lib_runs"
-            self._next_run = int(self._connection.execute(query).fetchone()[0])
+            self._next_run = int(self.connection.execute(query).fetchone()[0])
         number = self._next_run
         self._next_run += 1
         return number
@@ -226,9 +226,9 @@ class Writer:
         self._flush()
         which, values = (_READY, []) if run_id is None else (_THIS_ONE, [run_id])
         query = f"{_FREE} AND {which} ORDER BY id LIMIT ?"
-        found = self._connection.execute(query, [encode_time(now), *values, limit]).fetchall()
+        found = self.connection.execute(query, [encode_time(now), *values, limit]).fetchall()
         for run, *_ in found:
-            self._connection.execute(_TAKE, (owner, encode_time(until), run))
+            self.connection.execute(_TAKE, (owner, encode_time(until), run))
         return [
             Lease(run_id=name, owner=owner, epoch=epoch, until=until, takeover=bool(takeover))
             for _, name, epoch, takeover in found
@@ -238,25 +238,25 @@ class Writer:
         """Move the end of a lease; see `EventStore.renew`."""
         self._flush()
         values = (encode_time(until), lease.run_id, lease.owner, lease.epoch)
-        held = self._connection.execute(_RENEW, values).rowcount
+        held = self.connection.execute(_RENEW, values).rowcount
         return replace(lease, until=until) if held else None
 
     def release(self, lease: Lease, idle_at: int | None) -> None:
         """Give a lease back; see `EventStore.release`."""
         self._flush()
-        self._connection.execute(_RELEASE, (idle_at, lease.run_id, lease.owner, lease.epoch))
+        self.connection.execute(_RELEASE, (idle_at, lease.run_id, lease.owner, lease.epoch))
         self._runs.pop(lease.run_id, None)  # whether it is ready may have changed
 
     def set_mark(self, name: str, value: str) -> None:
         """Keep a small value; see `EventStore.set_mark`."""
         keep = "INSERT OR REPLACE INTO lib_marks (name, value) VALUES (?, ?)"
-        self._connection.execute(keep, (name, value))
+        self.connection.execute(keep, (name, value))
 
     def erase(self, run_id: str) -> bool:
         """Delete a run; see `EventStore.erase`."""
         self._flush()
         run, info = self._load(run_id)
-        self._connection.execute("DELETE FROM lib_events WHERE run = ?", (run,))
-        self._connection.execute("DELETE FROM lib_runs WHERE id = ?", (run,))
+        self.connection.execute("DELETE FROM lib_events WHERE run = ?", (run,))
+        self.connection.execute("DELETE FROM lib_runs WHERE id = ?", (run,))
         self._runs.pop(run_id, None)
         return info is not None
