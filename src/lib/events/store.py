@@ -66,6 +66,7 @@ class EventStore(Protocol):
             Conflict: the log does not end with `expected`.
             RunNotFound: a signal to a run that does not exist.
             ValueError: the batch breaks a rule of `lib.events.runs`.
+            TypeError: a payload is not JSON.
             StoreReadOnly: the store cannot be written.
         """
         ...
