@@ -1,5 +1,6 @@
 """What every test runs under: blocking calls on the event loop are errors."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,5 +18,13 @@ settings.load_profile("ci")
 
 @pytest.fixture(autouse=True)
 def no_blocking_calls() -> Iterator[None]:
-    with blockbuster_ctx("lib"):
+    with blockbuster_ctx("lib") as blockbuster:
+        for name in ("threading.Lock.acquire", "threading.Lock.acquire_lock"):
+            blockbuster.functions[name].can_block_in("coverage/collector.py", "lock_data")
         yield
+
+
+@pytest.fixture(scope="session")
+def unmeasured() -> dict[str, str]:
+    """The environment for a subprocess in which coverage would be slow, or seen."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}

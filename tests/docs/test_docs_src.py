@@ -15,10 +15,13 @@ PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
-def test_a_shown_program_prints_what_is_shown(program: Path, tmp_path: Path) -> None:
+def test_a_shown_program_prints_what_is_shown(
+    program: Path, tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
     done = subprocess.run(
         [sys.executable, str(program)],
         cwd=tmp_path,
+        env=unmeasured,
         capture_output=True,
         text=True,
         timeout=50,

@@ -5,6 +5,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,17 @@ PACKAGES = [
 ]
 
 
-def loaded_by(statement: str) -> set[str]:
-    program = f"import json, sys\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    return set(json.loads(done.stdout))
+@pytest.fixture
+def loaded_by(unmeasured: dict[str, str]) -> Callable[[str], set[str]]:
+    """Return what modules a statement loads."""
+
+    def loaded(statement: str) -> set[str]:
+        program = f"import json, sys\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=unmeasured, capture_output=True, check=True)
+        return set(json.loads(done.stdout))
+
+    return loaded
 
 
 def test_the_installed_package_is_meant_and_not_a_folder_that_happens_to_be_named_lib() -> None:
@@ -31,7 +39,9 @@ def test_the_installed_package_is_meant_and_not_a_folder_that_happens_to_be_name
     assert (SOURCE / "py.typed").is_file()
 
 
-def test_importing_lib_loads_no_driver_and_no_dependency() -> None:
+def test_importing_lib_loads_no_driver_and_no_dependency(
+    loaded_by: Callable[[str], set[str]],
+) -> None:
     loaded = loaded_by("import lib")
 
     assert loaded.isdisjoint(HEAVY)
@@ -48,7 +58,9 @@ def test_importing_lib_loads_no_driver_and_no_dependency() -> None:
         ("lib.observe", ("httpx2", "numpy", "rich", "click", "sqlite3")),
     ],
 )
-def test_a_package_loads_only_what_it_needs(package: str, without: tuple[str, ...]) -> None:
+def test_a_package_loads_only_what_it_needs(
+    loaded_by: Callable[[str], set[str]], package: str, without: tuple[str, ...]
+) -> None:
     assert loaded_by(f"import {package}").isdisjoint(without)
 
 
