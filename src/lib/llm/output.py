@@ -11,6 +11,7 @@ from lib._util.json import parse
 from lib.errors import InvalidReply
 from lib.llm.client import Output, Reply
 from lib.llm.schema import violations
+from lib.llm.wire.fields import is_shallow
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -62,6 +63,8 @@ def _plain(text: str, schema: Mapping[str, Any]) -> Any:
         value = parse(text)
     except (ValueError, RecursionError):
         raise InvalidReply("the reply is not JSON") from None
+    if not is_shallow(value):
+        raise InvalidReply("the reply is nested too deeply")
     try:
         problems = [*islice(violations(value, schema), MAX_PROBLEMS)]
     except ValueError as error:

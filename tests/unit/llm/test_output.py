@@ -52,6 +52,8 @@ def test_the_schema_of_a_model_is_what_pydantic_says():
         ("Ada", "the reply is not JSON"),
         ("", "the reply is not JSON"),
         ("[" * 100_000, "the reply is not JSON"),
+        ("[" * 150 + "]" * 150, "the reply is nested too deeply"),
+        ("null", "the reply does not fit the asked output: the value must be of type object"),
         ('{"name": 7.5}', "the reply does not fit the asked output: name must be of type string"),
         ("{}", "the reply does not fit the asked output: the value lacks the property 'name'"),
     ],

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from lib._util.json import canonical, parse
 from lib.errors import InvalidReply
@@ -24,8 +24,6 @@ from lib.llm.chat.request import KEPT
 from lib.llm.client import ToolCallDelta
 from lib.llm.parts import ToolCall
 from lib.llm.wire import fields
-
-MAX_NESTING: Final = 100
 
 
 @dataclass(slots=True)
@@ -78,7 +76,9 @@ class ToolCallAssembler:
         if call_id:
             self._by_id.setdefault(call_id, call)
         call.pieces.append(arguments)
-        call.kept |= {key: fragment[key] for key in KEPT if _is_shallow(fragment.get(key))}
+        for key in KEPT:
+            if fragment.get(key) is not None and fields.is_shallow(fragment[key]):
+                call.kept[key] = fragment[key]
         return ToolCallDelta(call.place, call_id, name, arguments)
 
     def calls(self, used_ids: Collection[str], new_id: Callable[[], str]) -> list[ToolCall]:
@@ -117,7 +117,7 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         value = parse(text)
     except (ValueError, RecursionError):
         return {}, text
-    if isinstance(value, dict) and _is_shallow(cast(Any, value)):
+    if isinstance(value, dict) and fields.is_shallow(cast(Any, value)):
         return cast(dict[str, Any], value), None
     return {}, text
 
@@ -125,20 +125,4 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 def _arguments_text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return canonical(value) if _is_shallow(value) else "(nested too deeply)"
-
-
-def _is_shallow(value: Any) -> bool:
-    """Tell whether there is a value, nested so little that it can be written down again."""
-    level = [value]
-    for _ in range(MAX_NESTING):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return value is not None
-    return False
-
-
-def _children(value: Any) -> Collection[Any]:
-    if isinstance(value, dict):
-        return cast(dict[str, Any], value).values()
-    return cast(list[Any], value) if isinstance(value, list) else ()
+    return canonical(value) if fields.is_shallow(value) else "(nested too deeply)"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Collection, Mapping
+from typing import Any, Final, cast
+
+MAX_NESTING: Final = 100
 
 
 def text(value: Mapping[str, Any], name: str) -> str:
@@ -29,3 +31,19 @@ def mappings(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     found = value.get(name)
     items = cast(list[Any], found) if isinstance(found, list) else []
     return [item for item in items if isinstance(item, dict)]
+
+
+def is_shallow(value: Any) -> bool:
+    """Tell whether a value is nested so little that it can be written down again."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return True
+    return False
+
+
+def _children(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value).values()
+    return cast(list[Any], value) if isinstance(value, list) else ()
