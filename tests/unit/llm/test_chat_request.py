@@ -267,8 +267,10 @@ def test_a_server_has_its_own_names_for_things():
 
 
 def test_settings_cannot_replace_what_has_a_parameter():
-    with pytest.raises(ValueError, match="settings cannot hold messages, tools"):
-        build(Message.user("hi"), settings={"tools": [], "messages": [], "seed": 1})
+    taken = ["messages", "model", "n", "response_format", "stream", "stream_options", "tools"]
+
+    with pytest.raises(ValueError, match=f"settings cannot hold {', '.join(taken)}$"):
+        build(Message.user("hi"), settings={**dict.fromkeys(taken), "seed": 1})
 
 
 MISPLACED: list[tuple[Role, Part]] = [
