@@ -211,11 +211,12 @@ def test_a_layout_that_becomes_newer_while_the_store_is_open_is_not_written(tmp_
         assert connection.execute("SELECT count(*) FROM lib_events").fetchone() == (2,)
 
 
+@pytest.mark.parametrize("value", ["'new'", "NULL"])
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_layout_that_is_no_number_is_corrupt(tmp_path: Path, read_only: bool) -> None:
+def test_a_layout_that_is_no_number_is_corrupt(tmp_path: Path, read_only: bool, value: str) -> None:
     path = tmp_path / "log.db"
     made(path)
-    alter(path, "UPDATE lib_meta SET value = 'new'")
+    alter(path, f"UPDATE lib_meta SET value = {value}")
 
     cannot_open(path, StoreCorrupt, read_only=read_only)
 

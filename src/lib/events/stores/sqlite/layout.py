@@ -92,7 +92,7 @@ def _stored_version(connection: sqlite3.Connection, store: str) -> int:
         return 0
     try:
         return int(row[0])
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise StoreCorrupt(f"{store} has the layout version {row[0]!r}") from error
 
 
