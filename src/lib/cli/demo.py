@@ -25,6 +25,10 @@ from lib.observe import ConsoleSink, Observer
 from lib.tools import Tool, tool
 
 QUESTION: Final = "What happens to a payment tool when the process is killed while it runs?"
+_HERE: Final = Path(__file__).resolve()
+DOCUMENTS: Final = (_HERE.parent / "docs", _HERE.parents[3] / "docs")
+"""Where the project's own documents are: in an installed package, or in its repository."""
+
 LEASE_S: Final = 3.0
 """How long a killed demo keeps the next one from going on with its run."""
 
@@ -66,8 +70,7 @@ def command(
 
 def own_documents() -> Path:
     """Return the folder of this project's documentation, in the package or in its repository."""
-    here = Path(__file__).resolve()
-    for folder in (here.parent / "docs", here.parents[3] / "docs"):
+    for folder in DOCUMENTS:
         if folder.is_dir():
             return folder
     raise click.UsageError("this installation has no documents of its own: name a PATH")

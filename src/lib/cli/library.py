@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from lib._util.json import digest
 from lib.errors import LibError
 from lib.ingest import IngestReport, ingest_folder
+from lib.ingest.progress import progress_bar
 from lib.vector import EmbeddingIndex, LSAEmbedder, SQLiteVectorStore
 
-DIMENSION: Final = 256
+DIMENSION: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,14 @@ async def _embedder(path: Path) -> LSAEmbedder:
 async def _ingest(
     folder: Path, home: Path, index: EmbeddingIndex, embedder: LSAEmbedder, console: Console
 ) -> IngestReport:
-    columns = (TextColumn("reading {task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("documents", total=None)
-
-        def show(done: int, total: int, path: str) -> None:
-            bar.update(task, completed=done, total=total, description=path)
-
-        return await ingest_folder(
-            folder, index, manifest=home / "manifest.json", fit=embedder, on_progress=show
-        )
+    manifest = home / "manifest.json"
+    try:
+        with progress_bar(console) as show:
+            report = await ingest_folder(
+                folder, index, manifest=manifest, fit=embedder, on_progress=show
+            )
+    except ValueError as error:  # there are files, and not one word in them
+        raise click.UsageError(f"nothing in {str(folder)!r} can be searched: {error}") from error
+    if not report.chunks:
+        raise click.UsageError(f"there is no text, Markdown or HTML file in {str(folder)!r}")
+    return report

@@ -24,8 +24,9 @@ class StorePath(click.ParamType[Path]):
     ) -> Path:
         """Return the path that the argument names."""
         given = str(value)
-        path = Path(given.removeprefix(URL_PREFIX))
-        if "://" in str(path):
+        named = given.removeprefix(URL_PREFIX)
+        path = Path(named)
+        if "://" in named:
             self.fail(f"{given!r}: give a path or {URL_PREFIX}PATH", param, ctx)
         if not path.is_file():
             self.fail(f"there is no event store at {str(path)!r}", param, ctx)

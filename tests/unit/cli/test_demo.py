@@ -14,7 +14,9 @@ from click.testing import CliRunner, Result
 from lib.cli import main
 from lib.cli.demo import own_documents
 from lib.cli.models import choose_model
-from lib.llm import Reply, ToolCall
+from lib.events import SQLiteEventStore
+from lib.llm import FunctionClient, Reply, ToolCall
+from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY, MODEL, ChatServer
 
@@ -61,6 +63,38 @@ def test_what_the_documents_do_not_tell_is_not_made_up(documents: Path, tmp_path
     result = demo(documents, tmp_path / "data", "--ask", "zebra crossings")
 
     assert "The documents say nothing about this." in result.stdout
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.bin", "x"), ("a.txt", "?!")])
+def test_a_folder_without_a_word_is_a_wrong_call(tmp_path: Path, name: str, text: str) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (folder / name).write_text(text, encoding="utf-8")
+
+    result = demo(folder, tmp_path / "data")
+
+    assert result.exit_code == 2
+    assert str(folder) in result.stderr.replace("\n", "").replace("│", "").replace(" ", "")
+
+
+def test_an_interrupted_run_of_the_same_question_is_taken_up(
+    documents: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    hanging = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
+
+    async def interrupt() -> None:
+        store = SQLiteEventStore(data / "runs.db")
+        async with make_engine(hanging, store=store) as engine:
+            await engine.start("another question")
+            await engine.start("Who pays the postage?")
+
+    run(interrupt())
+    result = demo(documents, data, "--ask", "Who pays the postage?")
+
+    assert "going on with run" in result.stdout
+    assert "[returns.md:5]" in result.stdout
 
 
 def test_unchanged_documents_are_not_read_again(documents: Path, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""The stand-in for a model: searches, then quotes."""
+
+import json
+
+import click
+import pytest
+
+from lib.cli import main
+from lib.cli.demo import own_documents
+from lib.cli.extractive import ExtractiveClient
+from lib.llm import Delta, Message, Reply, ToolCall, ToolResult, ToolSpec
+from lib.testing.aio import run
+
+SEARCH = ToolSpec("search", "Search.", {"type": "object"})
+PASSAGE = {
+    "source": "a.md",
+    "line": 10,
+    "text": "# Postage rules\n\nParcels are heavy. We pay\nthe postage!\n\n| postage | we |\n\n- Not we.",
+}
+
+
+def asked(*results: ToolResult) -> list[Message]:
+    return [Message.user("Who pays the postage?"), *[Message.tool(result) for result in results]]
+
+
+def test_it_searches_for_the_question_first() -> None:
+    reply = run(ExtractiveClient().complete(asked(), tools=[SEARCH]))
+
+    assert reply.tool_calls == (ToolCall("search-1", "search", {"query": "Who pays the postage?"}),)
+    assert reply.stop == "tool_calls"
+
+
+def test_it_quotes_whole_sentences_of_running_text_with_file_and_line() -> None:
+    found = ToolResult("search-1", json.dumps([PASSAGE]))
+
+    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+
+    assert told.splitlines()[0] == "We pay the postage! [a.md:12]"
+    assert "No model is configured" in told
+    assert "rules" not in told
+    assert "|" not in told
+
+
+@pytest.mark.parametrize(
+    "result", [ToolResult("c", "[]"), ToolResult("c", "out of order", is_error=True)]
+)
+def test_it_says_when_it_found_nothing(result: ToolResult) -> None:
+    assert run(ExtractiveClient().complete(asked(result))).text == (
+        "The documents say nothing about this."
+    )
+
+
+def test_its_answer_can_be_streamed() -> None:
+    async def main() -> list[Delta | Reply]:
+        return [piece async for piece in ExtractiveClient().stream(asked(), tools=())]
+
+    delta, reply = run(main())
+    assert isinstance(delta, Delta)
+    assert isinstance(reply, Reply)
+    assert delta.text == reply.text
+
+
+def test_an_installation_without_documents_asks_for_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.cli.demo.DOCUMENTS", ())
+
+    with pytest.raises(click.UsageError, match="name a PATH"):
+        own_documents()
+
+
+def test_the_command_names_its_subcommands_for_completion() -> None:
+    assert main.list_commands(click.Context(main)) == ["demo", "store"]
