@@ -56,7 +56,7 @@ class TraceView:
             widths = _widths(lines, options.max_width)
             for line in lines:
                 yield _joined([pen.cut(line[0], widths[0]), *line[1:]], widths)
-            yield pen.totals(totals(self._spans))
+            yield from pen.totals(totals(self._spans), options.max_width)
 
 
 def _widths(lines: Sequence[Sequence[Text]], room: int) -> list[int]:
@@ -106,20 +106,27 @@ class _Pen:
         plain = set_cell_size(text.plain, end).rstrip()
         return text[: len(plain)].append(self.glyphs.cut, "dim")
 
-    def totals(self, sums: Totals) -> Text:
-        """Return the totals as one line."""
-        parts = [
-            f"{self.glyphs.open} open" if sums.took is None else duration(sums.took),
-            _count(sums.llm_calls, "model call"),
-            _count(sums.tool_calls, "tool call"),
-            f"{self._arrow(sums.input_tokens, sums.output_tokens)} tokens",
-        ]
-        parts += [f"${sums.cost:.4f}"] if sums.cost is not None else []
-        parts += [_count(sums.resumes, "takeover")] if sums.resumes else []
-        line = Text(f" {self.glyphs.dot} ".join(parts), "dim")
+    def totals(self, sums: Totals, room: int) -> Iterator[Text]:
+        """Yield the totals, in one line if there is room."""
+        dot, line = f" {self.glyphs.dot} ", Text("", "dim")
+        for part in self._parts(sums):
+            if line and line.cell_len + len(dot) + part.cell_len > room:
+                yield line
+                line = Text("", "dim")
+            line.append(dot if line else "").append_text(part)
+        yield line
+
+    def _parts(self, sums: Totals) -> Iterator[Text]:
+        yield Text(f"{self.glyphs.open} open" if sums.took is None else duration(sums.took))
+        yield Text(_count(sums.llm_calls, "model call"))
+        yield Text(_count(sums.tool_calls, "tool call"))
+        yield Text(f"{self._arrow(sums.input_tokens, sums.output_tokens)} tokens")
+        if sums.cost is not None:
+            yield Text(f"${sums.cost:.4f}")
+        if sums.resumes:
+            yield Text(_count(sums.resumes, "takeover"))
         if sums.errors:
-            line.append(f" {self.glyphs.dot} ").append(_count(sums.errors, "error"), "not dim red")
-        return line
+            yield Text(_count(sums.errors, "error"), "not dim red")
 
     def _name(self, row: Row) -> Text:
         span, glyphs = row.span, self.glyphs
@@ -131,7 +138,7 @@ class _Pen:
             ("".join(steps[-_MAX_LEVELS:]), "dim"),
             (f"{glyphs.kinds[span.kind]} ", COLOURS.get(span.kind, "")),
             (operation, "dim" if what else ""),
-            (f" {self._plain(what)}", "" if row.last else "bold"),
+            (f" {self._plain(what)}" if what else "", "" if row.last else "bold"),
         )
 
     def _tokens(self, attributes: Mapping[str, Any]) -> Text:

@@ -110,5 +110,10 @@ def span_id_of(run_id: str, family: str, key: str) -> str:
 
 def _digits(seed: str, size: int) -> str:
     # A key can hold what the model has made up, a lone surrogate included.
-    digits = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:size]
-    return digits if digits.strip("0") else "1".rjust(size, "0")  # zero is no id on the wire
+    raw = seed.encode("utf-8", "surrogatepass")
+    return non_zero(hashlib.sha256(raw).hexdigest()[:size])
+
+
+def non_zero(digits: str) -> str:
+    """Return the hex digits of an id, or those of 1: on the wire, zero means that there is none."""
+    return digits if digits.strip("0") else "1".rjust(len(digits), "0")

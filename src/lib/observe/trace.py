@@ -13,8 +13,8 @@ from lib.events.kinds import is_signal
 from lib.observe.span import Span
 from lib.observe.spans import interrupt, spans_from_events
 
-_INLINE_EVENTS: Final = 64
-"""A longer log is turned into spans in a thread: it takes some 10 microseconds an event."""
+_INLINE_EVENTS: Final = 16
+"""A longer log is turned into spans in a thread: it takes some 12 microseconds an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from errno import EPIPE
 from itertools import groupby
 from typing import TextIO
 
@@ -38,15 +38,17 @@ class ConsoleSink:
             raise ExportError(f"the console cannot be written: {error}") from error
 
     def _print(self, spans: Sequence[Span]) -> None:
-        out = self._out or sys.stdout
-        console = Console(file=out, highlight=False)
-        # Captured, since rich ends the process when a pipe is closed.
-        with console.capture() as text:
+        console = _Console(file=self._out, highlight=False)
+        with console:  # one write for all, so that nothing else comes between
             for trace_id, trace in groupby(spans, lambda span: span.trace_id):
                 shown = list(trace)
                 first = shown[0]
                 told = f"run {first.run_id}  {first.start:%Y-%m-%d %H:%M:%S} UTC  trace {trace_id}"
                 console.print(Text(told, "dim"), no_wrap=True, overflow="crop")
                 console.print(render_trace(shown))
-        out.write(text.get())
-        out.flush()
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Say what has happened; the method of rich ends the process."""
+        raise BrokenPipeError(EPIPE, "nobody reads what is printed")

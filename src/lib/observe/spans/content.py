@@ -6,6 +6,7 @@ its shape: texts are cut, the last items of lists and the largest of objects are
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -49,7 +50,7 @@ class Content:
 
         At least the last message is shown, in part if need be.
         """
-        if not self.capture or not conversation.messages:
+        if not conversation.messages:
             return None, 0
         shown = conversation.fitting(self._limit)
         if shown:
@@ -60,24 +61,33 @@ class Content:
 class Conversation:
     """What has been said in a run so far, as a log tells it: each message once, with its size."""
 
-    def __init__(self) -> None:
-        """Begin with nothing said."""
+    def __init__(self, *, kept: bool) -> None:
+        """Begin with nothing said.
+
+        Args:
+            kept: whether to listen at all.
+        """
+        self._kept = kept
         self.messages: list[Any] = []
         self._sizes: list[int] = []
         self._calls: dict[str, Any] = {}
 
     def add(self, message: Any) -> None:
         """Add a message as the log holds it."""
+        if not self._kept:
+            return
         self.messages.append(message)
         self._sizes.append(len(canonical(message)))
 
     def call(self, key: str) -> None:
         """Note a call whose answer belongs into the conversation."""
-        self._calls[key] = None
+        if self._kept:
+            self._calls[key] = None
 
     def answer(self, key: str, message: Any) -> None:
         """Note the answer of a call."""
-        self._calls[key] = message
+        if self._kept:
+            self._calls[key] = message
 
     def add_answers(self) -> None:
         """Add the answers there are, in the order of their calls: a model is about to see them."""
@@ -116,23 +126,25 @@ def _fit(value: Any, room: int, depth: int = 0) -> tuple[Any, int] | None:
 
 
 def _fit_text(text: str, room: int) -> tuple[str, int] | None:
-    cut = _cut(text, max(room - 2, 0))
-    # What is still too much are escapes: each takes more characters than it stands for.
-    excess = len(canonical(cut)) - room
-    if excess > 0:
-        cut = _cut(cut, max(len(cut) - excess, 0))
-    size = len(canonical(cut))
-    return None if size > room or (text and not cut) else (cut, size)
+    if len(text) < room and (size := len(canonical(text))) <= room:
+        return text, size
+
+    def size_of(kept: int) -> int:  # not a sum: escapes take more than one character
+        return len(canonical(text[:kept] + MARK))
+
+    fitting = bisect_right(range(max(min(len(text), room), 0)), room, key=size_of)
+    return (text[: fitting - 1] + MARK, size_of(fitting - 1)) if fitting else None
 
 
 def _fit_list(items: Sequence[Any], room: int, depth: int) -> tuple[list[Any], int] | None:
     used, kept = 2, list[Any]()
     for item in items:
-        fitted = _fit(item, room - used - 1, depth + 1)
+        comma = 1 if kept else 0
+        fitted = _fit(item, room - used - comma, depth + 1)
         if fitted is None:
             break
         kept.append(fitted[0])
-        used += fitted[1] + 1
+        used += comma + fitted[1]
     return (kept, used) if used <= room else None
 
 
@@ -141,7 +153,7 @@ def _fit_object(
 ) -> tuple[dict[str, Any], int] | None:
     used, kept = 2, dict[str, Any]()
     for key in sorted(items, key=lambda key: (len(canonical(items[key])), key)):
-        name = len(canonical(key)) + 2
+        name = len(canonical(key)) + (2 if kept else 1)  # with its colon and its comma
         fitted = _fit(items[key], room - used - name, depth + 1)
         if fitted is None:
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Final
 
 from lib.events import Event
@@ -61,7 +62,7 @@ def _parent_of(started: Event, parent_events: Sequence[Event]) -> str | None:
     parent = started.data.get("parent")
     if parent is None:
         return None
-    for event in parent_events:
+    for event in takewhile(lambda event: event.kind != k.RUN_COMPLETED, parent_events):
         family, name = _STARTERS.get(event.kind, ("", ""))
         if family and event.data[name] == parent["key"]:
             return span_id_of(parent["run_id"], family, parent["key"])

@@ -39,11 +39,10 @@ def _object(value: Any) -> Mapping[str, Any]:
 def run_started(run: RunSpans, event: Event) -> None:
     """Describe the run's own span."""
     data = event.data
-    if run.content.capture:
-        if system := _object(data.get("config")).get("system"):
-            run.conversation.add({"role": "system", "content": system})
-        for message in data.get("input", ()):
-            run.conversation.add(message)
+    if system := _object(data.get("config")).get("system"):
+        run.conversation.add({"role": "system", "content": system})
+    for message in data.get("input", ()):
+        run.conversation.add(message)
     name = data["algorithm"]
     shown, omitted = run.content.newest(run.conversation)
     attributes = {
@@ -132,8 +131,7 @@ def _llm_completed(run: RunSpans, event: Event) -> None:
     data, reply = event.data, _object(event.data["reply"])
     model = _text(reply.get("model"))
     message = {"role": "assistant", "parts": reply.get("parts", [])}
-    if run.content.capture:
-        run.conversation.add(message)
+    run.conversation.add(message)
     attributes = {
         a.RESPONSE_ID: _text(reply.get("id")),
         a.RESPONSE_MODEL: model,
@@ -221,9 +219,8 @@ def _tool_failed(run: RunSpans, event: Event) -> None:
 
 
 def _answer(run: RunSpans, data: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-    if run.content.capture:
-        part = {"type": "tool_result", "call_id": data["call_id"], **result}
-        run.conversation.answer(data["key"], {"role": "tool", "parts": [part]})
+    part = {"type": "tool_result", "call_id": data["call_id"], **result}
+    run.conversation.answer(data["key"], {"role": "tool", "parts": [part]})
 
 
 def _approval_requested(run: RunSpans, event: Event) -> None:

@@ -30,7 +30,7 @@ class RunSpans:
     def __init__(self, started: Event, parent_id: str | None, content: Content) -> None:
         """Begin with the run's own span."""
         self.content = content
-        self.conversation = Conversation()
+        self.conversation = Conversation(kept=content.capture)
         self.ended = False
         self._used: dict[str, float] = {}
         self._moments: list[SpanEvent] = []
@@ -91,20 +91,22 @@ class RunSpans:
             return
         self._places[family, key] = len(self._spans)
         self._open[family, key] = None
-        span = Span(
-            self._run.trace_id,
-            span_id_of(event.run_id, family, key),
-            self._run.span_id,
-            name[:MAX_NAME],
-            kind,
-            event.at,
-            None,
-            run_id=event.run_id,
-            tenant=event.tenant,
-            user=self._run.user,
-            input=shown,
+        self._spans.append(
+            Span(
+                self._run.trace_id,
+                span_id_of(event.run_id, family, key),
+                self._run.span_id,
+                name[:MAX_NAME],
+                kind,
+                event.at,
+                None,
+                attributes=tidy(attributes),
+                run_id=event.run_id,
+                tenant=event.tenant,
+                user=self._run.user,
+                input=shown,
+            )
         )
-        self._spans.append(_changed(span, attributes))
 
     def finish(
         self,
