@@ -15,7 +15,10 @@ SEARCH = ToolSpec("search", "Search.", {"type": "object"})
 PASSAGE = {
     "source": "a.md",
     "line": 10,
-    "text": "# Postage rules\n\nParcels are heavy. We pay\nthe postage!\n\n| postage | we |\n\n- Not we.",
+    "text": (
+        "# Postage rules\n\nParcels are heavy. We pay\nthe postage!\n\n"
+        "| postage | who |\n\n- Not we."
+    ),
 }
 
 

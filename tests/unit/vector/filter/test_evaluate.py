@@ -55,9 +55,9 @@ METAS: dict[str, dict[str, Any]] = {name: {"x": value} for name, value in VALUES
 METAS["missing"] = {"y": 1}
 
 
-def _name(part: object) -> str:
+def _name(part: Filter | set[str]) -> str:
     """Return the same name in every process, as test runners that share the work need it."""
-    return repr(sorted(part) if isinstance(part, set) else part)[:60]  # pyright: ignore
+    return repr(sorted(part) if isinstance(part, set) else part)[:60]
 
 
 @pytest.mark.parametrize(("filter", "passing"), PASSING, ids=_name)
