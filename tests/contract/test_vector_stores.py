@@ -30,4 +30,4 @@ class TestVectorStores(VectorStoreContract):
         return each_kind
 
     def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
-        check_against_memory(kind, max_examples=50)
+        check_against_memory(kind, max_examples=30)

@@ -12,7 +12,7 @@ from lib.testing.vector_store import random_filter, random_meta
 from lib.vector import Filter, InMemoryVectorStore, Record, SQLiteVectorStore
 from lib.vector.filter import And, Leaf, Not, Or, fold, matches
 
-RECORDS = 80
+RECORDS = 30
 FILTERS_PER_SEED = 1_000
 
 

@@ -41,7 +41,7 @@ def connect_to_read(path: str) -> sqlite3.Connection:
     connection = _connect_uri(uri)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         connection.close()
         if failure(error) != "unwritable" or Path(f"{path}-wal").exists():
             raise

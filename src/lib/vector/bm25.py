@@ -39,8 +39,10 @@ class Posting:
 
 def scores(
     postings: Iterable[Posting], lengths: _Integers, *, texts: int, total_length: int
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     """Return the BM25 score of every row; zero for those without a term of the query.
+
+    Scores are rounded to 32 bits, so that the same gains added in another order are the same.
 
     Args:
         postings: one per term of the query.
@@ -60,10 +62,10 @@ def scores(
         rows.append(posting.rows)
         gains.append(posting.weight * idf * counts / (counts + K1 * (1.0 - B + B * relative)))
     totals = np.bincount(np.concatenate(rows), np.concatenate(gains), len(lengths))
-    return totals.astype(np.float64, copy=False)
+    return totals.astype(np.float32)
 
 
-def best(totals: NDArray[np.float64], limit: int, ids: Sequence[str]) -> list[int]:
+def best(totals: NDArray[np.float32], limit: int, ids: Sequence[str]) -> list[int]:
     """Return the rows with the highest scores above zero, best first, ties by id."""
     cut = len(totals) - limit
     least = np.partition(totals, cut)[cut] if cut > 0 else 0.0
@@ -114,7 +116,7 @@ class BM25:
         self._total_length -= self._lengths[row]
         self._texts -= 1
 
-    def scores(self, tokens: Iterable[str]) -> NDArray[np.float64]:
+    def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
         """Return the score of every row, removed ones included, for a query of these terms."""
         return scores(
             self._postings(tokens),
@@ -155,7 +157,7 @@ class BM25:
         return number
 
     def _postings(self, tokens: Iterable[str]) -> Iterator[Posting]:
-        for term, weight in Counter(tokens).items():
+        for term, weight in sorted(Counter(tokens).items()):
             number = self._number_of.get(term)
             if number is not None and self._frequency[number]:
                 yield Posting(

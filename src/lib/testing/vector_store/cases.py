@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Literal, get_args
 
-from lib.vector.filter import And, F, Filter, Leaf, Not, Or
+from lib.vector.filter import And, F, Filter, Leaf, Not, Or, fold
 from lib.vector.filter.operands import LEAF_OPERATORS, LeafOperator
 
 Feature = Literal["string order", "wide number", "quoted key", "dollar key", "complement"]
@@ -47,12 +47,17 @@ def random_filter(random: Random, depth: int = 3) -> Filter:
 
 
 def features(filter: Filter) -> frozenset[Feature]:
-    """Return what a store must be able to say to take the filter."""
+    """Return what a store must be able to say to take the filter, once it is folded."""
+    folded = fold(filter)
+    return frozenset() if isinstance(folded, bool) else _features(folded)
+
+
+def _features(filter: Filter) -> frozenset[Feature]:
     match filter:
         case And(parts) | Or(parts):
-            return frozenset[Feature]().union(*(features(part) for part in parts))
+            return frozenset[Feature]().union(*map(_features, parts))
         case Not(part):
-            return features(part).union(COMPLEMENT)
+            return _features(part).union(COMPLEMENT)
         case Leaf():
             return frozenset(feature for feature in FEATURES if _needs(filter, feature))
         case _:
@@ -70,7 +75,7 @@ def _needs(leaf: Leaf, feature: Feature) -> bool:
             return leaf.operator != "$exists" and ('"' in leaf.field or "\\" in leaf.field)
         case "dollar key":
             return leaf.field.startswith("$")
-        case "complement":
+        case _:
             absence = leaf.operator == "$exists" and not leaf.operand
             return leaf.operator in _COMPLEMENTS or absence or None in values
 

@@ -134,12 +134,12 @@ class FilterContract(StoreTests):
             await store.upsert([Record("a", [1.0, 0.0])])
 
             for call in (
-                store.query([1.0, 0.0], filter=spec),
-                store.delete(["a"], filter=spec),
-                store.count(filter=spec),
+                lambda: store.query([1.0, 0.0], filter=spec),
+                lambda: store.delete(["a"], filter=spec),
+                lambda: store.count(filter=spec),
             ):
                 with pytest.raises(InvalidFilter) as refusal:
-                    await call
+                    await call()
                 error = refusal.value
                 assert [error.rule, error.field, error.operator] == facts
             assert await store.count() == 1
@@ -165,12 +165,12 @@ async def refused(store: VectorStore, filter: Filter) -> None:
     """Expect that the store says what it cannot say, whatever is asked of it."""
     before = await store.count()
     for call in (
-        store.query([1.0, 0.0], filter=filter),
-        store.delete(filter=filter),
-        store.count(filter=filter),
+        lambda: store.query([1.0, 0.0], filter=filter),
+        lambda: store.delete(filter=filter),
+        lambda: store.count(filter=filter),
     ):
         with pytest.raises(UnsupportedFilter) as refusal:
-            await call
+            await call()
         assert refusal.value.store == type(store).__name__
         assert refusal.value.operator.startswith("$")
     assert await store.count() == before

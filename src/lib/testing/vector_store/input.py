@@ -138,16 +138,16 @@ class InputContract(StoreTests):
     ) -> None:
         async def body(store: VectorStore) -> None:
             for call in (
-                store.upsert(points("a"), namespace=name),
-                store.query([1.0, 0.0], namespace=name),
-                store.get(["a"], namespace=name),
-                store.delete(["a"], namespace=name),
-                store.count(namespace=name),
-                store.get([name]),
-                store.delete([name]),
+                lambda: store.upsert(points("a"), namespace=name),
+                lambda: store.query([1.0, 0.0], namespace=name),
+                lambda: store.get(["a"], namespace=name),
+                lambda: store.delete(["a"], namespace=name),
+                lambda: store.count(namespace=name),
+                lambda: store.get([name]),
+                lambda: store.delete([name]),
             ):
                 with pytest.raises(InvalidMeta):
-                    await call
+                    await call()
 
         using(body)
 

@@ -94,6 +94,12 @@ class _Agreement(RuleBasedStateMachine):
         """Insert and replace."""
         self._both(lambda store: store.upsert(batch, namespace=namespace))
 
+    @rule(batch=st.lists(records, max_size=3), namespace=namespaces)
+    def upsert_what_does_not_fit(self, batch: list[Record], namespace: str | None) -> None:
+        """Be refused."""
+        wrong = Record("wrong", [1.0, 2.0])
+        self._both(lambda store: store.upsert([*batch, wrong], namespace=namespace))
+
     @rule(gone=st.lists(names, max_size=4), namespace=namespaces)
     def delete_some(self, gone: list[str], namespace: str | None) -> None:
         """Delete by id."""

@@ -132,7 +132,7 @@ class Database:
         with self._transaction():
             rows = self._select(_RECORDS, namespace, _json(ids))
         records = {
-            name: Record(name, _vector(blob).tolist(), text, json.loads(meta))
+            name: Record(name, self._matrix([blob])[0].tolist(), text, self._meta(meta))
             for name, blob, text, meta in rows
         }
         return [records[name] for name in ids if name in records]
@@ -206,12 +206,8 @@ class Database:
     def _read(self, namespace: str) -> CachedNamespace:
         cached = CachedNamespace(self._table.metric, self._table.dimension)
         rows = self._select(_ALL, namespace)
-        if any(len(blob) != 4 * self._table.dimension for _, _, blob in rows):
-            raise StoreCorrupt(f"{self._table.place} holds a vector of another dimension")
-        vectors = _vector(b"".join(blob for _, _, blob in rows))
-        matrix = vectors.reshape(-1, self._table.dimension)
-        rids = [rid for rid, _, _ in rows]
-        items = self._sized(rids)
+        matrix = self._matrix([blob for _, _, blob in rows])
+        items = self._sized([rid for rid, _, _ in rows])
         cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
         return cached
 
@@ -235,7 +231,7 @@ class Database:
     ) -> list[Match]:
         rows, rids = cached.snapshot.rows, cached.snapshot.contents.rids
         stored = self._select(_FOUND, _json([rids[row] for row, _ in found]))
-        beside = {rid: (text, json.loads(meta)) for rid, text, meta in stored}
+        beside = {rid: (text, self._meta(meta)) for rid, text, meta in stored}
         return [
             Match(
                 rows.ids[row],
@@ -246,6 +242,14 @@ class Database:
             for row, score in found
         ]
 
+    def _matrix(self, blobs: list[bytes]) -> NDArray[np.float32]:
+        if any(len(blob) != 4 * self._table.dimension for blob in blobs):
+            raise StoreCorrupt(f"{self._table.place} is damaged: a vector has the wrong size")
+        vectors = np.frombuffer(b"".join(blobs), "<f4").astype(np.float32, copy=False)
+        return vectors.reshape(-1, self._table.dimension)
 
-def _vector(blob: bytes) -> NDArray[np.float32]:
-    return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
+    def _meta(self, text: str) -> dict[str, Any]:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise StoreCorrupt(f"{self._table.place} is damaged: metadata is no JSON") from error

@@ -1,0 +1,131 @@
+"""The contract holds a store that can do less to saying so, and catches one that pretends."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lib.errors import UnsupportedFilter
+from lib.testing.aio import run
+from lib.testing.vector_store import (
+    Feature,
+    StoreKind,
+    VectorStoreContract,
+    check_against_memory,
+    features,
+)
+from lib.testing.vector_store.cases import FEATURES
+from lib.testing.vector_store.filters import refused
+from lib.testing.vector_store.kit import StoreTests
+from lib.vector import F, Filter, InMemoryVectorStore, Match, Metric, Record, Vector
+from lib.vector.filter import And, Leaf, Not, Or, fold
+from lib.vector.protocol import FilterLike
+
+
+class NarrowStore:
+    """A store without hybrid search that refuses every filter that is hard to say."""
+
+    def __init__(self, dimension: int, metric: Metric) -> None:
+        self._whole = InMemoryVectorStore(dimension, metric)
+        self.metric: Metric = metric
+        self.dimension = dimension
+        self.higher_is_better = self._whole.higher_is_better
+
+    async def setup(self) -> None:
+        await self._whole.setup()
+
+    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
+        await self._whole.upsert(records, namespace=namespace)
+
+    async def query(
+        self, vector: Vector, k: int = 5, *, filter: FilterLike = None, **options: Any
+    ) -> list[Match]:
+        return await self._whole.query(vector, k, filter=sayable(filter), **options)
+
+    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
+        return await self._whole.get(ids, namespace=namespace)
+
+    async def delete(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> None:
+        await self._whole.delete(ids, filter=sayable(filter), namespace=namespace)
+
+    async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
+        return await self._whole.count(filter=sayable(filter), namespace=namespace)
+
+    async def namespaces(self, prefix: str = "") -> list[str]:
+        return await self._whole.namespaces(prefix)
+
+    async def close(self) -> None:
+        await self._whole.close()
+
+
+def sayable(spec: FilterLike) -> Filter | None:
+    parsed = Filter.parse(spec)
+    folded = fold(parsed)
+    if isinstance(folded, Filter) and features(folded):
+        leaf = first_leaf(folded)
+        raise UnsupportedFilter(store="NarrowStore", operator=leaf.operator, field=leaf.field)
+    return parsed
+
+
+def first_leaf(filter: Filter) -> Leaf:
+    match filter:
+        case And(parts) | Or(parts):
+            return first_leaf(parts[0])
+        case Not(part):
+            return first_leaf(part)
+        case _:
+            return cast(Leaf, filter)
+
+
+NARROW = StoreKind(
+    open=lambda _, dimension, metric: NarrowStore(dimension, metric),
+    hybrid=False,
+    refuses=frozenset(FEATURES),
+)
+
+
+class TestNarrowStore(VectorStoreContract):
+    @pytest.fixture
+    def kind(self) -> StoreKind:
+        return NARROW
+
+    def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
+        check_against_memory(kind, max_examples=5)
+
+
+def test_a_store_that_filters_by_what_it_was_said_to_refuse_is_caught() -> None:
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        run(refused(InMemoryVectorStore(2), F("x") > "a"))
+
+
+def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:
+    with pytest.raises(NotImplementedError):
+        StoreTests.kind.__wrapped__(StoreTests())  # type: ignore[attr-defined]  # a fixture
+
+
+@pytest.mark.parametrize(
+    ("filter", "needed"),
+    [
+        (F("x") == 1, set[Feature]()),
+        (F("x") > "a", {"string order"}),
+        (F("x") <= 2**53, {"wide number"}),
+        (F("x").in_([1, -(2**60)]), {"wide number"}),
+        (F('"') == 1, {"quoted key"}),
+        (F("\\").exists(), set[Feature]()),
+        (F("$x").contains(1), {"dollar key"}),
+        (F("x") != 1, {"complement"}),
+        (F("x").exists(present=False), {"complement"}),
+        (F("x").in_([None]), {"complement"}),
+        (~(F("x") == 1), {"complement"}),
+        ((F("x") > "a") | ~(F("$x") == 1), {"string order", "dollar key", "complement"}),
+    ],
+)
+def test_what_a_filter_needs_is_told(filter: Filter, needed: set[Feature]) -> None:
+    assert features(filter) == needed

@@ -1,0 +1,157 @@
+"""What the in-memory store does beside the contract: dimensions, threads, and their order."""
+
+import asyncio
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib.errors import DimensionMismatch
+from lib.testing.aio import run
+from lib.vector import EVERYTHING, F, InMemoryVectorStore, Record
+from lib.vector.stores import memory
+
+
+def many(count: int, dimension: int, *, seed: int = 0, **meta: Any) -> list[Record]:
+    noise = np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
+    return [Record(f"{row:06}", noise[row], "", {"row": row, **meta}) for row in range(count)]
+
+
+def test_the_first_vector_settles_the_dimension() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+        assert store.dimension is None
+        assert await store.query([1.0, 2.0, 3.0]) == []
+        with pytest.raises(DimensionMismatch):
+            await store.upsert([Record("a", [1.0, 2.0]), Record("b", [1.0])])
+        assert store.dimension is None
+        await store.upsert([Record("a", [1.0, 2.0])])
+        await store.delete(filter=EVERYTHING)
+        assert store.dimension == 2
+        with pytest.raises(DimensionMismatch):
+            await store.upsert([Record("a", [1.0])], namespace="other")
+
+    run(main())
+
+
+def test_impossible_stores_are_refused() -> None:
+    for dimension in (0, -1, True, 1.5):
+        with pytest.raises(ValueError, match="dimension"):
+            InMemoryVectorStore(dimension)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ValueError, match="metric"):
+        InMemoryVectorStore(2, "manhattan")  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_scan_that_has_begun_does_not_see_later_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = Event(), Event()
+    nearest = memory.nearest
+
+    def waiting(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        go_on.wait(10)
+        return nearest(*arguments, **options)
+
+    async def main() -> None:
+        store = InMemoryVectorStore(metric="dot")
+        records = many(20_000, 64, version=1)
+        await store.upsert(records)
+        query = records[0].vector
+        expected = await store.query(query, 20, include_vectors=True)
+        monkeypatch.setattr(memory, "nearest", waiting)
+        scan = asyncio.create_task(store.query(query, 20, include_vectors=True))
+        await asyncio.to_thread(begun.wait, 10)
+        await store.upsert(many(20_000, 64, seed=1, version=2))
+        await store.delete(filter=F("row") < 15_000)
+        await store.upsert([Record("new", query)])
+        go_on.set()
+
+        assert await scan == expected
+        assert await store.count() == 5_001
+
+    run(main())
+
+
+def test_the_event_loop_goes_on_while_a_large_namespace_is_searched() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+        await store.upsert(many(20_000, 128))
+        turns = 0
+
+        async def tick() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.wait([searching], timeout=0)
+
+        searching = asyncio.create_task(store.query([1.0] * 128))
+        ticking = asyncio.create_task(tick())
+        await searching
+        ticking.cancel()
+        assert turns > 1
+
+    run(main())
+
+
+def test_a_cancelled_write_is_whole_and_the_next_one_follows() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+        for _ in range(5):
+            large = asyncio.create_task(store.upsert(many(2_000, 16)))
+            await asyncio.wait([large], timeout=0.001)
+            large.cancel()
+            await asyncio.wait([large])
+            assert await store.count() in (0, 2_000)
+            await store.upsert([Record("000000", [1.0] * 16, "last")])
+            (last,) = await store.get(["000000"])
+            assert last.text == "last"
+            await store.delete(filter=EVERYTHING)
+
+    run(main())
+
+
+def test_writers_and_readers_at_once_leave_what_the_writers_wrote() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+
+        async def write(name: str) -> None:
+            for number in range(20):
+                await store.upsert(
+                    [Record(f"{name}{row}", [1.0, number], f"word{number}") for row in range(20)]
+                )
+                await store.delete([f"{name}{row}" for row in range(10)])
+
+        async def read() -> None:
+            for number in range(40):
+                for match in await store.query_hybrid([1.0, 0.0], f"word{number}", 50):
+                    assert match.text.startswith("word")
+                await store.query([1.0, 0.0], filter=F("x").exists(present=False))
+
+        await asyncio.gather(*(write(name) for name in "abc"), *(read() for _ in range(4)))
+        found = await store.query_hybrid([1.0, 0.0], "word19", 100)
+        assert sorted(match.id for match in found) == sorted(
+            f"{name}{row}" for name in "abc" for row in range(10, 20)
+        )
+        assert all(match.text == "word19" for match in found)
+
+    run(main())
+
+
+def test_words_follow_the_rows_when_they_move() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore()
+        for number in range(400):
+            await store.upsert([Record(str(number), [1.0, 0.0], f"word{number} apple")])
+            if number % 50 == 0:
+                await store.query_hybrid([1.0, 0.0], "apple")
+        for number in range(0, 400, 2):
+            await store.delete([str(number)])
+        fresh = InMemoryVectorStore()
+        await fresh.upsert(
+            [Record(str(number), [1.0, 0.0], f"word{number} apple") for number in range(1, 400, 2)]
+        )
+        for text in ("word7 apple", "word8", "apple", "word399 word1 word1"):
+            found = await store.query_hybrid([1.0, 0.0], text, 20)
+            assert found == await fresh.query_hybrid([1.0, 0.0], text, 20)
+
+    run(main())

@@ -1,0 +1,145 @@
+"""Vectors in memory beside the file: always what the file says, and not too many."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lib.errors import StoreError
+from lib.testing.aio import run
+from lib.vector import EVERYTHING, Record, SQLiteVectorStore
+from lib.vector.stores.sqlite.database import Database
+
+WRITER = """
+import asyncio, sys
+from lib.vector import Record, SQLiteVectorStore
+
+async def main(path, name):
+    store = SQLiteVectorStore(path, dimension=2)
+    for number in range(30):
+        batch = [Record(f"{name}{row}", [1.0, number], "apple") for row in range(10)]
+        await store.upsert([*batch, Record("shared", [1.0, 0.0], name)])
+        await store.delete([f"{name}9"])
+        assert len(await store.query_hybrid([1.0, 0.0], "apple", 100)) >= 10
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.db"
+    names = ["a", "b", "c"]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name]) for name in names]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+
+    async def main() -> None:
+        store = SQLiteVectorStore(path, dimension=2)
+        found = await store.query([1.0, 29.0], 100, include_vectors=True)
+        assert sorted(match.id for match in found) == sorted(
+            [f"{name}{row}" for name in names for row in range(9)] + ["shared"]
+        )
+        assert {tuple(match.vector or []) for match in found} == {(1.0, 29.0), (1.0, 0.0)}
+        await store.close()
+
+    run(main())
+
+
+def test_a_reader_follows_what_others_write_and_delete(tmp_path: Path) -> None:
+    async def main() -> None:
+        mine = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
+        yours = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
+        await mine.upsert([Record("a", [1.0, 0.0], "apple", {"x": 1})])
+        for step in range(20):
+            assert [match.id for match in await mine.query([1.0, 0.0], filter={"x": 1})] == ["a"]
+            record = Record("a", [1.0, step], f"word{step}", {"x": step % 2})
+            await yours.upsert([record])
+            assert len(await mine.query([1.0, 0.0], filter={"x": 1})) == step % 2
+            (match,) = await mine.query_hybrid([1.0, 0.0], f"word{step}")
+            assert (match.text, match.score) == (f"word{step}", pytest.approx(2 / 61))
+            await mine.upsert([Record("a", [1.0, 0.0], "apple", {"x": 1})])
+        await yours.delete(filter=EVERYTHING)
+        assert await mine.query([1.0, 0.0]) == []
+        for store in (mine, yours):
+            await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 100, 1_000, 1 << 30])
+def test_however_little_is_kept_every_namespace_is_found(cache_bytes: int) -> None:
+    async def main() -> None:
+        store = SQLiteVectorStore(dimension=2, cache_bytes=cache_bytes)
+        for round_ in range(4):
+            for name in "abc":
+                await store.upsert(
+                    [Record(f"{name}{row}", [1.0, row]) for row in range(10 + round_)],
+                    namespace=name,
+                )
+                for other in "cba"[: round_ + 1]:
+                    found = await store.query([1.0, 0.0], 100, namespace=other)
+                    assert {match.id[0] for match in found} <= {other}
+                    assert len(found) == await store.count(namespace=other)
+        await store.close()
+
+    run(main())
+
+
+def test_only_as_much_is_kept_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    read = Database._read  # pyright: ignore[reportPrivateUsage] - to see what is read again
+
+    def noting(self: Database, namespace: str) -> object:
+        reads.append(namespace)
+        return read(self, namespace)
+
+    monkeypatch.setattr(Database, "_read", noting)
+
+    async def main() -> None:
+        store = SQLiteVectorStore(dimension=2, cache_bytes=2 * 10 * 8)
+        for name in "abc":
+            records = [Record(str(row), [1.0, row]) for row in range(10)]
+            await store.upsert(records, namespace=name)
+        for name in "ababcbca":
+            await store.query([1.0, 0.0], namespace=name)
+        await store.query([1.0, 0.0], namespace="empty")
+        await store.query([1.0, 0.0], namespace="empty")
+        await store.close()
+
+    run(main())
+    assert reads == ["a", "b", "c", "a", "empty", "empty"]
+
+
+def test_a_write_that_fails_leaves_the_memory_as_the_file_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async def main() -> None:
+        store = SQLiteVectorStore(dimension=2)
+        await store.upsert([Record("a", [1.0, 0.0])])
+        before = await store.query([1.0, 0.0])
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "_items", fail)
+            with pytest.raises(StoreError):
+                await store.upsert([Record("a", [0.0, 1.0]), Record("b", [1.0, 0.0])])
+        assert await store.query([1.0, 0.0]) == before
+        await store.close()
+
+    run(main())
+
+
+def test_the_masks_of_many_filters_are_not_all_kept() -> None:
+    async def main() -> None:
+        store = SQLiteVectorStore(dimension=1)
+        await store.upsert([Record(str(row), [1.0], "", {"x": row}) for row in range(40)])
+        for _ in range(2):
+            for row in range(40):
+                (match,) = await store.query([1.0], 40, filter={"x": row})
+                assert match.id == str(row)
+        await store.close()
+
+    run(main())
