@@ -93,7 +93,8 @@ def test_a_part_that_nobody_here_knows_is_refused_by_its_type():
 
 
 def test_a_reply_is_taken_apart_into_the_deltas_that_a_stream_brings():
-    reply = Reply((Thinking("hm"), Text("hello"), Text(""), ToolCall("c1", "f", {"a": 1})))
+    calls = (ToolCall("c1", "f", {"a": 1}), ToolCall("c2", "g", invalid="x"), ToolCall("c3", "h"))
+    reply = Reply((Thinking("hm"), Text("hello"), Text(""), *calls))
 
     assert [*deltas_of(reply, chars=3)] == [
         Delta(thinking="hm"),
@@ -103,6 +104,10 @@ def test_a_reply_is_taken_apart_into_the_deltas_that_a_stream_brings():
         Delta(tool_call=ToolCallDelta(0, arguments='{"a')),
         Delta(tool_call=ToolCallDelta(0, arguments='":1')),
         Delta(tool_call=ToolCallDelta(0, arguments="}")),
+        Delta(tool_call=ToolCallDelta(1, "c2", "g")),
+        Delta(tool_call=ToolCallDelta(1, arguments="x")),
+        Delta(tool_call=ToolCallDelta(2, "c3", "h")),
+        Delta(tool_call=ToolCallDelta(2, arguments="{}")),
     ]
     assert [*deltas_of(Reply((Text("hello"), Opaque({"type": "video"}))))] == [Delta(text="hello")]
 
@@ -130,6 +135,7 @@ def test_all_clients_are_of_the_protocol():
 
     assert [client.name for client in clients] == ["chat", "scripted", "function"]
     assert [client.model for client in clients] == ["m", "scripted", "function"]
+    assert [client.modalities for client in clients] == [frozenset({"text"})] * 3
 
 
 def test_every_public_name_is_there_and_sorted():

@@ -82,6 +82,46 @@ def test_a_status_says_whether_to_try_again_and_the_body_only_its_codes(
     assert facts(error) == (f"the server answered {status}{told}", status, retryable, None)
 
 
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+def test_these_statuses_may_pass(status: int):
+    assert status_error(status, b"", {}, NOW).retryable
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 422, 431, 501, 505])
+def test_these_statuses_stay(status: int):
+    error = status_error(status, b"", {}, NOW)
+
+    assert not error.retryable
+    assert ("base_url" in str(error)) == (status in {301, 302, 307, 308, 404})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "authentication_error",
+        "billing_not_active",
+        "content_policy_violation",
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "insufficient_quota",
+        "invalid_api_key",
+        "invalid_request_error",
+        "model_not_found",
+        "not_found_error",
+        "permission_error",
+    ],
+)
+def test_these_codes_stay_under_any_status(code: str):
+    body = json.dumps(openai("some_type", code)).encode()
+
+    assert facts(status_error(429, body, {}, NOW)) == (
+        f"the server answered 429: {code}; some_type",
+        429,
+        False,
+        None,
+    )
+
+
 @pytest.mark.parametrize("body", [b"<html>502 SECRET</html>", b"", b"[" * 100_000, b"\xff"])
 def test_an_error_page_is_not_quoted(body: bytes):
     assert facts(status_error(502, body, {}, NOW)) == ("the server answered 502", 502, True, None)

@@ -24,6 +24,15 @@ def test_a_message_of_one_text_has_the_short_form():
     assert message_to_json(Message.user("hi")) == {"role": "user", "content": "hi"}
 
 
+def test_each_role_has_its_constructor():
+    result = ToolResult("c", "x")
+
+    assert Message.system("a") == Message("system", (Text("a"),))
+    assert Message.user("a", Text("b")) == Message("user", (Text("a"), Text("b")))
+    assert Message.assistant() == Message("assistant", ())
+    assert Message.tool(result, result) == Message("tool", (result, result))
+
+
 def test_any_other_message_lists_its_parts_without_their_defaults():
     message = Message.assistant(
         Thinking("hm"), "I look", ToolCall("c1", "search", {"q": "x"}), ToolCall("c2", "now")

@@ -11,6 +11,7 @@ STREAM = (
     "error: {}\nid: 7\n\n"
     "data\n\n"
     "data: ümläut  \n\n"
+    "\ufeffdata: no field of ours\n\n"
     "data: without end"
 ).encode()
 EVENTS = [
@@ -19,6 +20,7 @@ EVENTS = [
     ServerEvent("", "", {"error": "{}", "id": "7"}),
     ServerEvent(""),
     ServerEvent("ümläut  "),
+    ServerEvent(other={"\ufeffdata": "no field of ours"}),
     ServerEvent("without end"),
 ]
 
