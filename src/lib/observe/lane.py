@@ -115,10 +115,11 @@ class Lane:
             self._due.setdefault(root_id, due)
             self._changed.notify_all()
 
-    async def idle(self) -> None:
-        """Return when nothing is waiting."""
+    async def caught_up(self) -> None:
+        """Return when nothing is left of what is waiting now."""
         async with self._changed:
-            await self._changed.wait_for(lambda: not self._due)
+            waiting = set(self._due)
+            await self._changed.wait_for(lambda: waiting.isdisjoint(self._due))
 
     async def run(self, export: Callable[[str, Lane], Awaitable[object]]) -> None:
         """Export what is added, until cancelled.

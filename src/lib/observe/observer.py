@@ -148,7 +148,7 @@ class Observer:
             async with asyncio.timeout(timeout_s):
                 flushed = await self._engine.bus.flush()
                 for lane in self._lanes:
-                    await lane.idle()
+                    await lane.caught_up()
         except TimeoutError:
             return False
         return flushed and not any(lane.failed for lane in self._lanes)

@@ -655,6 +655,29 @@ def test_a_slow_sink_delays_no_other():
         run(main())
 
 
+def test_draining_waits_for_what_has_ended_before_and_for_nothing_that_ends_meanwhile():
+    async def main() -> bool:
+        engine = Observed()
+
+        async def another_ends() -> None:
+            if len(sink.exports) > 1:
+                await hang()
+            await engine.has(ended("two"))
+            await engine.bus.flush()
+
+        sink = Recorder(another_ends)
+        observer = Observer(engine, sink, settle_s=0)
+        await engine.store.setup()
+        await observer.__aenter__()
+        await engine.has(ended("one"))
+        drained = await observer.drain()
+        await until(lambda: len(sink.exports) == 2)
+        await observer.__aexit__(ZeroDivisionError, None, None)
+        return drained
+
+    assert run(main())
+
+
 def test_when_too_many_wait_for_a_sink_the_rest_waits_in_the_log_and_is_not_lost():
     gate = asyncio.Event()
     sink = Recorder(gate.wait)

@@ -59,8 +59,10 @@ def test_a_run_is_an_agent_span_with_its_outcome_its_moments_and_what_it_used():
         (1, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
         (2, k.RUN_RESUMED, {"worker": "w-2", "epoch": 2}),
         (3, k.CANCEL_REQUESTED, {"signal_id": "s", "reason": "never mind"}),
+        (3.5, k.CANCEL_REQUESTED, {"signal_id": "s", "reason": "never mind"}),
         (4, k.LLM_COMPLETED, {"key": "llm/1", "reply": {"parts": [], "usage": usage}}),
         (5, k.RUN_COMPLETED, {"outcome": "COMPLETED", "output": "done"}),
+        (6, k.CANCEL_REQUESTED, {"signal_id": "too-late"}),
     )
 
     root = spans_from_events(events)[0]
@@ -268,6 +270,46 @@ def test_a_failed_model_call_tells_its_class_and_only_if_captured_its_words():
         "lib.attempts": 4,
         "lib.key": "llm/1",
         "lib.reason": "error",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "error_type"),
+    [
+        ("error", "error", "LLMError"),
+        ("blocked", "error", "blocked"),
+        ("unknown", "error", "unknown"),
+        ("denied", "ok", None),
+        ("cancelled", "ok", None),
+    ],
+)
+def test_a_call_that_somebody_called_off_is_no_error(
+    reason: str, status: str, error_type: str | None
+):
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
+        (3, k.LLM_FAILED, {"key": "llm/1", "reason": reason, "error": {"type": "LLMError"}}),
+    )
+
+    span = spans_from_events(events)[1]
+
+    assert (span.status, span.attributes.get("error.type")) == (status, error_type)
+    assert span.attributes["lib.reason"] == reason
+
+
+def test_what_a_provider_leaves_empty_or_fills_with_something_else_is_left_out():
+    reply: dict[str, Any] = {"parts": [], "model": "", "id": 7, "usage": {"input_tokens": "many"}}
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d", "settings": None}),
+        (3, k.LLM_COMPLETED, {"key": "llm/1", "reply": reply}),
+    )
+
+    assert spans_from_events(events)[1].attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.response.finish_reasons": ["stop"],
+        "lib.key": "llm/1",
     }
 
 

@@ -34,8 +34,9 @@ class RunSpans:
         self.ended = False
         self._used: dict[str, float] = {}
         self._moments: list[SpanEvent] = []
-        self._places: dict[tuple[str, str], int] = {}
-        self._open: dict[tuple[str, str], None] = {}
+        self._signals: set[str | int] = set()
+        self._known: set[tuple[str, str]] = set()
+        self._open: dict[tuple[str, str], int] = {}
         self._run = Span(
             trace_id_of(started.data.get("root", started.run_id)),
             span_id_of(started.run_id, RUN, ""),
@@ -87,10 +88,10 @@ class RunSpans:
             attributes: what is known so far; None values are left out.
             shown: its input, as far as it may be shown.
         """
-        if (family, key) in self._places:
+        if (family, key) in self._known:
             return
-        self._places[family, key] = len(self._spans)
-        self._open[family, key] = None
+        self._known.add((family, key))
+        self._open[family, key] = len(self._spans)
         self._spans.append(
             Span(
                 self._run.trace_id,
@@ -132,10 +133,9 @@ class RunSpans:
             message: what went wrong, as far as it may be shown.
             shown: its output, as far as it may be shown.
         """
-        if (family, key) not in self._open:
+        place = self._open.pop((family, key), None)
+        if place is None:
             return
-        del self._open[family, key]
-        place = self._places[family, key]
         span = self._spans[place]
         name = span.name if model is None or " " in span.name else f"{span.name} {model}"
         self._spans[place] = _changed(
@@ -155,16 +155,18 @@ class RunSpans:
 
     def resumed(self) -> None:
         """Count a takeover on every call that it has cut off; what waits has not noticed."""
-        for opened in self._open:
-            place = self._places[opened]
+        for place in self._open.values():
             span = self._spans[place]
             if span.kind != "internal":
                 count = span.attributes.get(a.RESUMES, 0) + 1
                 self._spans[place] = _changed(span, {a.RESUMES: count})
 
     def moment(self, event: Event, name: str, attributes: Mapping[str, Any]) -> None:
-        """Note a moment of the run."""
-        self._moments.append(SpanEvent(name, event.at, tidy(attributes)))
+        """Note a moment of the run; a signal that is repeated is none."""
+        signal = event.data.get("signal_id", event.seq)
+        if signal not in self._signals:
+            self._signals.add(signal)
+            self._moments.append(SpanEvent(name, event.at, tidy(attributes)))
 
     def use(self, name: str, number: float) -> None:
         """Add to a total of the run, named as in `TOTALS`."""
