@@ -109,3 +109,16 @@ def test_a_conversation_that_is_not_kept_hears_nothing():
     conversation.add_answers()
 
     assert conversation.messages == []
+
+
+def test_answers_enter_the_conversation_in_the_order_of_their_calls_once_they_are_there():
+    conversation = Conversation(kept=True)
+    for key in ("a", "b", "c"):
+        conversation.call(key)
+    conversation.answer("c", "of c")
+    conversation.answer("b", "of b")
+    conversation.add_answers()
+    conversation.answer("a", "of a")
+    conversation.add_answers()
+
+    assert conversation.messages == ["of b", "of c", "of a"]
