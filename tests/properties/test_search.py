@@ -10,7 +10,8 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from lib.vector import Metric
-from lib.vector.exact import Rows, nearest, row_lengths, scales
+from lib.vector.exact import Rows, Selection, nearest, row_lengths, scales
+from lib.vector.validate import MIN_LENGTH
 
 Matrix = NDArray[np.float32]
 
@@ -39,6 +40,10 @@ def searched(vectors: Matrix, ids: list[str], metric: Metric) -> Rows:
     return Rows(ids=ids, vectors=vectors, scales=scales(row_lengths(vectors), metric))
 
 
+def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:
+    return Selection(mask=None, count=size) if mask is None else Selection.of(mask)
+
+
 # Few values, so that many scores are equal or nearly so; and values of all sizes.
 few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
 many = st.floats(-1e9, 1e9, width=32) | st.floats(-1, 1, width=32)
@@ -52,13 +57,15 @@ def test_nothing_that_belongs_to_the_answer_is_missed(metric: Metric, data: st.D
     size, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 9))
     elements = draw(st.sampled_from([few, many]))
     vectors = draw(arrays.arrays(np.float32, (size + 1, dimension), elements=elements))
-    vectors[(vectors == 0).all(axis=1)] = 1.0
+    vectors[row_lengths(vectors) < MIN_LENGTH] = 1.0
     vectors, query = np.ascontiguousarray(vectors[:-1]), vectors[-1]
     allowed = draw(st.none() | arrays.arrays(np.bool_, size))
     ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
     k = draw(st.integers(1, 12))
 
-    found = nearest(searched(vectors, ids, metric), query, k, metric=metric, allowed=allowed)
+    found = nearest(
+        searched(vectors, ids, metric), query, k, metric=metric, among=allowing(allowed, size)
+    )
 
     rows = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
     assert found == plainly(vectors, query, k, metric, rows=rows, ids=ids)
@@ -78,7 +85,7 @@ def test_it_holds_for_thousands_of_rows_with_near_duplicates(metric: Metric, sha
     passing = list(range(6000)) if allowed is None else np.flatnonzero(allowed).tolist()
 
     for query in vectors[:6]:
-        found = nearest(rows, query, 50, metric=metric, allowed=allowed)
+        found = nearest(rows, query, 50, metric=metric, among=allowing(allowed, 6000))
         assert found == plainly(vectors, query, 50, metric, rows=passing, ids=ids)
 
 
@@ -89,7 +96,8 @@ def test_where_a_row_stands_does_not_change_its_score() -> None:
     vectors[::7] = vector
     rows = searched(vectors, [f"{number:04}" for number in range(5000)], "cosine")
 
-    found = nearest(rows, noise.standard_normal(384).astype(np.float32), 5000, metric="cosine")
+    query = noise.standard_normal(384).astype(np.float32)
+    found = nearest(rows, query, 5000, metric="cosine", among=allowing(None, 5000))
 
     same = [(row, score) for row, score in found if row % 7 == 0]
     assert len({score for _, score in same}) == 1

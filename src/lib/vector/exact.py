@@ -9,9 +9,10 @@ could belong to the answer is known, and only those (some tens) are scored again
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,8 @@ from lib.vector.records import Metric
 # Above this share of the rows, one pass over all of them is faster than collecting those allowed.
 GATHER_SHARE = 0.25
 _BLOCK_BYTES = 1 << 18  # rows are collected in blocks that stay in the cache
+_RESCORED_AT_ONCE = 4096
 _EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
-
-_Slack: TypeAlias = NDArray[np.float32] | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,30 @@ class Rows:
     scales: NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which rows of a namespace may be returned.
+
+    Attributes:
+        mask: per row whether it may; None if all may.
+        count: how many may.
+        positions: which ones, where they are so few that it pays to collect them; else None.
+    """
+
+    mask: NDArray[np.bool_] | None
+    count: int
+    positions: NDArray[np.intp] | None = None
+
+    @classmethod
+    def of(cls, mask: NDArray[np.bool_]) -> Selection:
+        """Return the selection of the rows where the mask is set."""
+        count = int(np.count_nonzero(mask))
+        if count == len(mask):
+            return cls(mask=None, count=count)
+        few = count <= GATHER_SHARE * len(mask)
+        return cls(mask=mask, count=count, positions=np.flatnonzero(mask) if few else None)
+
+
 def row_lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the Euclidean length of each row."""
     with np.errstate(invalid="ignore"):
@@ -53,12 +77,7 @@ def scales(lengths: NDArray[np.float64], metric: Metric) -> NDArray[np.float32]:
 
 
 def nearest(
-    rows: Rows,
-    query: NDArray[np.float32],
-    k: int,
-    *,
-    metric: Metric,
-    allowed: NDArray[np.bool_] | None = None,
+    rows: Rows, query: NDArray[np.float32], k: int, *, metric: Metric, among: Selection
 ) -> list[tuple[int, float]]:
     """Return the k nearest rows with their scores, best first, ties in the order of their ids.
 
@@ -67,16 +86,13 @@ def nearest(
         query: d floats, within the bounds of `lib.vector.validate`.
         k: how many at most.
         metric: how to score.
-        allowed: per row whether it may be returned; None allows all.
+        among: which rows may be returned.
     """
-    count = len(rows.vectors) if allowed is None else int(np.count_nonzero(allowed))
-    if not count:
+    if not among.count:
         return []
     coarse = _direction(query) if metric == "cosine" else query
-    if allowed is None or count > GATHER_SHARE * len(allowed):
-        found = _search_all(rows, coarse, min(k, count), metric, allowed)
-    else:
-        found = _search_some(rows, coarse, min(k, count), metric, np.flatnonzero(allowed))
+    search = _search_all if among.positions is None else _search_some
+    found = search(rows, coarse, min(k, among.count), metric, among)
     return _ranked(rows, query, found, metric)[:k]
 
 
@@ -87,25 +103,22 @@ def _direction(query: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _search_all(
-    rows: Rows,
-    query: NDArray[np.float32],
-    k: int,
-    metric: Metric,
-    allowed: NDArray[np.bool_] | None,
+    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, among: Selection
 ) -> NDArray[np.intp]:
-    """Return every row that can be among the k best of those allowed."""
+    """Return every row that can be among the k best, by a pass over all rows."""
     keys, slack = _keys(rows.vectors @ query, rows.scales, query, metric)
-    if allowed is not None:
-        keys -= _EXCLUDED * ~allowed
+    if among.mask is not None:
+        keys -= _EXCLUDED * ~among.mask
     return _candidates(keys, slack, k)
 
 
 def _search_some(
-    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, positions: NDArray[np.intp]
+    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, among: Selection
 ) -> NDArray[np.intp]:
-    """Return every row that can be among the k best of those at the positions."""
+    """Return every row that can be among the k best, by collecting those that may be."""
+    positions = cast(NDArray[np.intp], among.positions)
     dots = np.empty(len(positions), np.float32)
-    step = max(1, _BLOCK_BYTES // rows.vectors[0].nbytes)
+    step = max(1, _BLOCK_BYTES // query.nbytes)
     block = np.empty((min(step, len(positions)), len(query)), np.float32)
     for start in range(0, len(positions), step):
         part = positions[start : start + step]
@@ -122,7 +135,7 @@ def _keys(
     scales: NDArray[np.float32],
     query: NDArray[np.float32],
     metric: Metric,
-) -> tuple[NDArray[np.float32], _Slack]:
+) -> tuple[NDArray[np.float32], float]:
     """Turn dot products into keys that order rows as scores do, higher being better.
 
     The keys are the cosine, the dot product, or the negative half of what is left of the squared
@@ -130,8 +143,8 @@ def _keys(
 
     Returns:
         keys: one for each row; the dot products are overwritten.
-        slack: how far at most each key is from its exact value, the rounding of the score to 32
-            bits included; one for all rows, or one for each.
+        slack: how far at most a key is from its exact value, the rounding of the score to 32 bits
+            included.
 
     Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002, section
     3.1: whatever the order of summation, a dot product of n terms is computed with an error of
@@ -144,35 +157,33 @@ def _keys(
         dots *= scales
         return dots, relative
     underflow = (len(query) + 16) * 2.0**-126
-    length = float(np.sqrt(query @ query))
+    length, longest = math.sqrt(np.dot(query, query)), float(scales.max())
     if metric == "dot":
-        return dots, relative * length * scales + underflow
+        return dots, relative * length * longest + underflow
     dots -= 0.5 * scales * scales
-    return dots, relative * (scales + length) ** 2 + underflow
+    return dots, relative * (length + longest) ** 2 + underflow
 
 
-def _candidates(keys: NDArray[np.float32], slack: _Slack, k: int) -> NDArray[np.intp]:
+def _candidates(keys: NDArray[np.float32], slack: float, k: int) -> NDArray[np.intp]:
     """Return where a key may be among the k best, k being at most the number of keys."""
-    certain = keys - slack
-    certain.partition(len(keys) - k)
-    return np.flatnonzero(keys + slack >= certain[len(keys) - k])
+    sure = np.partition(keys, len(keys) - k)[len(keys) - k]
+    return np.flatnonzero(keys >= sure - 2.0 * slack)
 
 
 def _ranked(
     rows: Rows, query: NDArray[np.float32], found: NDArray[np.intp], metric: Metric
 ) -> list[tuple[int, float]]:
     """Return the found rows with their scores, best first, ties in the order of their ids."""
-    values = np.concatenate(
-        [
-            _scores(rows.vectors[found[start : start + 4096]], query, metric)
-            for start in range(0, len(found), 4096)
-        ]
-    ).tolist()
     sign = 1.0 if metric == "euclidean" else -1.0
-    return sorted(
-        zip(found.tolist(), values, strict=True),
-        key=lambda scored: (sign * scored[1], rows.ids[scored[0]]),
-    )
+    ranked: list[tuple[float, str, int]] = []
+    for start in range(0, len(found), _RESCORED_AT_ONCE):
+        part = found[start : start + _RESCORED_AT_ONCE]
+        costs: NDArray[np.float32] = sign * _scores(rows.vectors[part], query, metric)
+        numbers: list[int] = part.tolist()
+        scored = zip(costs.tolist(), numbers, strict=True)
+        ranked += [(cost, rows.ids[row], row) for cost, row in scored]
+    ranked.sort()
+    return [(row, sign * cost) for cost, _, row in ranked]
 
 
 def _scores(

@@ -8,17 +8,18 @@ together: into new arrays, under new numbers, while old snapshots keep the old o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import Rows, scales
+from lib.vector.exact import Rows, Selection, scales
 from lib.vector.records import Metric
 
 _DEAD_SHARE = 0.25
 _SMALLEST = 64
+_KEPT_SELECTIONS = 16
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -48,15 +49,22 @@ class Snapshot(Generic[C]):
 
     Attributes:
         rows: the vectors, with their ids.
-        alive: per row whether it counts; None if all do.
         contents: what stands beside them; may have learned of later rows and deaths.
-        count: how many rows are alive.
+        living: the rows that count.
+        selections: what the last filters have let through, by whatever tells the filters apart.
     """
 
     rows: Rows
-    alive: NDArray[np.bool_] | None
     contents: C
-    count: int
+    living: Selection
+    selections: dict[str, Selection] = field(default_factory=dict[str, Selection])
+
+    def remember(self, key: str, selection: Selection) -> Selection:
+        """Keep a selection among the last ones, and return it."""
+        while len(self.selections) >= _KEPT_SELECTIONS:
+            self.selections.pop(next(iter(self.selections)), None)
+        self.selections[key] = selection
+        return selection
 
 
 class Partition(Generic[C]):
@@ -134,10 +142,9 @@ class Partition(Generic[C]):
         return contents.moved(kept)
 
     def _taken(self, contents: C) -> Snapshot[C]:
-        size, count = len(self._ids), len(self._row_of)
+        size = len(self._ids)
         rows = Rows(ids=self._ids, vectors=self._vectors[:size], scales=self._scales[:size])
-        alive = None if count == size else self._alive
-        return Snapshot(rows=rows, alive=alive, contents=contents, count=count)
+        return Snapshot(rows=rows, contents=contents, living=Selection.of(self._alive))
 
 
 def _grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:

@@ -91,7 +91,7 @@ def checked_query(
     if dimension is not None and len(query) != dimension:
         raise DimensionMismatch(expected=dimension, got=len(query))
     with np.errstate(over="ignore", invalid="ignore"):
-        usual = MIN_LENGTH <= np.sqrt(query @ query) <= MAX_LENGTH
+        usual = MIN_LENGTH**2 <= np.dot(query, query) <= MAX_LENGTH**2
     if not usual:
         checked_lengths(query[np.newaxis], metric)
     return query
@@ -201,6 +201,8 @@ def _from_numpy(vector: NDArray[Any]) -> NDArray[np.float32]:
         raise InvalidVector(
             f"a vector is one row of numbers, got {vector.dtype} of shape {vector.shape}"
         )
+    if vector.dtype == np.float32:
+        return vector.copy()
     with np.errstate(over="ignore"):  # what overflows is infinite, and refused by its length
         return vector.astype(np.float32)
 

@@ -37,7 +37,7 @@ def shown(snapshot: Snapshot[Notes]) -> dict[str, tuple[float, str]]:
     return {
         rows.ids[row]: (float(rows.vectors[row, 0]), snapshot.contents.items[row])
         for row in range(len(rows.vectors))
-        if snapshot.alive is None or snapshot.alive[row]
+        if snapshot.living.mask is None or snapshot.living.mask[row]
     }
 
 
@@ -62,7 +62,7 @@ def test_a_snapshot_shows_what_was_there_whatever_happens_later() -> None:
     assert shown(second) == expected(a=1, b=2, c=2)
     assert shown(third) == expected(b=2, c=2)
     assert shown(partition.snapshot) == expected(b=199, c=2, x=199)
-    assert [snapshot.count for snapshot in (empty, first, second, third)] == [0, 2, 3, 2]
+    assert [snapshot.living.count for snapshot in (empty, first, second, third)] == [0, 2, 3, 2]
 
 
 def test_contents_learn_who_died_in_the_numbers_that_they_know() -> None:
@@ -85,8 +85,8 @@ def test_once_a_quarter_is_dead_the_living_move_together() -> None:
     partition.delete([1])
 
     after = partition.snapshot
-    assert after.alive is None
-    assert after.count == len(after.rows.vectors) == 299
+    assert after.living.mask is None
+    assert after.living.count == len(after.rows.vectors) == 299
     assert shown(after) == {name: (2.0, f"{name}=2") for name in names[3:200:2] + names[200:]}
     assert [partition.row(name) for name in ("0", "1", "3", "399")] == [None, None, 0, 298]
     assert len(shown(before)) == 400

@@ -15,7 +15,7 @@ from lib.errors import StoreClosed
 from lib.vector import fusion
 from lib.vector.analysis import analyze
 from lib.vector.bm25 import BM25, best
-from lib.vector.exact import Rows, nearest
+from lib.vector.exact import Rows, Selection, nearest
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import offload, offload_whole
@@ -36,6 +36,7 @@ from lib.vector.values import copied
 
 _VALUE_EFFORT = 2_000  # what reading one value costs beside reading one float
 _MASK_EFFORT = 4  # what deciding a filter costs per row
+_NOTHING = Selection(mask=None, count=0)
 
 
 class InMemoryVectorStore:
@@ -105,12 +106,12 @@ class InMemoryVectorStore:
     ) -> list[Match]:
         """Return the k records nearest to `vector`, best first, ties in the order of their ids."""
         query = self._checked_query(vector, k)
-        snapshot, allowed = await self._selected(filter, namespace)
+        snapshot, among = await self._selected(filter, namespace)
         if snapshot is None:
             return []
         found = await offload(
-            _scan_effort(snapshot.rows, allowed),
-            partial(nearest, snapshot.rows, query, k, metric=self._metric, allowed=allowed),
+            _scan_effort(snapshot.rows, among),
+            partial(nearest, snapshot.rows, query, k, metric=self._metric, among=among),
         )
         return [_match(snapshot, *scored, include_vectors=include_vectors) for scored in found]
 
@@ -125,11 +126,11 @@ class InMemoryVectorStore:
     ) -> list[Match]:
         """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts."""
         query, words = self._checked_query(vector, k), checked_words(text)
-        snapshot, allowed = await self._selected(filter, namespace)
+        snapshot, among = await self._selected(filter, namespace)
         if snapshot is None:
             return []
         return await asyncio.to_thread(
-            _fused, snapshot, query, words, k, metric=self._metric, allowed=allowed
+            _fused, snapshot, query, words, k, metric=self._metric, among=among
         )
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
@@ -155,10 +156,10 @@ class InMemoryVectorStore:
         wanted, plan = checked_deletion(ids, filter)
         name = checked_namespace(namespace)
         async with self._writing:
-            snapshot, allowed = await self._selected(plan, name)
+            snapshot, among = await self._selected(plan, name)
             if snapshot is not None:
                 effort = snapshot.rows.vectors.size
-                await offload_whole(effort, partial(self._delete, name, wanted, allowed))
+                await offload_whole(effort, partial(self._delete, name, wanted, among))
 
     async def count(
         self,
@@ -168,10 +169,8 @@ class InMemoryVectorStore:
     ) -> int:
         """Return how many records of the namespace pass the filter."""
         self._check_open()
-        snapshot, allowed = await self._selected(filter, namespace)
-        if snapshot is None or allowed is None:
-            return 0 if snapshot is None else snapshot.count
-        return int(np.count_nonzero(allowed))
+        _, among = await self._selected(filter, namespace)
+        return among.count
 
     async def namespaces(self, prefix: str = "") -> list[str]:
         """Return the names of the namespaces that hold records and start so, sorted."""
@@ -187,26 +186,26 @@ class InMemoryVectorStore:
         return checked_query(vector, k, metric=self._metric, dimension=self._dimension)
 
     async def _selected(
-        self,
-        filter: FilterLike,
-        namespace: str | None,
-    ) -> tuple[Snapshot[_Contents] | None, Mask | None]:
-        """Return the namespace as it is now, and which of its living rows pass the filter.
+        self, filter: FilterLike, namespace: str | None
+    ) -> tuple[Snapshot[_Contents] | None, Selection]:
+        """Return the namespace as it is now, and which of its rows pass the filter.
 
-        No snapshot means that nothing passes, no mask that everything does.
+        No snapshot means that nothing passes.
         """
         plan, name = fold(Filter.parse(filter)), checked_namespace(namespace)
         partition = self._partitions.get(name)
         if partition is None or plan is False:
-            return None, None
+            return None, _NOTHING
         snapshot = partition.snapshot
-        alive = snapshot.alive
         if plan is True:
-            return snapshot, alive
+            return snapshot, snapshot.living
+        key = repr(plan)
+        if key in snapshot.selections:
+            return snapshot, snapshot.selections[key]
         contents, n = snapshot.contents, len(snapshot.rows.vectors)
         effort = contents.columns.pending(plan, n) * _VALUE_EFFORT + n * _MASK_EFFORT
-        passing = await offload(effort, partial(contents.columns.mask, plan, n), contents.lock)
-        return snapshot, passing if alive is None else passing & alive
+        selecting = partial(contents.selected, plan, n, snapshot.living.mask)
+        return snapshot, snapshot.remember(key, await offload(effort, selecting, contents.lock))
 
     def _upsert(self, records: list[Record], name: str) -> None:
         batch = checked_batch(records, metric=self._metric, dimension=self._dimension)
@@ -220,16 +219,16 @@ class InMemoryVectorStore:
         partition.upsert(batch.ids, batch.vectors, batch.lengths, items)
         self._partitions[name] = partition
 
-    def _delete(self, name: str, wanted: list[str] | None, allowed: Mask | None) -> None:
-        partition = self._partitions[name]
+    def _delete(self, name: str, wanted: list[str] | None, among: Selection) -> None:
+        partition, mask = self._partitions[name], among.mask
         if wanted is None:
             size = len(partition.snapshot.rows.vectors)
-            rows = range(size) if allowed is None else np.flatnonzero(allowed).tolist()
+            rows = range(size) if mask is None else np.flatnonzero(mask).tolist()
         else:
             known = {row for row in map(partition.row, wanted) if row is not None}
-            rows = [row for row in known if allowed is None or allowed[row]]
+            rows = [row for row in known if mask is None or mask[row]]
         partition.delete(rows)
-        if not partition.snapshot.count:
+        if not partition.snapshot.living.count:
             del self._partitions[name]
 
 
@@ -266,14 +265,19 @@ class _Contents:
             contents._index = self._index.compacted(kept[kept < len(self._index)])
         return contents
 
-    def ranked(self, text: str, rows: Rows, allowed: Mask | None, limit: int) -> list[int]:
+    def selected(self, filter: Filter, n: int, living: Mask | None) -> Selection:
+        """Return which of the first n rows are alive and pass the filter; under the lock."""
+        passing = self.columns.mask(filter, n)
+        return Selection.of(passing if living is None else passing & living)
+
+    def ranked(self, text: str, rows: Rows, among: Selection, limit: int) -> list[int]:
         """Return the rows whose texts are most relevant to the words of `text`, best first."""
         size = len(rows.vectors)
         with self.lock:
             self._catch_up(size)
             totals = self._index.scores(analyze(text))[:size]
-        if allowed is not None:
-            totals[~allowed] = 0.0
+        if among.mask is not None:
+            totals[~among.mask] = 0.0
         return best(totals, limit, rows.ids)
 
     def _catch_up(self, size: int) -> None:
@@ -285,11 +289,10 @@ class _Contents:
             self._removed += 1
 
 
-def _scan_effort(rows: Rows, allowed: Mask | None) -> int:
-    if allowed is None:
+def _scan_effort(rows: Rows, among: Selection) -> int:
+    if among.positions is None:
         return rows.vectors.size
-    gathered = 2 * int(np.count_nonzero(allowed)) * rows.vectors.shape[1]
-    return min(rows.vectors.size, gathered)
+    return 2 * among.count * rows.vectors.shape[1]
 
 
 def _fused(
@@ -299,11 +302,11 @@ def _fused(
     k: int,
     *,
     metric: Metric,
-    allowed: Mask | None,
+    among: Selection,
 ) -> list[Match]:
     rows, limit = snapshot.rows, fusion.depth(k)
-    dense = [row for row, _ in nearest(rows, query, limit, metric=metric, allowed=allowed)]
-    lexical = snapshot.contents.ranked(text, rows, allowed, limit)
+    dense = [row for row, _ in nearest(rows, query, limit, metric=metric, among=among)]
+    lexical = snapshot.contents.ranked(text, rows, among, limit)
     found = fusion.fused_rows([dense, lexical], k, rows.ids)
     return [_match(snapshot, *scored) for scored in found]
 

@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.filter.columns import Mask
+from lib.vector.exact import Selection
 from lib.vector.partition import Partition, Snapshot
 from lib.vector.records import Metric
-
-_KEPT_MASKS = 16
 
 
 class RowIds:
@@ -39,12 +37,12 @@ class RowIds:
 
 
 class CachedNamespace:
-    """Vectors and row ids of one namespace, and which rows passed the last filters."""
+    """Vectors and row ids of one namespace."""
 
     def __init__(self, metric: Metric, dimension: int) -> None:
         """Start empty."""
         self._partition = Partition(metric, dimension, RowIds(array("q"), array("q")))
-        self._forget()
+        self._places: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
 
     @property
     def snapshot(self) -> Snapshot[RowIds]:
@@ -60,19 +58,19 @@ class CachedNamespace:
     ) -> None:
         """Insert or replace rows, once the file has them."""
         self._partition.upsert(ids, vectors, lengths, items)
-        self._forget()
+        self._places = None
 
     def delete(self, rids: Sequence[int]) -> None:
         """Take rows out, once the file has lost them."""
         rows, _ = self.rows(np.array(rids, np.int64))
         self._partition.delete(rows.tolist())
-        self._forget()
+        self._places = None
 
     def rows(self, rids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Return the living rows of those row ids that this namespace has, and which it has."""
         if self._places is None:
-            alive, size = self.snapshot.alive, len(self.snapshot.rows.vectors)
-            living = np.arange(size) if alive is None else np.flatnonzero(alive)
+            mask, size = self.snapshot.living.mask, len(self.snapshot.rows.vectors)
+            living = np.arange(size) if mask is None else np.flatnonzero(mask)
             known = np.array(self.snapshot.contents.rids)[living]
             order = np.argsort(known)
             self._places = known[order], living[order]
@@ -83,16 +81,10 @@ class CachedNamespace:
         there = known[places] == rids
         return living[places[there]], there
 
-    def mask(self, key: str, passing: Callable[[], Sequence[int]]) -> Mask:
+    def selection(self, key: str, passing: Callable[[], Sequence[int]]) -> Selection:
         """Return which rows pass a filter, by the row ids that the file gives; remembered."""
-        if key not in self._masks:
-            mask = np.zeros(len(self.snapshot.rows.vectors), np.bool_)
-            mask[self.rows(np.array(passing(), np.int64))[0]] = True
-            while len(self._masks) >= _KEPT_MASKS:
-                del self._masks[next(iter(self._masks))]
-            self._masks[key] = mask
-        return self._masks[key]
-
-    def _forget(self) -> None:
-        self._masks: dict[str, Mask] = {}
-        self._places: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
+        if key in self.snapshot.selections:
+            return self.snapshot.selections[key]
+        mask = np.zeros(len(self.snapshot.rows.vectors), np.bool_)
+        mask[self.rows(np.array(passing(), np.int64))[0]] = True
+        return self.snapshot.remember(key, Selection.of(mask))

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from lib._util import sqlite
 from lib.errors import HybridUnavailable, StoreCorrupt
 from lib.vector import fusion
-from lib.vector.exact import nearest, row_lengths
+from lib.vector.exact import Selection, nearest, row_lengths
 from lib.vector.filter import Filter
-from lib.vector.filter.columns import Mask
 from lib.vector.records import Match, Record
 from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.cache import CachedNamespace
@@ -101,8 +100,8 @@ class Database:
         """Return the nearest records, best first."""
         with self._transaction():
             cached = self._namespace(namespace)
-            rows, allowed = cached.snapshot.rows, self._allowed(namespace, cached, filter)
-            found = nearest(rows, query, k, metric=self._table.metric, allowed=allowed)
+            rows, among = cached.snapshot.rows, self._selected(namespace, cached, filter)
+            found = nearest(rows, query, k, metric=self._table.metric, among=among)
             return self._matches(cached, found, include_vectors=include_vectors)
 
     def query_hybrid(
@@ -119,11 +118,11 @@ class Database:
         limit, metric = fusion.depth(k), self._table.metric
         with self._transaction():
             cached = self._namespace(namespace)
-            rows, allowed = cached.snapshot.rows, self._allowed(namespace, cached, filter)
-            near = nearest(rows, query, limit, metric=metric, allowed=allowed)
+            rows, among = cached.snapshot.rows, self._selected(namespace, cached, filter)
+            near = nearest(rows, query, limit, metric=metric, among=among)
             asked = lexical.terms(self._connection, text)
             kept = {term: count for term, count in asked.items() if term not in self._stop_terms}
-            worded = lexical.ranked(self._connection, cached, kept, allowed, limit)
+            worded = lexical.ranked(self._connection, cached, kept, among, limit)
             found = fusion.fused_rows([[row for row, _ in near], worded], k, rows.ids)
             return self._matches(cached, found)
 
@@ -146,7 +145,7 @@ class Database:
                 rids = sorted({*rids} & {*named.values()})
             self._select(_DELETE, _json(rids))
             cached = self._cache.pop(namespace, None)
-        if cached and len(rids) < cached.snapshot.count:
+        if cached and len(rids) < cached.snapshot.living.count:
             cached.delete(rids)
             self._cache[namespace] = cached
 
@@ -183,13 +182,13 @@ class Database:
         rows = self._select(_PASSING + test, namespace, *parameters)
         return [rid for (rid,) in rows]
 
-    def _allowed(
+    def _selected(
         self, namespace: str, cached: CachedNamespace, filter: Filter | None
-    ) -> Mask | None:
-        """Return which rows may be found; None if all may."""
+    ) -> Selection:
+        """Return which rows may be found."""
         if filter is None:
-            return cached.snapshot.alive
-        return cached.mask(repr(filter), lambda: self._passing(namespace, filter))
+            return cached.snapshot.living
+        return cached.selection(repr(filter), lambda: self._passing(namespace, filter))
 
     def _namespace(self, namespace: str) -> CachedNamespace:
         """Return a namespace from memory, or from the file; the last used ones are kept."""
@@ -199,7 +198,7 @@ class Database:
         while self._cache and held + used > self._cache_bytes:
             oldest = self._cache.pop(next(iter(self._cache)))
             held -= oldest.snapshot.rows.vectors.nbytes
-        if cached.snapshot.count:
+        if cached.snapshot.living.count:
             self._cache[namespace] = cached
         return cached
 

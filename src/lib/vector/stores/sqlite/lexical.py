@@ -16,7 +16,7 @@ import numpy as np
 
 from lib.vector.analysis import STOP_WORDS
 from lib.vector.bm25 import Posting, best, scores
-from lib.vector.filter.columns import Mask
+from lib.vector.exact import Selection
 from lib.vector.stores.sqlite.cache import CachedNamespace
 
 
@@ -39,20 +39,20 @@ def ranked(
     connection: sqlite3.Connection,
     namespace: CachedNamespace,
     asked: dict[str, int],
-    allowed: Mask | None,
+    among: Selection,
     limit: int,
 ) -> list[int]:
     """Return the rows of a namespace that are most relevant to the terms, best first."""
-    snapshot = namespace.snapshot
+    snapshot, living = namespace.snapshot, namespace.snapshot.living
     lengths = np.array(snapshot.contents.lengths)
     totals = scores(
         filter(None, (_posting(connection, namespace, *term) for term in asked.items())),
         lengths,
-        texts=snapshot.count,
-        total_length=int(lengths.sum(where=True if snapshot.alive is None else snapshot.alive)),
+        texts=living.count,
+        total_length=int(lengths.sum(where=True if living.mask is None else living.mask)),
     )
-    if allowed is not None:
-        totals[~allowed] = 0.0
+    if among.mask is not None:
+        totals[~among.mask] = 0.0
     return best(totals, limit, snapshot.rows.ids)
 
 
