@@ -16,6 +16,7 @@ from lib.errors import (
     InvalidFilter,
     InvalidMeta,
     InvalidVector,
+    MetricMismatch,
     UnsupportedFilter,
 )
 from lib.vector.filter import EVERYTHING, F, Filter
@@ -49,6 +50,7 @@ __all__ = [
     "LSAEmbedder",
     "Match",
     "Metric",
+    "MetricMismatch",
     "OpenAIEmbedder",
     "Record",
     "SQLiteVectorStore",

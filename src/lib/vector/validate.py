@@ -189,7 +189,7 @@ def checked_lengths(matrix: NDArray[np.float32], metric: Metric) -> NDArray[np.f
         raise InvalidVector(
             "a vector holds a number that is NaN or infinite as a 32-bit float"
             if not np.isfinite(matrix).all()
-            else f"a vector is longer than 2**62 ({longest:.3g})"
+            else "a vector is longer than 2**62, which 32-bit floats cannot square"
         )
     if metric == "cosine" and lengths.min() < MIN_LENGTH:
         raise InvalidVector("a zero vector has no direction, which the metric 'cosine' compares")

@@ -34,8 +34,8 @@ from lib.vector.validate import (
 )
 from lib.vector.values import copied
 
-_VALUE_EFFORT = 2_000  # what reading one value costs beside reading one float
-_MASK_EFFORT = 4  # what deciding a filter costs per row
+# What things cost beside reading one float: checking a record, reading a field, deciding on a row.
+_RECORD_EFFORT, _FIELD_EFFORT, _ROW_EFFORT = 50_000, 2_000, 4
 _NOTHING = Selection(mask=None, count=0)
 
 
@@ -83,14 +83,15 @@ class InMemoryVectorStore:
     async def close(self) -> None:
         """Forget everything; safe to repeat. Any other call then raises StoreClosed."""
         self._closed = True
-        self._partitions = {}
+        async with self._writing:
+            self._partitions = {}
 
     async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
         """Insert the records, each replacing as a whole what its id held; all of them or none."""
         self._check_open()
         name, batch = checked_namespace(namespace), list(records)
         async with self._writing:
-            effort = len(batch) * _VALUE_EFFORT
+            effort = len(batch) * _RECORD_EFFORT
             if name in self._partitions:
                 effort += self._partitions[name].snapshot.rows.vectors.size
             await offload_whole(effort, partial(self._upsert, batch, name))
@@ -203,7 +204,7 @@ class InMemoryVectorStore:
         if key in snapshot.selections:
             return snapshot, snapshot.selections[key]
         contents, n = snapshot.contents, len(snapshot.rows.vectors)
-        effort = contents.columns.pending(plan, n) * _VALUE_EFFORT + n * _MASK_EFFORT
+        effort = contents.columns.pending(plan, n) * _FIELD_EFFORT + n * _ROW_EFFORT
         selecting = partial(contents.selected, plan, n, snapshot.living.mask)
         return snapshot, snapshot.remember(key, await offload(effort, selecting, contents.lock))
 
@@ -325,5 +326,6 @@ def _match(
 
 
 def _record(snapshot: Snapshot[_Contents], row: int) -> Record:
-    match = _match(snapshot, row, 0.0, include_vectors=True)
-    return Record(match.id, match.vector or [], match.text, match.meta)
+    rows, contents = snapshot.rows, snapshot.contents
+    meta = copied(contents.metas[row])
+    return Record(rows.ids[row], rows.vectors[row].tolist(), contents.texts[row], meta)

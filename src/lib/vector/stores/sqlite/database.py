@@ -23,7 +23,7 @@ from lib.vector.records import Match, Record
 from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.cache import CachedNamespace
 from lib.vector.stores.sqlite.layout import NAME, Table, open_table, typed_errors
-from lib.vector.stores.sqlite.translate import condition
+from lib.vector.stores.sqlite.translate import Condition, condition
 from lib.vector.validate import Batch
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -44,7 +44,8 @@ _RECORDS = """
 """
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
-_PASSING = "SELECT rid FROM [table] WHERE namespace = ? AND "
+_PASSING = "SELECT rid FROM [table] WHERE "
+_COUNT = "SELECT count(*) FROM [table] WHERE "
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
 
 
@@ -139,10 +140,7 @@ class Database:
     def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         with self._transaction(write=True):
-            rids = self._passing(namespace, filter)
-            if ids is not None:
-                named = dict(self._select(_RIDS, namespace, _json(ids)))
-                rids = sorted({*rids} & {*named.values()})
+            rids = self._passing(namespace, filter, ids)
             self._select(_DELETE, _json(rids))
             cached = self._cache.pop(namespace, None)
         if cached and len(rids) < cached.snapshot.living.count:
@@ -151,8 +149,10 @@ class Database:
 
     def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
+        where, parameters = _where(namespace, filter, None)
         with self._transaction():
-            return len(self._passing(namespace, filter))
+            ((count,),) = self._select(_COUNT + where, *parameters)
+        return count
 
     def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records, sorted."""
@@ -176,11 +176,12 @@ class Database:
     def _select(self, sql: str, *parameters: object) -> list[Any]:
         return self._connection.execute(self._table.named(sql), parameters).fetchall()
 
-    def _passing(self, namespace: str, filter: Filter | None) -> list[int]:
-        """Return the row ids of the records that pass the filter."""
-        test, parameters = ("1", []) if filter is None else condition(filter)
-        rows = self._select(_PASSING + test, namespace, *parameters)
-        return [rid for (rid,) in rows]
+    def _passing(
+        self, namespace: str, filter: Filter | None, ids: list[str] | None = None
+    ) -> list[int]:
+        """Return the row ids of the records that pass the filter and are among the ids."""
+        where, parameters = _where(namespace, filter, ids)
+        return [rid for (rid,) in self._select(_PASSING + where, *parameters)]
 
     def _selected(
         self, namespace: str, cached: CachedNamespace, filter: Filter | None
@@ -252,3 +253,15 @@ class Database:
             return json.loads(text)
         except ValueError as error:
             raise StoreCorrupt(f"{self._table.place} is damaged: metadata is no JSON") from error
+
+
+def _where(namespace: str, filter: Filter | None, ids: list[str] | None) -> Condition:
+    tests, parameters = ["namespace = ?"], list[Any]([namespace])
+    if ids is not None:
+        tests.append("id IN (SELECT value FROM json_each(?))")
+        parameters.append(_json(ids))
+    if filter is not None:
+        test, values = condition(filter)
+        tests.append(test)
+        parameters += values
+    return " AND ".join(tests), parameters
