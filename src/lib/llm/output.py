@@ -80,8 +80,7 @@ def _instance(text: str, model: type[BaseModel]) -> BaseModel:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        problems = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in found]
+        problems = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
         raise _misfit(problems[:MAX_PROBLEMS]) from None  # pydantic's own text quotes the reply
 
 

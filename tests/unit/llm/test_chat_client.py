@@ -92,11 +92,13 @@ def test_a_request_carries_the_key_and_the_whole_conversation():
             assert received.headers["accept-encoding"] == "identity"
             assert received.headers["x-title"] == "demo"
             assert received.body["model"] == "big"
-            assert [message["role"] for message in received.body["messages"]] == [
-                "system",
-                "user",
-                "assistant",
-                "tool",
+            called = {"name": "search", "arguments": '{"q":"x"}'}
+            call = {"id": "c1", "type": "function", "function": called}
+            assert received.body["messages"] == [
+                {"role": "system", "content": "Be brief"},
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": "found"},
             ]
 
     run(main())
@@ -157,6 +159,17 @@ def test_tools_can_be_kept_out_of_streams():
 
 
 OUTPUT = {"type": "object", "properties": {"total": {"type": "integer"}}}
+
+
+def test_an_output_is_asked_for_by_its_schema():
+    async def main() -> None:
+        async with connected([Reply((Text('{"total": 3}'),))]) as (client, server):
+            assert (await client.complete(HI, output=OUTPUT)).text == '{"total": 3}'
+            asked = server.requests[0].body["response_format"]["json_schema"]
+            closed = {"required": ["total"], "additionalProperties": False}
+            assert asked == {"name": "output", "strict": True, "schema": {**OUTPUT, **closed}}
+
+    run(main())
 
 
 @pytest.mark.parametrize("stream_tools", [False, True])
@@ -329,6 +342,22 @@ def test_a_stream_that_says_enough_is_a_reply(name: str):
     async def main() -> None:
         async with connected([GOOD_STREAMS[name]]) as (client, _):
             assert await streamed(client) == [Delta(text="hello"), Reply((Text("hello"),))]
+
+    run(main())
+
+
+def test_an_answer_of_just_the_allowed_size_is_read():
+    body = b'{"choices": [{"message": {"content": "hello"}}]}'
+
+    async def main() -> None:
+        for size in (len(body), len(body) - 1):
+            answer = Raw(body=body, headers=JSON)
+            async with connected([answer], max_reply_bytes=size) as (client, _):
+                if size == len(body):
+                    assert (await client.complete(HI)).text == "hello"
+                else:
+                    error = await failure(client, stream=False)
+                    assert str(error) == f"the server's answer is larger than {size} bytes"
 
     run(main())
 

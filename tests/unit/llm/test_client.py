@@ -154,7 +154,10 @@ def test_importing_the_package_loads_neither_an_http_library_nor_pydantic():
     )
 
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, encoding="utf-8"
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
     )
 
     assert out.stdout.split("\n")[0] == "{'asyncio.base_events'}"

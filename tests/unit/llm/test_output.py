@@ -79,6 +79,11 @@ def test_what_does_not_fit_a_model_is_told_without_quoting_it():
     assert "Secret" not in "".join(format_exception(caught.value))
 
 
+def test_a_problem_of_the_whole_reply_is_one_of_the_value():
+    with pytest.raises(InvalidReply, match=r"output: the value: Input should be an object$"):
+        parse_output(reply("[]"), Person)
+
+
 def test_no_more_than_five_problems_are_told():
     schema = {"items": {"type": "integer"}}
 

@@ -121,6 +121,36 @@ def test_every_object_is_closed_and_asks_for_every_property():
     }
 
 
+FORMATS = ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"]
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"type": "number", "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2},
+        {"type": "integer", "maximum": 1, "exclusiveMinimum": 0},
+        {"type": "array", "items": {"type": "null"}, "minItems": 1, "maxItems": 2},
+        {"type": "string", "pattern": "^a", "title": "A", "description": "an a"},
+        {"enum": ["a", 1]},
+        {"const": "a"},
+        *({"type": "string", "format": name} for name in FORMATS),
+    ],
+)
+def test_what_strict_mode_knows_is_kept(known: dict[str, Any]):
+    annotations: dict[str, Any] = {
+        "deprecated": True,
+        "examples": [],
+        "readOnly": True,
+        "writeOnly": True,
+    }
+    unknown = {**annotations, "default": 1, "minLength": 1, "maxLength": 2, "uniqueItems": True}
+
+    strict = strict_schema({"type": "object", "properties": {"a": {**known, **unknown}}})
+
+    assert strict is not None
+    assert strict["properties"]["a"] == known
+
+
 def test_a_reference_stands_alone_even_where_it_refers_to_itself():
     node = {"$ref": "#/$defs/Node", "description": "what follows"}
     schema = {
