@@ -7,6 +7,7 @@ arXiv:2210.03629, in the form that native tool calling has given it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -115,7 +116,7 @@ class React:
             return state.end
         due = [key for key in state.calls if key not in state.issued]
         if due:
-            return [_tool_request(key, state.calls[key]) for key in due]
+            return [_tool_request(key, state) for key in due]
         if state.calls or state.thinking:
             return Wait()
         if state.asked >= state.config.get("max_steps", 50):
@@ -135,13 +136,15 @@ def _llm_request(state: LoopState) -> LLMRequest:
     )
 
 
-def _tool_request(key: str, call: ToolCall) -> ToolRequest:
+def _tool_request(key: str, state: LoopState) -> ToolRequest:
+    call = state.calls[key]
     return ToolRequest(
         key=key,
         call_id=call.id,
         name=call.name,
         arguments=call.arguments,
         invalid=call.invalid,
+        offered=state.config.get("tools"),
     )
 
 
@@ -151,14 +154,16 @@ def _asked(state: LoopState, _event: Event) -> LoopState:
 
 def _replied(state: LoopState, event: Event) -> LoopState:
     reply = reply_from_json(event.data["reply"])
+    if reply.stop == "content_filter":  # its calls are not to be made, so they are not said
+        reply = replace(reply, parts=Message.assistant(reply.text).parts)
     messages = state.messages.append(reply.message)
     state = state._replace(messages=messages, thinking=False)
-    if reply.stop in ("length", "content_filter"):
-        return state._replace(end=_cut_short(reply))
     if reply.tool_calls:
         # Models repeat call ids from reply to reply; the number of the reply makes them unique.
         calls = {f"tool/{state.asked}/{call.id}": call for call in reply.tool_calls}
         return state._replace(calls=calls, issued=frozenset[str](), results={})
+    if reply.stop in ("length", "content_filter"):
+        return state._replace(end=_cut_short(reply))
     if misfit := event.data.get("misfit"):
         return _misfit(state, reply, misfit)
     return state._replace(end=Finish(outcome="COMPLETED", output=reply.text))

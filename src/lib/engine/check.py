@@ -27,12 +27,17 @@ def request_check(
         algorithm = by_name.get(run.algorithm)
         if algorithm is None or not events:
             return
-        state = begin(algorithm, events[0])
-        for event in events[1:]:
-            if event.kind in k.REQUESTS and not event.data.get("unstarted"):
-                decided = {r.key: r for r in next_step(algorithm, state).requests}
-                yield from _hold(event, decided.get(event.data["key"]))
-            state = evolve(algorithm, state, event)
+        seq = 1
+        try:
+            state = begin(algorithm, events[0])
+            for event in events[1:]:
+                seq = event.seq
+                if event.kind in k.REQUESTS and not event.data.get("unstarted"):
+                    decided = {r.key: r for r in next_step(algorithm, state).requests}
+                    yield from _hold(event, decided.get(event.data["key"]))
+                state = evolve(algorithm, state, event)
+        except (KeyError, TypeError, ValueError) as error:
+            yield Fault(run.run_id, seq, "fold", f"cannot be folded: {error!r}")
 
     return check
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
 from lib.engine.core.state import MAX_RESUMES, RunState, evolve
 from lib.engine.handler import Context, Handler, Live, Offers
-from lib.errors import Conflict, MissingHandler, RunAbandoned
+from lib.errors import Conflict, EngineError, MissingHandler, RunAbandoned, StoreError
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
@@ -103,6 +104,7 @@ class Driver:
             finally:
                 keeper.cancel()
                 await self._drop_tasks()
+                await self._save_results()
                 await self._with.store.release(self._lease, idle_at=idle_at)
 
     def stop(self) -> None:
@@ -138,18 +140,31 @@ class Driver:
     async def _advance(self) -> None:
         """Append what has happened and what follows from it, until nothing more follows."""
         while True:
-            results, self._results = self._results, []
+            results = list(self._results)
             events = self._numbered(results, self._state.head)
             probe = self._fold(self._state, events)
             step = next_step(self._algorithm, probe)
             follow_up = self._numbered(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
-            if not await self._append(events + follow_up):
-                self._results = results + self._results
-                continue
-            self._state = self._fold(probe, follow_up)
-            self._start(follow_up, step.requests)
+            if step.requests:
+                await self._before_intents()
+            if await self._append(events + follow_up):
+                del self._results[: len(results)]
+                self._state = self._fold(probe, follow_up)
+                self._start(follow_up, step.requests)
+
+    async def _before_intents(self) -> None:
+        """Make sure that what is about to be intended may also be begun."""
+        self._check()
+        if self._with.clock.now() >= self._lease.until:
+            await self._renew()
+
+    async def _save_results(self) -> None:
+        """Append what has happened and was not appended yet; nothing is decided on it here."""
+        if self._results:
+            with suppress(RunAbandoned, StoreError):  # somebody has taken over, or nothing works
+                await self._append(self._numbered(self._results, self._state.head))
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
         """Return the step as events to be: facts, intents, and the end."""
@@ -216,13 +231,22 @@ class Driver:
 
         Raises:
             RunAbandoned: another worker has it.
+            StoreError: it could not be renewed for as long as it lasts.
         """
         while True:
             await asyncio.sleep(self._with.lease_s / 3)  # noqa: TID251 - leases end in real time
-            renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
-            if renewed is None:
-                raise RunAbandoned(self._lease.run_id, "another worker has its lease")
-            self._lease = renewed
+            try:
+                await self._renew()
+            except StoreError:
+                if self._with.clock.now() >= self._lease.until:
+                    raise
+                _log.warning("run %r: its lease was not renewed", self._lease.run_id, exc_info=True)
+
+    async def _renew(self) -> None:
+        renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
+        if renewed is None:
+            raise RunAbandoned(self._lease.run_id, "another worker has its lease")
+        self._lease = renewed
 
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
@@ -253,8 +277,14 @@ class Driver:
         if result is not None:
             self._results.append(result)
         elif decided is not None:
-            _warn_if_changed(event, decided)
+            self._warn_if_changed(event, decided)
             self._spawn(event, decided)
+
+    def _warn_if_changed(self, event: Event, decided: Request) -> None:
+        if not isinstance(decided, LLMRequest):
+            return
+        if decided.digest(self._with.offers.digest(decided.tools)) != event.data["digest"]:
+            _log.warning("run %r: %s renders differently now", event.run_id, decided.key)
 
     # -- effects ---------------------------------------------------------------------------
 
@@ -288,7 +318,11 @@ class Driver:
             self._woken()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            error = None if task.cancelling() else EngineError(f"{task} was cancelled from within")
+        else:
+            error = task.exception()
+        if error is not None:
             self._broken = error
             self._woken()
 
@@ -314,10 +348,3 @@ class Driver:
             for task in stuck:
                 _log.warning("%s of run %r ignores its cancellation", task, self._lease.run_id)
         self._tasks.clear()
-
-
-def _warn_if_changed(event: Event, decided: Request) -> None:
-    if not isinstance(decided, LLMRequest):
-        return
-    if decided.digest(event.data.get("tools_digest", "")) != event.data["digest"]:
-        _log.warning("run %r: %s renders differently now", event.run_id, decided.key)

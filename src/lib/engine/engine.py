@@ -17,10 +17,11 @@ from lib.engine.core.budget import Budget
 from lib.engine.core.state import RunState
 from lib.engine.driver import Driver, Equipment
 from lib.engine.handler import Handler, Live, Offers
+from lib.engine.handlers.tool import ToolHandler
 from lib.engine.live import LiveHub
 from lib.engine.run import Run
 from lib.errors import Conflict, IdempotencyMismatch, RunAbandoned, RunNotFound, UnknownAlgorithm
-from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
+from lib.events import BlobStore, Event, EventStore, Lease, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.llm import Message, message_to_json
@@ -72,7 +73,8 @@ class Engine:
             new_id: makes run and signal ids.
             worker: the name of this engine in leases; unique among live engines.
             lease_s: how long a dead engine keeps others from taking up its runs.
-            grace_s: how long a cancelled call may take to end by itself.
+            grace_s: how long a cancelled call may take to end by itself; a plain function runs in
+                a thread, cannot be cancelled, and is left behind at once.
             poll_s: see above.
 
         Raises:
@@ -89,6 +91,8 @@ class Engine:
         if not self._algorithms:
             raise ValueError("an engine needs at least one algorithm")
         by_kind = _by_name("handler", "kind", handlers)
+        # A model may make up a call where there are no tools: that is answered, too.
+        by_kind.setdefault(k.TOOL_REQUESTED, ToolHandler(()))
         self._equipment = Equipment(
             store=store,
             handlers=by_kind,
@@ -101,11 +105,13 @@ class Engine:
         )
         self._hosted: dict[str, tuple[Driver, asyncio.Task[RunState[Any]]]] = {}
         self._pump: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     # -- life ------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.store.setup()
+        self._closing = None
         self._pump = asyncio.create_task(self.bus.run(), name="lib.bus")
         return self
 
@@ -119,15 +125,22 @@ class Engine:
 
     async def close(self) -> None:
         """Stop driving; what is under way is interrupted and can be resumed. Safe to repeat."""
-        pump, self._pump = self._pump, None
-        if pump is None:
+        if self._pump is None:
             return
-        hosted = list(self._hosted.values())
-        for driver, _ in hosted:
-            driver.stop()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(self._pump), name="lib.close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self, pump: asyncio.Task[None]) -> None:
         pump.cancel()
-        await asyncio.wait([pump, *(task for _, task in hosted)])
-        await self.store.close()
+        try:
+            while self._hosted:
+                for driver, _ in self._hosted.values():
+                    driver.stop()
+                await asyncio.wait([task for _, task in self._hosted.values()])
+            await asyncio.wait([pump])
+        finally:
+            await self.store.close()
 
     # -- runs ------------------------------------------------------------------------------
 
@@ -156,9 +169,12 @@ class Engine:
             UnknownAlgorithm: the engine has no such algorithm.
             IdempotencyMismatch: the key has started another request.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
+            ValueError: there is no message.
         """
         chosen = self.algorithm(algorithm or next(iter(self._algorithms)))
         messages = await attachments.store(_messages(input), self._equipment.blobs)
+        if not messages:
+            raise ValueError("a run starts with at least one message")
         data: dict[str, Any] = {
             "algorithm": chosen.name,
             "input": [message_to_json(message) for message in messages],
@@ -170,7 +186,7 @@ class Engine:
         run_id = self._new_id()
         if idempotency_key is not None:
             data["request"] = request
-            run_id = digest("start", tenant or "", idempotency_key)[:32]
+            run_id = digest("start", canonical(tenant), idempotency_key)[:32]
         event = NewEvent(k.RUN_STARTED, data, self.clock.now(), tenant, user)
         try:
             log = await self.store.append(run_id, [event], expected=0)
@@ -204,30 +220,20 @@ class Engine:
             raise RunNotFound(run_id)
         return await self._claim(run_id, self.algorithm(info.algorithm))
 
-    async def _claim(
-        self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
-    ) -> bool:
-        """Drive the run if nobody does; an epoch above 1 means that the log may have grown."""
-        equipment = self._equipment
-        leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
-        for lease in leases:
-            self._host(lease, algorithm, log if lease.epoch == 1 else ())
-        return bool(leases)
-
     async def recover(self, *, limit: int = 100) -> list[Run]:
-        """Take up runs that are ready and that nobody drives, and return them.
+        """Take up runs that are ready and that nobody drives, oldest first, and return them.
 
         Call it when a process starts, to go on with what its predecessor left.
         """
-        equipment = self._equipment
         taken: list[Run] = []
-        for lease in await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, limit=limit):
-            info = await self.store.run(lease.run_id)
-            if info is None or info.algorithm not in self._algorithms:
-                await self.store.release(lease)
+        for info in await self.store.runs(RunQuery(status="open")):
+            algorithm = self._algorithms.get(info.algorithm)
+            if len(taken) == limit:
+                break
+            if algorithm is None or not info.ready or info.run_id in self._hosted:
                 continue
-            self._host(lease, self._algorithms[info.algorithm])
-            taken.append(Run(self, lease.run_id))
+            if await self._claim(info.run_id, algorithm):
+                taken.append(Run(self, info.run_id))
         return taken
 
     async def signal(
@@ -241,7 +247,7 @@ class Engine:
         """
         event = NewEvent(kind, {"signal_id": self._new_id(), **data}, self.clock.now(), user=user)
         await self.store.append(run_id, [event], expected=None)
-        await self.resume(run_id)
+        await self._go_on(run_id)
 
     # -- for handles and observers ---------------------------------------------------------
 
@@ -258,7 +264,7 @@ class Engine:
 
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield replies of this run while they are written in this process; see `Run.live`."""
-        return self._hub.watch(run_id)
+        return self._hub.watch(run_id) if run_id in self._hosted else _nothing()
 
     async def hosted(self, run_id: str) -> RunState[Any] | None:
         """Wait until this process stops driving the run; return its state then.
@@ -274,26 +280,66 @@ class Engine:
         try:
             return await asyncio.shield(hosted[1])
         except RunAbandoned:
-            if self._pump is None:
+            if self._closing is not None:
                 raise
             return None
 
-    def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event] = ()) -> None:
-        driver = Driver(self._equipment, algorithm, lease, self._hub.publisher, log=log)
-        task = asyncio.create_task(driver.drive(), name=f"lib.run {lease.run_id}")
-        self._hosted[lease.run_id] = (driver, task)
-        task.add_done_callback(lambda done: self._dropped(lease.run_id, done))
+    async def _claim(
+        self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
+    ) -> bool:
+        """Drive the run if nobody does; return whether it is driven here now.
 
-    def _dropped(self, run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
-        del self._hosted[run_id]
-        self._hub.end(run_id)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if isinstance(error, RunAbandoned):
-            _log.info("%s", error)
-        elif error is not None:
-            _log.error("run %r stopped here", run_id, exc_info=error)
+        Cancelled in the wrong moment, it leaves the run to whoever comes when the lease has ended.
+        """
+        equipment = self._equipment
+        leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
+        for lease in leases:
+            if self._closing is not None or run_id in self._hosted:
+                await self.store.release(lease)
+                return False
+            # An epoch above 1 means that the log may have grown.
+            self._host(lease, algorithm, log if lease.epoch == 1 else ())
+        return bool(leases)
+
+    def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event]) -> None:
+        driver = Driver(self._equipment, algorithm, lease, self._hub.publisher, log=log)
+        task = asyncio.create_task(
+            self._drive(driver, lease.run_id), name=f"lib.run {lease.run_id}"
+        )
+        self._hosted[lease.run_id] = (driver, task)
+        task.add_done_callback(lambda done: _tell(lease.run_id, done))
+
+    async def _drive(self, driver: Driver, run_id: str) -> RunState[Any]:
+        try:
+            state = await driver.drive()
+        finally:
+            del self._hosted[run_id]
+            self._hub.end(run_id)
+        if state.outcome is None and self._closing is None:
+            # A signal that came while the lease was given back found the run in these hands.
+            await self._go_on(run_id)
+        return state
+
+    async def _go_on(self, run_id: str) -> None:
+        """Drive a run that is ready here, if its algorithm is known and nobody else does."""
+        info = await self.store.run(run_id)
+        if info is not None and info.ready and info.algorithm in self._algorithms:
+            await self.resume(run_id)
+
+
+async def _nothing() -> AsyncGenerator[Live]:
+    for piece in ():
+        yield piece
+
+
+def _tell(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if isinstance(error, RunAbandoned):
+        _log.info("%s", error)
+    elif error is not None:
+        _log.error("run %r stopped here", run_id, exc_info=error)
 
 
 def _messages(given: Input) -> list[Message]:

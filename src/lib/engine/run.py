@@ -118,7 +118,10 @@ class Run:
 
         Raises:
             RunNotFound: there is no such run.
-            RunAbandoned: this process stopped driving it and nobody else does.
+            RunAbandoned: the engine is closing.
+            UnknownAlgorithm: the engine does not have its algorithm.
+            MissingHandler: it asks for what no handler of the engine fulfils.
+            StoreError: its store failed; other errors are faults of a handler or an algorithm.
         """
         with self._engine.store.wakeups.listen(self.id) as wake:
             while True:
@@ -167,14 +170,21 @@ class Run:
     def live(self) -> AsyncGenerator[Live]:
         """Yield replies while they are written, as long as this process drives the run.
 
-        Best effort and never stored: after a crash or in another process, read `events()`.
+        Nothing, if it does not. Best effort and never stored: read `events()` for what is durable.
         """
         return self._engine.watch(self.id)
 
     async def pending(self) -> list[PendingApproval]:
-        """Return the calls that wait for a person, oldest first."""
+        """Return the calls that wait for a person, oldest first.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
         waiting: dict[str, PendingApproval] = {}
-        for event in await self._engine.store.read(self.id):
+        log = await self._engine.store.read(self.id)
+        if not log:
+            raise RunNotFound(self.id)
+        for event in log:
             if event.kind == k.APPROVAL_REQUESTED:
                 waiting[event.data["key"]] = PendingApproval(
                     key=event.data["key"],

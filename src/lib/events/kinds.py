@@ -10,10 +10,11 @@ A field that holds its default is left out. "?" marks what may be missing.
     run.resumed         worker, epoch
     run.completed       outcome, output?, error? {type, message}
     cancel.requested    signal_id, reason?
-    llm.requested       key, upto, digest, model?, settings?, tools? [name], tools_digest?, output?
-    llm.completed       key, reply {parts, usage, stop, …}, attempts?
+    llm.requested       key, upto, digest, model?, settings?, tools_digest?
+    llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?
     llm.failed          key, reason, error {type, message, status?}, attempts?
-    tool.requested      key, call_id, name, args, effects, idempotency_key | unstarted (true)
+    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid? |
+                        … args, unstarted (true)
     tool.completed      key, call_id, output, truncated?
     tool.failed         key, call_id, reason, code, message
     approval.requested  key, call_id, name, args

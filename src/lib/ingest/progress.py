@@ -17,7 +17,8 @@ def progress_bar(
     """Show a bar while the context lasts, and give the function that moves it.
 
     Args:
-        console: where it is drawn, on a terminal only, until it is done; None is standard error.
+        console: where it is drawn; None is standard error. Elsewhere than on a terminal only its
+            last state is printed.
         label: what is being done.
     """
     with Progress(
@@ -27,7 +28,6 @@ def progress_bar(
         TimeRemainingColumn(),
         TextColumn("[dim]{task.fields[path]}"),
         console=console or Console(stderr=True),
-        transient=True,
     ) as bar:
         task = bar.add_task(label, total=None, path="")
 

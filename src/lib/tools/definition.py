@@ -62,6 +62,7 @@ class Tool:
         input_schema: JSON schema of its arguments, an object.
         call: gets the arguments and the context; returns text or plain data, or raises
             `ToolError`. It checks its arguments itself.
+        output_schema: JSON schema of what it returns, for clients that want to know.
         effects: what calling it again would do; see `Effects`.
         timeout_s: how long one call may take; None is unlimited.
         approval: whether a person must approve a call, or a predicate over its arguments.

@@ -6,15 +6,19 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack, get_type_hints, overload
+from typing import Any, Final, Unpack, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from lib.errors import ToolError
 from lib.tools.definition import Effects, Tool, ToolAnnotations, ToolContext
 
 Function = Callable[..., Any]
+
+MAX_FAULTS: Final = 5
+"""How many wrong arguments a model is told of at once."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -26,6 +30,7 @@ class ToolOptions(TypedDict, total=False):
     timeout_s: float | None
     approval: bool | Callable[[Mapping[str, Any]], bool]
     annotations: ToolAnnotations
+    output_schema: Mapping[str, Any]
     untrusted_output: bool
     max_output_chars: int
 
@@ -44,7 +49,8 @@ def tool(
     context and is not shown to the model. Unknown arguments are refused.
 
     Raises:
-        TypeError: a parameter has no annotation, or is `*args` or `**kwargs`.
+        TypeError: a parameter has no annotation, is `*args`, `**kwargs` or positional only, or
+            has a `Field` as its default.
         ValueError: the name is none that a model can call.
     """
     if function is None:
@@ -69,8 +75,10 @@ def _arguments_model(function: Function) -> tuple[type[BaseModel], str | None]:
     fields: dict[str, Any] = {}
     context_name: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"tool {function.__name__!r}: a model cannot fill {parameter}")
+        if isinstance(parameter.default, FieldInfo):
+            raise TypeError(f"tool {function.__name__!r}: write {name!r} as Annotated[…, Field(…)]")
         if name not in hints:
             raise TypeError(f"tool {function.__name__!r}: parameter {name!r} has no annotation")
         if hints[name] is ToolContext:
@@ -117,4 +125,5 @@ def explain(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_context=False, include_input=False)
     ]
-    return "; ".join(faults)
+    more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+    return "; ".join([*faults[:MAX_FAULTS], *more])

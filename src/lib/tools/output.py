@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from lib._util.json import canonical
 from lib.errors import ToolError
 
 
 def as_text(value: Any) -> str:
-    """Return text as it is, None as nothing, and plain data as canonical JSON.
+    """Return text as it is, None as nothing, and data as canonical JSON.
+
+    Data is what pydantic can serialise: models, dataclasses, dates and the like, nested or not.
 
     Raises:
-        ToolError: the value is no plain data.
+        ToolError: the value is something else.
     """
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(mode="json")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
     try:
-        return canonical(value)
-    except (TypeError, ValueError) as error:
-        raise ToolError("failed", f"the tool returned what is no plain data: {error}") from error
+        return canonical(to_jsonable_python(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        told = f"the tool ran, but what it returned cannot be shown: {error}"
+        raise ToolError("failed", told) from error
 
 
 def clip(text: str, max_chars: int) -> tuple[str, int]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from typing import Final
 
 from lib.errors import ToolError
 from lib.tools.definition import Tool
+
+_SHOWN_CHARS: Final = 64
 
 
 class ToolRegistry:
@@ -33,19 +36,19 @@ class ToolRegistry:
     def __contains__(self, name: object) -> bool:
         return name in self._tools
 
-    @property
-    def names(self) -> Sequence[str]:
-        """The names, in order."""
-        return tuple(self._tools)
-
-    def get(self, name: str) -> Tool:
+    def get(self, name: str, *, among: Sequence[str] | None = None) -> Tool:
         """Return the tool of this name.
+
+        Args:
+            name: as the model wrote it.
+            among: the names that it may use, None for all.
 
         Raises:
             ToolError: there is none; the message names a close one.
         """
-        if name in self._tools:
+        usable = [known for known in self._tools if among is None or known in among]
+        if name in usable:
             return self._tools[name]
-        close = get_close_matches(name, self._tools, n=1)
-        known = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(self._tools)}"
-        raise ToolError("not_found", f"no tool is named {name!r}: {known}")
+        close = get_close_matches(name, usable, n=1)
+        told = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(usable) or 'none'}"
+        raise ToolError("not_found", f"no tool is named {name[:_SHOWN_CHARS]!r}: {told}")

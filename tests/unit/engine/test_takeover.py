@@ -48,6 +48,7 @@ def hanging(effects: Effects) -> tuple[Tool, list[str]]:
     return act, made
 
 
+NEVER_ANSWERS = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
 CALL = Reply((ToolCall("c1", "act"),), stop="tool_calls")
 
 
@@ -230,18 +231,21 @@ def test_a_run_whose_algorithm_this_engine_lacks_is_left_to_others() -> None:
 
 def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
     store = MemoryEventStore()
-    act, _ = hanging("none")
 
     async def main() -> None:
         async with Engine(store, [], algorithms=[React()]) as engine:
             started = await engine.start("go")
             with pytest.raises(MissingHandler) as undecided:
                 await started.result()
-        interrupted = await interrupt(store, act)
+        async with make_engine(NEVER_ANSWERS, store=store) as engine:
+            async for event in engine.run(started.id).events():
+                if event.kind == k.LLM_REQUESTED:
+                    break
+                await engine.resume(started.id)
         async with Engine(store, [], algorithms=[React()]) as engine:
             with pytest.raises(MissingHandler) as unfinished:
-                await engine.run(interrupted).result()
-        assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.TOOL_REQUESTED)
+                await engine.run(started.id).result()
+        assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.LLM_REQUESTED)
 
     run(main())
 
@@ -276,10 +280,9 @@ def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
 
 def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
     store = MemoryEventStore()
-    hanging_model = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
 
     async def main() -> str:
-        async with make_engine(hanging_model, store=store) as engine:
+        async with make_engine(NEVER_ANSWERS, store=store) as engine:
             started = await engine.start("go")
         async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
             return (await engine.run(started.id).result()).output
@@ -377,10 +380,9 @@ def test_a_request_that_renders_differently_after_the_crash_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryEventStore()
-    hanging_model = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
 
     async def main() -> None:
-        async with make_engine(hanging_model, store=store) as engine:
+        async with make_engine(NEVER_ANSWERS, store=store) as engine:
             started = await engine.start("go")
             async for event in started.events():
                 if event.kind == k.LLM_REQUESTED:

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ class Place(BaseModel):
         ({"b": 1, "a": [True]}, '{"a":[true],"b":1}'),
         (Point(3), '{"x":3}'),
         (Place(name="Bonn"), '{"name":"Bonn"}'),
+        ([Place(name="Bonn")], '[{"name":"Bonn"}]'),
+        ({"day": date(2026, 1, 2)}, '{"day":"2026-01-02"}'),
         (7, "7"),
     ],
 )
@@ -32,7 +35,7 @@ def test_results_become_text(value: Any, text: str) -> None:
     assert as_text(value) == text
 
 
-@pytest.mark.parametrize("value", [object(), b"bytes", {"x": float("nan")}, Point])
+@pytest.mark.parametrize("value", [object(), b"\xff", {"x": float("nan")}, Point])
 def test_what_is_no_plain_data_is_a_failure_of_the_tool(value: Any) -> None:
     with pytest.raises(ToolError) as caught:
         as_text(value)

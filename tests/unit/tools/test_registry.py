@@ -17,11 +17,7 @@ def send(text: str) -> str:
 def test_tools_are_kept_in_order_and_found_by_name() -> None:
     registry = ToolRegistry([send, search])
 
-    assert (registry.names, len(registry), list(registry)) == (
-        ("send", "search"),
-        2,
-        [send, search],
-    )
+    assert (len(registry), list(registry)) == (2, [send, search])
     assert registry.get("search") is search
     assert "search" in registry
     assert "fetch" not in registry
@@ -44,6 +40,18 @@ def test_an_unknown_name_is_told_with_a_way_out(name: str, told: str) -> None:
         ToolRegistry([send, search]).get(name)
 
     assert (caught.value.code, caught.value.message) == ("not_found", told)
+
+
+def test_a_name_that_may_not_be_used_is_as_unknown_as_any_other() -> None:
+    registry = ToolRegistry([send, search])
+
+    assert registry.get("search", among=["search"]) is search
+    with pytest.raises(ToolError) as caught:
+        registry.get("send", among=["search"])
+    assert caught.value.message == "no tool is named 'send': there is search"
+    with pytest.raises(ToolError) as none:
+        registry.get("x" * 1_000, among=[])
+    assert none.value.message == f"no tool is named {'x' * 64!r}: there is none"
 
 
 def test_a_tool_tells_a_model_its_name_description_and_schema() -> None:

@@ -48,6 +48,7 @@ class ToolRequest:
         key: unique in the run, even if a model repeats its call ids.
         call_id: the model's own id of the call, by which it knows the result.
         invalid: the raw arguments, if they were no JSON object.
+        offered: the names that the model was told of, None for every tool: it may call no other.
     """
 
     key: str
@@ -55,6 +56,7 @@ class ToolRequest:
     name: str
     arguments: Mapping[str, Any]
     invalid: str | None = None
+    offered: Sequence[str] | None = None
 
 
 Request = LLMRequest | ToolRequest

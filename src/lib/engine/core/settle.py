@@ -7,6 +7,7 @@ call that was never answered: providers refuse those.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ def requested(request: ToolRequest, **more: Any) -> Draft:
         "key": request.key,
         "call_id": request.call_id,
         "name": request.name,
-        "args": dict(request.arguments),
+        "args": deepcopy(dict(request.arguments)),  # the conversation's own are never lent out
         **more,
     }
     return Draft(k.TOOL_REQUESTED, data)

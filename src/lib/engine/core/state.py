@@ -29,13 +29,12 @@ class RunState(NamedTuple, Generic[S]):
 
     Attributes:
         head: the `seq` of the last event folded.
-        at: the time of that event.
+        at: the time of the last event that was no signal: those come at any time.
         loop: the algorithm's own state.
         open: requests without a result, by key, in the order in which they were made.
         approvals: what people said, or have yet to say, by the key of the call.
         comments: what they said with it.
         resumes: takeovers since the last result.
-        epoch: takeovers at all.
         finish: the payload of `lib.run.completed`, None while it is open.
     """
 
@@ -52,7 +51,6 @@ class RunState(NamedTuple, Generic[S]):
     comments: Mapping[str, str] = _NONE
     cancel_reason: str | None = None
     resumes: int = 0
-    epoch: int = 0
     finish: Mapping[str, Any] | None = None
 
     @property
@@ -83,7 +81,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
     """Return the state after one more event."""
     changes: dict[str, Any] = {
         "head": event.seq,
-        "at": event.at,
+        "at": state.at if k.is_signal(event.kind) else event.at,
         "loop": algorithm.evolve(state.loop, event),
         "spend": _spend(state, event),
     }
@@ -110,6 +108,8 @@ def fold(algorithm: Algorithm[S], events: Iterable[Event]) -> RunState[S]:
 
 
 def _spend(state: RunState[Any], event: Event) -> Spend:
+    if k.is_signal(event.kind):
+        return state.spend
     tokens, cost, llm_calls, tool_calls, seconds = state.spend
     if state.open and event.kind != k.RUN_RESUMED:
         seconds += max((event.at - state.at).total_seconds(), 0.0)
@@ -156,8 +156,8 @@ def _cancel_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
     return {} if state.cancelled else {"cancel_reason": event.data.get("reason", "")}
 
 
-def _resumed(state: RunState[Any], event: Event) -> dict[str, Any]:
-    return {"resumes": state.resumes + 1, "epoch": event.data["epoch"]}
+def _resumed(state: RunState[Any], _event: Event) -> dict[str, Any]:
+    return {"resumes": state.resumes + 1}
 
 
 def _completed(_state: RunState[Any], event: Event) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from lib.engine.attachments import load
+from lib.engine.attachments import load, store
 from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Context, Live, Offers
@@ -83,8 +83,10 @@ class LLMHandler:
                 clock=context.clock,
                 random=self._jitter.random,
             )
+            (message,) = await store([reply.message], context.blobs)
         except (LLMError, BlobError) as error:
             return [_failed(request, error, attempts)]
+        reply = replace(reply, parts=message.parts)
         return [_completed(request, context, reply, attempts)]
 
     def recover(self, request: Event) -> Draft | None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, cast
 
 from lib.engine.core.algorithm import Request, ToolRequest
@@ -21,7 +22,8 @@ from lib.tools.output import as_text, clip, fence
 
 _log = logging.getLogger(__name__)
 
-MAX_MESSAGE_CHARS = 500
+MAX_MESSAGE_CHARS = 2_000
+MAYBE = "it may or may not have had its effect: verify before you repeat it"
 
 
 def _boundary() -> str:
@@ -62,7 +64,7 @@ class ToolHandler:
     ) -> Draft:
         """Return the intent with the tool's declared effect, or the question to a person."""
         request = cast("ToolRequest", request)
-        tool = self._tools.get(request.name) if request.name in self._tools else None
+        tool = self._known(request)
         if tool and not approved and request.invalid is None and _asks(tool, request.arguments):
             asked = requested(request)
             return Draft(k.APPROVAL_REQUESTED, asked.data)
@@ -76,16 +78,19 @@ class ToolHandler:
 
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Make the call and return its output, or why there is none."""
-        data = request.data
+        data, offered = request.data, cast("ToolRequest", context.decided).offered
         try:
-            tool = self._tools.get(data["name"])
+            tool = self._tools.get(data["name"], among=offered)
             text = await self._call(tool, data, context)
         except ToolError as error:
-            return [tool_failed(data, _reason(error, data), error.code, error.message)]
+            message, _ = clip(error.message, MAX_MESSAGE_CHARS)
+            return [tool_failed(data, _reason(error, data), error.code, message)]
         text, cut = clip(text, tool.max_output_chars)
-        if tool.untrusted_output:
-            text = fence(text, tool=tool.name, boundary=self._boundary())
-        result: dict[str, Any] = {"key": data["key"], "call_id": data["call_id"], "output": text}
+        result: dict[str, Any] = {
+            "key": data["key"],
+            "call_id": data["call_id"],
+            "output": self._fenced(tool, text),
+        }
         if cut:
             result["truncated"] = cut
         return [Draft(k.TOOL_COMPLETED, result)]
@@ -109,20 +114,41 @@ class ToolHandler:
         deadline = asyncio.timeout(tool.timeout_s)
         try:
             async with deadline:
-                return as_text(await tool.call(data["args"], call))
-        except ToolError:
-            raise
-        except Exception as error:  # around a tool call: whatever it raises is a result
-            if isinstance(error, TimeoutError) and deadline.expired():
+                return as_text(await tool.call(deepcopy(data["args"]), call))
+        except asyncio.CancelledError as error:
+            if _being_cancelled():
+                raise
+            raise ToolError("failed", "the tool was cancelled by something of its own") from error
+        # Around a tool call: whatever it raises is a result, even that it wants to exit.
+        except (Exception, SystemExit) as error:
+            if deadline.expired():
                 raise ToolError("timeout", _timed_out(tool)) from error
+            if isinstance(error, ToolError):
+                raise
             _log.exception("tool %r failed in run %r", tool.name, context.run_id)
-            message = f"{type(error).__name__}: {error}"[:MAX_MESSAGE_CHARS]
-            raise ToolError("failed", message) from error
+            message, _ = clip(f"{type(error).__name__}: {error}", MAX_MESSAGE_CHARS)
+            raise ToolError("failed", self._fenced(tool, message)) from error
+
+    def _known(self, request: ToolRequest) -> Tool | None:
+        try:
+            return self._tools.get(request.name, among=request.offered)
+        except ToolError:
+            return None  # the call will say so
+
+    def _fenced(self, tool: Tool, text: str) -> str:
+        if not tool.untrusted_output:
+            return text
+        return fence(text, tool=tool.name, boundary=self._boundary())
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _asks(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     try:
-        return tool.needs_approval(arguments)
+        return tool.needs_approval(deepcopy(dict(arguments)))
     # Around a tool's own code: when in doubt, a person decides.
     except Exception:  # noqa: BLE001 - see above
         _log.exception("the approval rule of tool %r failed", tool.name)
@@ -131,7 +157,7 @@ def _asks(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 def _timed_out(tool: Tool) -> str:
     told = f"no answer within {tool.timeout_s:g} s"
-    return told if tool.effects == "none" else f"{told}; {OUTCOME_UNKNOWN}"
+    return told if tool.effects == "none" else f"{told}; {MAYBE}"
 
 
 def _reason(error: ToolError, data: Mapping[str, Any]) -> Reason:
