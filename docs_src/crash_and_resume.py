@@ -52,7 +52,7 @@ if sys.argv[1:] == ["work"]:
 else:
     for attempt in (1, 2):
         done = subprocess.run(
-            [sys.executable, __file__, "work"], capture_output=True, text=True, check=False
+            [sys.executable, __file__, "work"], capture_output=True, encoding="utf-8", check=False
         )
         print(f"attempt {attempt}: exit status {done.returncode}")
         print(done.stdout, end="")

@@ -11,7 +11,7 @@ from lib.tools import ToolError, tool
 
 
 @tool(effects="idempotent")
-def look(place: str) -> str:
+async def look(place: str) -> str:
     if place == "nowhere":
         raise ToolError("not_found", "no such place")
     return f"seen {place}"

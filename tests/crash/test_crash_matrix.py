@@ -21,7 +21,7 @@ def cases(unmeasured: dict[str, str]) -> list[dict[str, Any]]:
         [sys.executable, str(MATRIX)],
         env=unmeasured,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=TIMEOUT_S,
         check=True,
     )

@@ -20,7 +20,7 @@ def worker(folder: Path, who: str) -> subprocess.Popen[str]:
         [sys.executable, str(OWNER), str(folder), who],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     )
 
 

@@ -23,7 +23,7 @@ def test_a_shown_program_prints_what_is_shown(
         cwd=tmp_path,
         env=unmeasured,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=50,
         check=False,
     )

@@ -82,6 +82,7 @@ class Driver:
         self._results: list[Draft] = []
         self._broken: BaseException | None = None
         self._wake: Listener | None = None
+        self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def drive(self) -> RunState[Any]:
@@ -94,15 +95,14 @@ class Driver:
         idle_at: int | None = None
         with self._with.store.wakeups.listen(self._lease.run_id, signals_only=True) as wake:
             self._wake = wake
-            keeper = asyncio.create_task(self._keep_lease(), name="lib.lease")
-            keeper.add_done_callback(self._ended)
+            self._wait_to_renew()
             try:
                 await self._take()
                 await self._loop(wake)
                 idle_at = self._state.head
                 return self._state
             finally:
-                keeper.cancel()
+                self._stop_keeping()
                 await self._drop_tasks()
                 await self._save_results()
                 await self._with.store.release(self._lease, idle_at=idle_at)
@@ -125,9 +125,8 @@ class Driver:
             if not self._tasks and not self._results:
                 return  # it waits for a person, and nothing is held meanwhile
             self._check()
-            if not self._results:
-                await wake.wait()
-                self._check()
+            await wake.wait()
+            self._check()
             if not self._results:
                 await self._read_tail()
 
@@ -226,23 +225,35 @@ class Driver:
             raise RunAbandoned(self._state.run_id, "another worker has taken it over")
         self._state = self._fold(self._state, tail)
 
+    def _wait_to_renew(self) -> None:
+        """Renew the lease when a third of it is over."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._with.lease_s / 3, self._start_to_renew)
+
+    def _start_to_renew(self) -> None:
+        self._keeper = asyncio.create_task(self._keep_lease(), name="lib.lease")
+        self._keeper.add_done_callback(self._ended)
+
     async def _keep_lease(self) -> None:
-        """Renew the lease in good time, as long as this task lives.
+        try:
+            await self._renew()
+        except StoreError:
+            if self._with.clock.now() >= self._lease.until:
+                raise
+            _log.warning("run %r: its lease was not renewed", self._lease.run_id, exc_info=True)
+        self._wait_to_renew()
+
+    def _stop_keeping(self) -> None:
+        self._timer.cancel()
+        if self._keeper is not None:
+            self._keeper.cancel()
+
+    async def _renew(self) -> None:
+        """Renew the lease now.
 
         Raises:
             RunAbandoned: another worker has it.
-            StoreError: it could not be renewed for as long as it lasts.
         """
-        while True:
-            await asyncio.sleep(self._with.lease_s / 3)  # noqa: TID251 - leases end in real time
-            try:
-                await self._renew()
-            except StoreError:
-                if self._with.clock.now() >= self._lease.until:
-                    raise
-                _log.warning("run %r: its lease was not renewed", self._lease.run_id, exc_info=True)
-
-    async def _renew(self) -> None:
         renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
         if renewed is None:
             raise RunAbandoned(self._lease.run_id, "another worker has its lease")
@@ -272,13 +283,11 @@ class Driver:
         if handler is None:
             raise MissingHandler(self._state.run_id, event.kind)
         result = handler.recover(event)
-        if result is None and decided is None:  # the algorithm is another one by now
-            result = fail_open(event, "unknown", OUTCOME_UNKNOWN)
-        if result is not None:
-            self._results.append(result)
-        elif decided is not None:
+        if result is None and decided is not None:
             self._warn_if_changed(event, decided)
             self._spawn(event, decided)
+        else:  # settled; if by us, the algorithm is another one by now
+            self._results.append(result or fail_open(event, "unknown", OUTCOME_UNKNOWN))
 
     def _warn_if_changed(self, event: Event, decided: Request) -> None:
         if not isinstance(decided, LLMRequest):

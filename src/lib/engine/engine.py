@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,7 +21,14 @@ from lib.engine.handler import Handler, Live, Offers
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.live import LiveHub
 from lib.engine.run import Run
-from lib.errors import Conflict, IdempotencyMismatch, RunAbandoned, RunNotFound, UnknownAlgorithm
+from lib.errors import (
+    Conflict,
+    IdempotencyMismatch,
+    RunAbandoned,
+    RunNotFound,
+    StoreClosed,
+    UnknownAlgorithm,
+)
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
@@ -264,7 +272,7 @@ class Engine:
 
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield replies of this run while they are written in this process; see `Run.live`."""
-        return self._hub.watch(run_id) if run_id in self._hosted else _nothing()
+        return self._hub.watch(run_id, driven=run_id in self._hosted)
 
     async def hosted(self, run_id: str) -> RunState[Any] | None:
         """Wait until this process stops driving the run; return its state then.
@@ -295,7 +303,8 @@ class Engine:
         leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
         for lease in leases:
             if self._closing is not None or run_id in self._hosted:
-                await self.store.release(lease)
+                with suppress(StoreClosed):  # then it ends by itself
+                    await self.store.release(lease)
                 return False
             # An epoch above 1 means that the log may have grown.
             self._host(lease, algorithm, log if lease.epoch == 1 else ())
@@ -325,11 +334,6 @@ class Engine:
         info = await self.store.run(run_id)
         if info is not None and info.ready and info.algorithm in self._algorithms:
             await self.resume(run_id)
-
-
-async def _nothing() -> AsyncGenerator[Live]:
-    for piece in ():
-        yield piece
 
 
 def _tell(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:

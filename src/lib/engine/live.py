@@ -36,8 +36,15 @@ class LiveHub:
         for queue in self._watchers.get(run_id, ()):
             queue.put_nowait(None)
 
-    async def watch(self, run_id: str) -> AsyncGenerator[Live]:
-        """Yield the pieces of this run until this process has stopped driving it."""
+    async def watch(self, run_id: str, *, driven: bool) -> AsyncGenerator[Live]:
+        """Yield the pieces of this run until this process has stopped driving it.
+
+        Args:
+            run_id: the run.
+            driven: whether this process drives it now; else there is nothing to wait for.
+        """
+        if not driven:
+            return
         queue: asyncio.Queue[Live | None] = asyncio.Queue()
         self._watchers[run_id].add(queue)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,12 +53,12 @@ class _Recording(MemoryEventStore):
         return stored
 
 
-class AlgorithmContract:
+class AlgorithmContract(ABC):
     """The tests; `world` is the only thing to fill in."""
 
+    @abstractmethod
     def world(self) -> World:
         """Return a new world."""
-        raise NotImplementedError
 
     def _engine(self, store: MemoryEventStore) -> Engine:
         world = self.world()
@@ -66,7 +67,7 @@ class AlgorithmContract:
         return Engine(store, handlers, algorithms=[world.algorithm], clock=ManualClock())
 
     def _play(self) -> tuple[Result, list[Event], list[list[NewEvent]]]:
-        store, engine, said = _Recording(), None, self.world().input
+        store, said = _Recording(), self.world().input
         engine = self._engine(store)
 
         async def main() -> tuple[Result, list[Event]]:

@@ -297,6 +297,7 @@ def test_what_is_not_there_is_named() -> None:
                 engine.run("nope").result(),
                 engine.run("nope").state(),
                 engine.resume("nope"),
+                engine.run("nope").pending(),
                 anext(engine.run("nope").events()),
             ):
                 with pytest.raises(RunNotFound) as caught:

@@ -26,7 +26,7 @@ class Processes:
     def start(self, path: Path, name: str, mode: str, number: int) -> subprocess.Popen[str]:
         command = [sys.executable, str(APPENDER), str(path), name, mode, str(number)]
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
         )
         self._all.append(process)
         assert read_line(process) == "ready"

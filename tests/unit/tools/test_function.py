@@ -83,6 +83,18 @@ def test_wrong_arguments_are_told_to_the_model_by_place_and_without_values(
     assert (caught.value.code, caught.value.message) == ("invalid_arguments", told)
 
 
+def test_many_wrong_arguments_are_told_in_few_words() -> None:
+    @tool
+    def add_up(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    with pytest.raises(ToolError) as caught:
+        call(add_up, numbers=["x"] * 1_000)
+
+    assert caught.value.message.count("numbers.") == 5
+    assert caught.value.message.endswith("; and 995 more")
+
+
 def test_the_context_is_passed_and_not_shown() -> None:
     @tool
     async def whoami(context: ToolContext, schema: str = "s") -> str:
@@ -107,10 +119,18 @@ def test_options_override_what_the_function_says() -> None:
 def test_a_parameter_that_no_model_could_fill_is_refused_at_definition() -> None:
     def rest(*names: str) -> None: ...
 
+    def by_position(n: int, /) -> None: ...
+
+    def described(n: int = Field(3, gt=0)) -> None: ...
+
     with pytest.raises(TypeError, match="'x' has no annotation"):
         tool(lambda x: x)  # pyright: ignore - that it has no type is the point
     with pytest.raises(TypeError, match="a model cannot fill"):
         tool(rest)
+    with pytest.raises(TypeError, match="a model cannot fill"):
+        tool(by_position)
+    with pytest.raises(TypeError, match=r"write 'n' as Annotated"):
+        tool(described)
 
 
 def test_a_name_that_no_provider_takes_is_refused() -> None:
