@@ -237,11 +237,15 @@ class Driver:
     async def _keep_lease(self) -> None:
         try:
             await self._renew()
-        except StoreError:
-            if self._with.clock.now() >= self._lease.until:
-                raise
-            _log.warning("run %r: its lease was not renewed", self._lease.run_id, exc_info=True)
+        except StoreError as error:
+            self._bear(error)
         self._wait_to_renew()
+
+    def _bear(self, error: StoreError) -> None:
+        """Bear that a renewal failed, for as long as the lease lasts."""
+        if self._with.clock.now() >= self._lease.until:
+            raise error
+        _log.warning("run %r: its lease was not renewed", self._lease.run_id, exc_info=error)
 
     def _stop_keeping(self) -> None:
         self._timer.cancel()

@@ -12,6 +12,7 @@ import pytest
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Result, RunAbandoned
 from lib.engine.check import request_check
+from lib.engine.driver import Driver
 from lib.errors import StoreError, ToolError
 from lib.events import Event, Lease, MemoryEventStore, NewEvent, RunInfo
 from lib.events import kinds as k
@@ -560,6 +561,24 @@ def test_a_run_that_ends_while_it_is_taken_over_is_left_as_it_is() -> None:
 
     result, happened = run(main())
     assert (result.output, happened) == ("theirs", ["run.started", "run.completed"])
+
+
+def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> None:
+    client = ScriptedClient([])
+
+    async def main() -> Sequence[str]:
+        store = MemoryEventStore()
+        async with make_engine(client, store=store) as engine:
+            data: dict[str, Any] = {"algorithm": "react", "input": []}
+            await store.append("r", [NewEvent(k.RUN_STARTED, data, AT)], expected=0)
+            (lease,) = await store.claim("w", ttl_s=60.0, run_id="r")
+            driver = Driver(engine._equipment, React(), lease, lambda _: None)
+            driver.stop()
+            with pytest.raises(RunAbandoned):
+                await driver.drive()
+            return kinds(await store.read("r"))
+
+    assert run(main()) == ["run.started"]
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
