@@ -43,6 +43,10 @@ def test_nothing_is_shown_unless_content_is_captured(value: Any):
 CASES: list[tuple[Any, int, Any]] = [
     ("hello world", 5, "hell…"),
     ("hello", 0, ""),
+    ("hello", 5, "hello"),
+    ([123456], 8, [123456]),
+    ({"a": "b"}, 9, {"a": "b"}),
+    ({"a": "b"}, 8, {}),
     # The shape stays: the longest text is cut, the short fields beside it are all there.
     ({"content": "hello world", "role": "user"}, 34, {"content": "hello…", "role": "user"}),
     ([1, "two", "hello world", 4], 15, [1, "two", "he…"]),

@@ -155,6 +155,7 @@ def test_names_cannot_reach_the_terminal():
         ({"outcome": "FAILED", "error": {"type": "LLMError"}}, "✗ FAILED: LLMError"),
         ({"outcome": "LIMITED", "reason": "max_steps"}, "✗ LIMITED: max_steps"),
         ({"outcome": "BLOCKED"}, "✗ BLOCKED"),
+        ({"outcome": "BLOCKED", "reason": "guard"}, "✗ BLOCKED: guard"),
         ({"outcome": "CANCELLED", "reason": "typed"}, "⊘ CANCELLED"),
     ],
 )
@@ -164,6 +165,27 @@ def test_an_outcome_is_told_with_its_reason(outcome: dict[str, Any], told: str):
     )
 
     assert drawn(spans_from_events(log, capture_content=True))[0] == f"◆ agent a  1.00 s  {told}"
+
+
+def test_a_call_that_was_called_off_is_told_as_that():
+    root, *_ = make_trace()
+    spans = [replace(root, attributes={"lib.reason": reason}) for reason in ("cancelled", "denied")]
+
+    assert [drawn([span])[0].split("  ")[-1] for span in spans] == ["⊘ cancelled", "⊘ denied"]
+
+
+def test_a_workflow_is_told_as_one():
+    root = replace(make_trace()[0], kind="workflow", name="invoke_workflow debate")
+
+    assert drawn([root])[0] == "◇ workflow debate  10.00 s  ✓"
+
+
+def test_totals_that_do_not_fit_go_on_below():
+    root, *_ = make_trace()
+    whole = "10.00 s · 0 model calls · 0 tool calls · 0 → 0 tokens"
+
+    assert drawn([root], width=len(whole))[1:] == [whole]
+    assert drawn([root], width=len(whole) - 1)[1:] == whole.rsplit(" · ", 1)
 
 
 def test_an_error_without_a_type_is_told_as_one():
@@ -180,12 +202,21 @@ def test_a_guard_that_nobody_knows_more_of_is_just_fine():
 
 def test_colours_come_with_a_terminal():
     out = io.StringIO()
+    terminal = Console(file=out, width=85, force_terminal=True, color_system="standard")
 
-    Console(file=out, width=80, force_terminal=True, color_system="standard").print(
-        render_trace(TRACE[-1:])
-    )
+    terminal.print(render_trace([*TRACE[:3], TRACE[6], *TRACE[9:11]]))
 
-    assert "\x1b[33m… open\x1b[0m" in out.getvalue()
+    shown = out.getvalue().replace("\x1b", "").splitlines()
+    assert [" ".join(line.split()) for line in shown] == [
+        "[1;36m◆ [0m[2magent[0m[1m support[0m 2 m 50 s [32m✓ COMPLETED[0m",
+        "[2m├─ [0m[33m▲ [0m[2mguard[0m pii [32m✓ allow[0m",
+        "[2m├─ [0m[35m● [0m[2mchat[0m model-1 3.20 s [2m1,020 → 85[0m [32m✓ 2 attempts[0m",
+        "[2m└─ [0m[94m■ [0m[2mtool[0m refund 30.00 s [1;31m✗ unknown, taken over[0m",
+        "[94m■ [0m[2mtool[0m[1m delete_all[0m [33m⊘ denied[0m",
+        "○ [2mapproval[0m[1m wipe[0m 100 ms [33m⊘ denied by ann[0m",
+        "[2m2 m 50 s · 1 model call · 1 tool call · 1,020 → 85 tokens · $0.0020 · 1 takeover[0m",
+        "[31m1 error[0m",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,6 +232,8 @@ def test_colours_come_with_a_terminal():
         (3599.4, "59 m 59 s"),
         (3599.6, "1 h 00 m"),
         (7500, "2 h 05 m"),
+        (3600 * 47 + 3599, "47 h 59 m"),
+        (3600 * 48, "2 d 00 h"),
         (200000, "2 d 07 h"),
     ],
 )
