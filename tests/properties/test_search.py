@@ -1,6 +1,8 @@
 """Searching fast finds what searching plainly finds, in the same order, with the same scores."""
 
+from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from lib.vector import Metric
+from lib.vector import Metric, exact
+from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, nearest, row_lengths, scales
 from lib.vector.validate import MIN_LENGTH
 
@@ -36,8 +39,14 @@ def plainly(
     ]
 
 
-def searched(vectors: Matrix, ids: list[str], metric: Metric) -> Rows:
-    return Rows(ids=ids, vectors=vectors, scales=scales(row_lengths(vectors), metric))
+def searched(vectors: Matrix, ids: list[str], metric: Metric, *, coded: bool = False) -> Rows:
+    codes = Codes(metric, vectors.shape[1], products) if coded else None
+    lengths = row_lengths(vectors)
+    return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=codes)
+
+
+def products(code: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
+    return codes.astype(np.int32) @ code.astype(np.int32)
 
 
 def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:
@@ -49,10 +58,19 @@ few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
 many = st.floats(-1e9, 1e9, width=32) | st.floats(-1, 1, width=32)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
+    with patch.object(exact, "_FIRST_PASS_CELLS", 0):
+        yield
+
+
+@pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(data=st.data())
-def test_nothing_that_belongs_to_the_answer_is_missed(metric: Metric, data: st.DataObject) -> None:
+def test_nothing_that_belongs_to_the_answer_is_missed(
+    metric: Metric, coded: bool, data: st.DataObject
+) -> None:
     draw: Any = data.draw
     size, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 9))
     elements = draw(st.sampled_from([few, many]))
@@ -63,24 +81,26 @@ def test_nothing_that_belongs_to_the_answer_is_missed(metric: Metric, data: st.D
     ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
     k = draw(st.integers(1, 12))
 
-    found = nearest(
-        searched(vectors, ids, metric), query, k, metric=metric, among=allowing(allowed, size)
-    )
+    rows = searched(vectors, ids, metric, coded=coded)
+    found = nearest(rows, query, k, metric=metric, among=allowing(allowed, size))
 
-    rows = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
-    assert found == plainly(vectors, query, k, metric, rows=rows, ids=ids)
+    passing = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
+    assert found == plainly(vectors, query, k, metric, rows=passing, ids=ids)
 
 
+@pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
-def test_it_holds_for_thousands_of_rows_with_near_duplicates(metric: Metric, share: float) -> None:
+def test_it_holds_for_thousands_of_rows_with_near_duplicates(
+    metric: Metric, share: float, coded: bool
+) -> None:
     noise = np.random.default_rng(3)
     centres = noise.standard_normal((40, 64))
     vectors = centres[noise.integers(0, 40, 6000)]
     vectors += noise.choice([0.0, 1e-7, 1e-5, 0.1], (6000, 1)) * noise.standard_normal((6000, 64))
     vectors = (vectors * noise.choice([1.0, 1e-6, 1e6], (6000, 1))).astype(np.float32)
     ids = [str(number) for number in noise.permutation(6000)]
-    rows = searched(vectors, ids, metric)
+    rows = searched(vectors, ids, metric, coded=coded)
     allowed = None if share == 1.0 else noise.random(6000) < share
     passing = list(range(6000)) if allowed is None else np.flatnonzero(allowed).tolist()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +23,9 @@ from lib.vector.records import Metric
 GATHER_SHARE = 0.25
 _BLOCK_BYTES = 1 << 18  # rows are collected in blocks that stay in the cache
 _RESCORED_AT_ONCE = 4096
-_EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Vectors of one namespace, as they stood at one moment.
-
-    Attributes:
-        ids: the id of each row; may hold more than n.
-        vectors: n rows of d floats, contiguous.
-        scales: per row its length, or under cosine the inverse of it.
-    """
-
-    ids: Sequence[str]
-    vectors: NDArray[np.float32]
-    scales: NDArray[np.float32]
+_FIRST_PASS_CELLS = 1 << 18  # below, what surrounds a first pass costs more than it saves
+_CODING_EFFORT = 1 << 20  # a row without a code is work for a thread, were it only for the lock
+EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +50,37 @@ class Selection:
             return cls(mask=None, count=count)
         few = count <= GATHER_SHARE * len(mask)
         return cls(mask=mask, count=count, positions=np.flatnonzero(mask) if few else None)
+
+
+class FirstPass(Protocol):
+    """Leaves out rows that cannot belong to the answer."""
+
+    def pending(self, size: int) -> int:
+        """Return how many of so many rows it has not read yet."""
+        ...
+
+    def candidates(
+        self, rows: Rows, query: NDArray[np.float32], k: int, among: Selection
+    ) -> NDArray[np.intp]:
+        """Return every row that can be among the k nearest of a selection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Vectors of one namespace, as they stood at one moment.
+
+    Attributes:
+        ids: the id of each row; may hold more than n.
+        vectors: n rows of d floats, contiguous.
+        scales: per row its length, or under cosine the inverse of it.
+        first_pass: a faster way to leave rows out, used where there is much to read; or None.
+    """
+
+    ids: Sequence[str]
+    vectors: NDArray[np.float32]
+    scales: NDArray[np.float32]
+    first_pass: FirstPass | None = None
 
 
 def row_lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -91,9 +109,30 @@ def nearest(
     if not among.count:
         return []
     coarse = _direction(query) if metric == "cosine" else query
-    search = _search_all if among.positions is None else _search_some
-    found = search(rows, coarse, min(k, among.count), metric, among)
+    k = min(k, among.count)
+    if rows.first_pass is not None and _cells(rows, among) >= _FIRST_PASS_CELLS:
+        found = rows.first_pass.candidates(rows, coarse, k, among)
+        if len(found) > _RESCORED_AT_ONCE:
+            found = _search_some(rows, coarse, k, metric, found)
+    elif among.positions is not None:
+        found = _search_some(rows, coarse, k, metric, among.positions)
+    else:
+        found = _search_all(rows, coarse, k, metric, among)
     return _ranked(rows, query, found, metric)[:k]
+
+
+def effort(rows: Rows, among: Selection) -> int:
+    """Return about how many floats a search reads, in the time of reading them in order."""
+    cells = _cells(rows, among) if among.positions is None else 2 * _cells(rows, among)
+    if rows.first_pass is None or cells < _FIRST_PASS_CELLS:
+        return cells
+    return cells // 4 + rows.first_pass.pending(len(rows.vectors)) * _CODING_EFFORT
+
+
+def _cells(rows: Rows, among: Selection) -> int:
+    """Return how many numbers the rows hold that a search has to look at."""
+    size, dimension = rows.vectors.shape
+    return (size if among.positions is None else among.count) * dimension
 
 
 def _direction(query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -108,15 +147,14 @@ def _search_all(
     """Return every row that can be among the k best, by a pass over all rows."""
     keys, slack = _keys(rows.vectors @ query, rows.scales, query, metric)
     if among.mask is not None:
-        keys -= _EXCLUDED * ~among.mask
+        keys -= EXCLUDED * ~among.mask
     return _candidates(keys, slack, k)
 
 
 def _search_some(
-    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, among: Selection
+    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, positions: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Return every row that can be among the k best, by collecting those that may be."""
-    positions = cast(NDArray[np.intp], among.positions)
+    """Return every row that can be among the k best of those at the positions."""
     dots = np.empty(len(positions), np.float32)
     step = max(1, _BLOCK_BYTES // query.nbytes)
     block = np.empty((min(step, len(positions)), len(query)), np.float32)
@@ -198,3 +236,10 @@ def _scores(
         return dots.astype(np.float32)
     lengths = np.sqrt((left * left).sum(axis=1) * (right * right).sum())
     return (dots / lengths).astype(np.float32)
+
+
+def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """Return a copy with room for more rows."""
+    copy = np.empty((capacity, *array.shape[1:]), array.dtype)
+    copy[: len(array)] = array
+    return copy

@@ -14,7 +14,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import Rows, Selection, scales
+from lib.vector.codes import Codes
+from lib.vector.exact import FirstPass, Rows, Selection, grown, scales
 from lib.vector.records import Metric
 
 _DEAD_SHARE = 0.25
@@ -82,6 +83,7 @@ class Partition(Generic[C]):
         self._alive = np.empty(0, np.bool_)
         self._ids: list[str] = []
         self._row_of: dict[str, int] = {}
+        self._first_pass = self._new_first_pass()
         self.snapshot = self._taken(contents)
 
     def row(self, name: str) -> int | None:
@@ -117,8 +119,8 @@ class Partition(Generic[C]):
         if size <= len(self._vectors):
             return
         capacity = max(_SMALLEST, 2 * size)
-        self._vectors = _grown(self._vectors, capacity)
-        self._scales = _grown(self._scales, capacity)
+        self._vectors = grown(self._vectors, capacity)
+        self._scales = grown(self._scales, capacity)
 
     def _publish(self, dead: list[int]) -> None:
         alive = np.ones(len(self._ids), np.bool_)
@@ -139,15 +141,18 @@ class Partition(Generic[C]):
         self._alive = self._alive[kept]
         self._ids = [self._ids[row] for row in kept.tolist()]
         self._row_of = {name: row for row, name in enumerate(self._ids)}
+        self._first_pass = self._new_first_pass()
         return contents.moved(kept)
 
     def _taken(self, contents: C) -> Snapshot[C]:
         size = len(self._ids)
-        rows = Rows(ids=self._ids, vectors=self._vectors[:size], scales=self._scales[:size])
+        rows = Rows(
+            ids=self._ids,
+            vectors=self._vectors[:size],
+            scales=self._scales[:size],
+            first_pass=self._first_pass,
+        )
         return Snapshot(rows=rows, contents=contents, living=Selection.of(self._alive))
 
-
-def _grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
-    grown = np.empty((capacity, *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
-    return grown
+    def _new_first_pass(self) -> FirstPass | None:
+        return Codes.if_available(self._metric, self._vectors.shape[1])

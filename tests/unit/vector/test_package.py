@@ -30,7 +30,7 @@ def test_importing_it_loads_neither_numpy_nor_a_driver() -> None:
     )
 
     loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True
     )
     assert loaded.stdout == "[]\n"
 

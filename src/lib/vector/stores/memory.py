@@ -15,7 +15,7 @@ from lib.errors import StoreClosed
 from lib.vector import fusion
 from lib.vector.analysis import analyze
 from lib.vector.bm25 import BM25, best
-from lib.vector.exact import Rows, Selection, nearest
+from lib.vector.exact import Rows, Selection, effort, nearest
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import offload, offload_whole
@@ -91,10 +91,10 @@ class InMemoryVectorStore:
         self._check_open()
         name, batch = checked_namespace(namespace), list(records)
         async with self._writing:
-            effort = len(batch) * _RECORD_EFFORT
+            cost = len(batch) * _RECORD_EFFORT
             if name in self._partitions:
-                effort += self._partitions[name].snapshot.rows.vectors.size
-            await offload_whole(effort, partial(self._upsert, batch, name))
+                cost += self._partitions[name].snapshot.rows.vectors.size
+            await offload_whole(cost, partial(self._upsert, batch, name))
 
     async def query(
         self,
@@ -111,7 +111,7 @@ class InMemoryVectorStore:
         if snapshot is None:
             return []
         found = await offload(
-            _scan_effort(snapshot.rows, among),
+            effort(snapshot.rows, among),
             partial(nearest, snapshot.rows, query, k, metric=self._metric, among=among),
         )
         return [_match(snapshot, *scored, include_vectors=include_vectors) for scored in found]
@@ -159,8 +159,8 @@ class InMemoryVectorStore:
         async with self._writing:
             snapshot, among = await self._selected(plan, name)
             if snapshot is not None:
-                effort = snapshot.rows.vectors.size
-                await offload_whole(effort, partial(self._delete, name, wanted, among))
+                cost = snapshot.rows.vectors.size
+                await offload_whole(cost, partial(self._delete, name, wanted, among))
 
     async def count(
         self,
@@ -204,9 +204,9 @@ class InMemoryVectorStore:
         if key in snapshot.selections:
             return snapshot, snapshot.selections[key]
         contents, n = snapshot.contents, len(snapshot.rows.vectors)
-        effort = contents.columns.pending(plan, n) * _FIELD_EFFORT + n * _ROW_EFFORT
+        cost = contents.columns.pending(plan, n) * _FIELD_EFFORT + n * _ROW_EFFORT
         selecting = partial(contents.selected, plan, n, snapshot.living.mask)
-        return snapshot, snapshot.remember(key, await offload(effort, selecting, contents.lock))
+        return snapshot, snapshot.remember(key, await offload(cost, selecting, contents.lock))
 
     def _upsert(self, records: list[Record], name: str) -> None:
         batch = checked_batch(records, metric=self._metric, dimension=self._dimension)
@@ -288,12 +288,6 @@ class _Contents:
         while self._removed < len(self._dead) and self._dead[self._removed] < len(self._index):
             self._index.remove(self._dead[self._removed])
             self._removed += 1
-
-
-def _scan_effort(rows: Rows, among: Selection) -> int:
-    if among.positions is None:
-        return rows.vectors.size
-    return 2 * among.count * rows.vectors.shape[1]
 
 
 def _fused(

@@ -52,6 +52,9 @@ def test_a_scan_that_has_begun_does_not_see_later_writes(monkeypatch: pytest.Mon
         go_on.wait(10)
         return nearest(*arguments, **options)
 
+    def much(*_: object) -> int:
+        return 10**9
+
     async def main() -> None:
         store = InMemoryVectorStore(metric="dot")
         records = many(20_000, 64, version=1)
@@ -59,6 +62,7 @@ def test_a_scan_that_has_begun_does_not_see_later_writes(monkeypatch: pytest.Mon
         query = records[0].vector
         expected = await store.query(query, 20, include_vectors=True)
         monkeypatch.setattr(memory, "nearest", waiting)
+        monkeypatch.setattr(memory, "effort", much)
         scan = asyncio.create_task(store.query(query, 20, include_vectors=True))
         await asyncio.to_thread(begun.wait, 10)
         await store.upsert(many(20_000, 64, seed=1, version=2))

@@ -1,0 +1,139 @@
+"""8-bit codes: how many rows they leave, and that they follow the rows."""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lib.testing.aio import run
+from lib.vector import InMemoryVectorStore, Metric, Record
+from lib.vector import codes as module
+from lib.vector.codes import Codes
+from lib.vector.exact import Rows, Selection, effort, row_lengths, scales
+
+Matrix = NDArray[np.float32]
+WHOLE = Selection(mask=None, count=20_000)
+
+
+def products(code: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
+    return codes.astype(np.int32) @ code.astype(np.int32)
+
+
+def clustered(size: int, dimension: int) -> Matrix:
+    """Return vectors that have neighbours, as embeddings do."""
+    noise = np.random.default_rng(11)
+    points = noise.standard_normal((200, 24))[noise.integers(0, 200, size)]
+    points += 0.5 * noise.standard_normal((size, 24))
+    return (points @ noise.standard_normal((24, dimension))).astype(np.float32)
+
+
+def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
+    return Rows(
+        ids=[], vectors=vectors, scales=scales(row_lengths(vectors), metric), first_pass=codes
+    )
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a stand-in that is slow but right be the optional package."""
+    monkeypatch.setattr(module, "_fast_products", lambda: products)
+    return iter([None])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+def test_a_few_rows_of_thousands_are_left(metric: Metric) -> None:
+    vectors = clustered(20_000, 96)
+    rows = rows_of(vectors, metric, Codes(metric, 96, products))
+
+    for query in vectors[:5]:
+        unit = query / np.linalg.norm(query) if metric == "cosine" else query
+        assert 10 <= len(rows.first_pass.candidates(rows, unit, 10, WHOLE)) < 400  # type: ignore[union-attr]  # there
+
+
+def test_codes_follow_the_rows_and_are_made_once() -> None:
+    vectors = clustered(3_000, 16)
+    codes = Codes("dot", 16, products)
+    whole = rows_of(vectors, "dot", Codes("dot", 16, products))
+
+    for size in (1, 10, 11, 500, 3_000, 200):
+        rows = rows_of(vectors[:size], "dot", codes)
+        among = Selection(mask=None, count=size)
+        fresh = rows_of(vectors[:size], "dot", Codes("dot", 16, products))
+        found = codes.candidates(rows, vectors[0], min(5, size), among)
+        expected = fresh.first_pass.candidates(fresh, vectors[0], min(5, size), among)  # type: ignore[union-attr]  # there
+        assert found.tolist() == expected.tolist()
+        assert codes.pending(size) == 0
+    assert codes.pending(3_100) == 100
+    assert effort(whole, Selection(mask=None, count=3_000)) == 3_000 * 16
+    large = rows_of(clustered(20_000, 16), "dot", Codes("dot", 16, products))
+    assert effort(large, WHOLE) > 1_000_000  # codes have to be made
+    large.first_pass.candidates(large, vectors[0], 5, WHOLE)  # type: ignore[union-attr]  # there
+    assert effort(large, WHOLE) == 20_000 * 16 // 4
+
+
+def test_vectors_that_are_nearly_nothing_are_left_out_of_the_codes_and_not_of_the_answer() -> None:
+    vectors = np.array([[1e-40, 0], [0, 0], [1e-38, 1e-38], [1, 0]], np.float32)
+    rows = rows_of(vectors, "dot", Codes("dot", 2, products))
+
+    found = rows.first_pass.candidates(rows, vectors[2], 4, Selection(mask=None, count=4))  # type: ignore[union-attr]  # there
+    assert found.tolist() == [0, 1, 2, 3]
+
+
+def test_where_the_bound_excludes_too_little_rows_are_scored_as_without_it(
+    installed: None,
+) -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore(metric="dot")
+        alike = np.ones(64, np.float32)
+        await store.upsert([Record(f"{row:05}", alike) for row in range(6_000)])
+        found = await store.query(alike, 3)
+        assert [match.id for match in found] == ["00000", "00001", "00002"]
+        assert [match.score for match in found] == [64.0] * 3
+
+    run(main())
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = clustered(8_000, 64)
+    records = [Record(str(row), vector, "", {"x": row % 3}) for row, vector in enumerate(vectors)]
+
+    async def answers() -> list[object]:
+        store = InMemoryVectorStore()
+        await store.upsert(records[:6_000])
+        found: list[object] = [await store.query(vectors[0], 10)]
+        await store.upsert(records[5_000:])
+        await store.delete([record.id for record in records[:3_000]])
+        for query in vectors[:20]:
+            found.append(await store.query(query, 10))
+            found.append(await store.query(query, 10, filter={"x": 1}))
+        return found
+
+    fast = run(answers())
+    monkeypatch.setattr(module, "_fast_products", lambda: None)
+    assert fast == run(answers())
+
+
+def test_codes_are_used_where_their_package_is_installed_and_cannot_overflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast_products = module._fast_products.__wrapped__  # pyright: ignore[reportPrivateUsage] - cached
+    monkeypatch.setitem(sys.modules, "simsimd", None)
+    assert fast_products() is None
+
+    class Stand:
+        @staticmethod
+        def cdist(code: NDArray[np.int8], codes: NDArray[np.int8], _: str) -> object:
+            return products(code[0], codes)[np.newaxis]
+
+    monkeypatch.setitem(sys.modules, "simsimd", Stand)
+    assert import_module("simsimd") is Stand
+    found = fast_products()
+    assert found is not None
+    monkeypatch.setattr(module, "_fast_products", lambda: found)
+    assert found(np.array([1, 2], np.int8), np.array([[3, 4]], np.int8)).tolist() == [11]
+    assert Codes.if_available("dot", 100_000) is not None
+    assert Codes.if_available("dot", 200_000) is None
