@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -150,7 +151,9 @@ async def main(arguments: argparse.Namespace) -> None:
     row = np.arange(len(matrix))
     masks = {"all": row >= 0, "1 %": row % 100 == 7, "50 %": row % 2 == 0}
     peers: Any = import_module("peers.search")
+    coded = "with" if find_spec("simsimd") else "without"
     print(f"{len(matrix)} x {matrix.shape[1]}, top {K}, {len(queries)} queries, median of each")
+    print(f"lib {coded} its extra `fast`")
     with tempfile.TemporaryDirectory() as folder:
         memory = InMemoryVectorStore(metric="dot")
         file = SQLiteVectorStore(

@@ -35,9 +35,7 @@ _LARGEST: Final = 127
 _MOST_ELEMENTS: Final = (2**31 - 1) // _LARGEST**2  # so that no sum of products overflows 32 bits
 _CODED_AT_ONCE: Final = 1 << 20
 _SMALLEST_STEP: Final = 2.0**-100
-_ROUNDING: Final = (
-    2.0**-20
-)  # of the few 32-bit operations on a key and its score, relative to their size
+_ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
 
 
 class Codes:

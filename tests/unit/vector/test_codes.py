@@ -58,7 +58,7 @@ def test_codes_follow_the_rows_and_are_made_once() -> None:
     codes = Codes("dot", 16, products)
     whole = rows_of(vectors, "dot", Codes("dot", 16, products))
 
-    for size in (1, 10, 11, 500, 3_000, 200):
+    for size in (1, 10, 11, 12, 500, 3_000, 200):
         rows = rows_of(vectors[:size], "dot", codes)
         among = Selection(mask=None, count=size)
         fresh = rows_of(vectors[:size], "dot", Codes("dot", 16, products))

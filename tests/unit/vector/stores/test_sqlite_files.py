@@ -21,6 +21,7 @@ from lib.errors import (
 )
 from lib.testing.aio import run
 from lib.vector import EVERYTHING, Record, SQLiteVectorStore
+from lib.vector.stores.sqlite import layout
 
 RECORDS = [Record(str(row), [1.0, float(row)], f"word{row} apple") for row in range(300)]
 
@@ -99,6 +100,23 @@ def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: Path) 
         await store.close()
 
     run(main())
+
+
+def test_what_another_process_makes_at_the_same_moment_is_not_made_again() -> None:
+    table = layout.Table(path=":memory:", name="t", dimension=1, metric="dot")
+    looks = [False, True]
+    ensure = layout._ensure  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
+
+    def look(*_: object) -> bool:
+        return looks.pop(0)
+
+    def make(*_: object) -> None:
+        raise AssertionError
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        ensure(connection, table, look, make, write=True)
+
+    assert looks == []
 
 
 def test_another_dimension_or_metric_is_refused_with_both(tmp_path: Path) -> None:
