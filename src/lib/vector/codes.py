@@ -142,8 +142,15 @@ def _encoded(
 
 @cache
 def _fast_products() -> Products | None:
+    """Return the products of simsimd, if it is installed and computes them right here."""
     try:
         simsimd: Any = import_module("simsimd")
     except ImportError:
         return None
-    return lambda code, codes: np.asarray(simsimd.cdist(code[np.newaxis], codes, "dot"))[0]
+
+    def products(code: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[Any]:
+        return np.asarray(simsimd.cdist(code[np.newaxis], codes, "dot"))[0]
+
+    sample = np.arange(-_LARGEST, 3 * 333 - _LARGEST).astype(np.int8).reshape(3, 333)
+    right = sample.astype(np.int64) @ sample[0].astype(np.int64)
+    return products if np.array_equal(products(sample[0], sample), right) else None

@@ -1,8 +1,6 @@
 """8-bit codes: how many rows they leave, and that they follow the rows."""
 
 import sys
-from collections.abc import Iterator
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -37,10 +35,9 @@ def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a stand-in that is slow but right be the optional package."""
     monkeypatch.setattr(module, "_fast_products", lambda: products)
-    return iter([None])
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
@@ -82,9 +79,8 @@ def test_vectors_that_are_nearly_nothing_are_left_out_of_the_codes_and_not_of_th
     assert found.tolist() == [0, 1, 2, 3]
 
 
-def test_where_the_bound_excludes_too_little_rows_are_scored_as_without_it(
-    installed: None,
-) -> None:
+@pytest.mark.usefixtures("installed")
+def test_where_the_bound_excludes_too_little_rows_are_scored_as_without_it() -> None:
     async def main() -> None:
         store = InMemoryVectorStore(metric="dot")
         alike = np.ones(64, np.float32)
@@ -117,23 +113,28 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
     assert fast == run(answers())
 
 
-def test_codes_are_used_where_their_package_is_installed_and_cannot_overflow(
+def test_codes_are_used_where_their_package_is_installed_and_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fast_products = module._fast_products.__wrapped__  # pyright: ignore[reportPrivateUsage] - cached
-    monkeypatch.setitem(sys.modules, "simsimd", None)
-    assert fast_products() is None
+    error = 0
 
-    class Stand:
+    class StandIn:
         @staticmethod
         def cdist(code: NDArray[np.int8], codes: NDArray[np.int8], _: str) -> object:
-            return products(code[0], codes)[np.newaxis]
+            return products(code[0], codes)[np.newaxis] + error
 
-    monkeypatch.setitem(sys.modules, "simsimd", Stand)
-    assert import_module("simsimd") is Stand
+    monkeypatch.setitem(sys.modules, "simsimd", None)
+    assert fast_products() is None
+    monkeypatch.setitem(sys.modules, "simsimd", StandIn)
     found = fast_products()
     assert found is not None
-    monkeypatch.setattr(module, "_fast_products", lambda: found)
     assert found(np.array([1, 2], np.int8), np.array([[3, 4]], np.int8)).tolist() == [11]
+    error = 1
+    assert fast_products() is None
+
+
+@pytest.mark.usefixtures("installed")
+def test_codes_are_not_used_where_their_sums_could_overflow() -> None:
     assert Codes.if_available("dot", 100_000) is not None
     assert Codes.if_available("dot", 200_000) is None
