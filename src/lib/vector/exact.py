@@ -109,16 +109,25 @@ def nearest(
     if not among.count:
         return []
     coarse = _direction(query) if metric == "cosine" else query
-    k = min(k, among.count)
-    if rows.first_pass is not None and _cells(rows, among) >= _FIRST_PASS_CELLS:
-        found = rows.first_pass.candidates(rows, coarse, k, among)
-        if len(found) > _RESCORED_AT_ONCE:
-            found = _search_some(rows, coarse, k, metric, found)
-    elif among.positions is not None:
-        found = _search_some(rows, coarse, k, metric, among.positions)
-    else:
-        found = _search_all(rows, coarse, k, metric, among)
+    # Workaround: within the bounds nothing overflows, yet some BLAS libraries leave flags behind
+    # of which numpy warns; https://github.com/numpy/numpy/issues/28687 tells when they are gone.
+    with np.errstate(all="ignore"):
+        found = _found(rows, coarse, min(k, among.count), metric, among)
     return _ranked(rows, query, found, metric)[:k]
+
+
+def _found(
+    rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, among: Selection
+) -> NDArray[np.intp]:
+    """Return every row that can be among the k best, by the fastest way there is."""
+    if rows.first_pass is None or _cells(rows, among) < _FIRST_PASS_CELLS:
+        if among.positions is None:
+            return _search_all(rows, query, k, metric, among)
+        return _search_some(rows, query, k, metric, among.positions)
+    found = rows.first_pass.candidates(rows, query, k, among)
+    if len(found) > _RESCORED_AT_ONCE:
+        return _search_some(rows, query, k, metric, found)
+    return found
 
 
 def effort(rows: Rows, among: Selection) -> int:

@@ -90,7 +90,7 @@ def checked_query(
     query = float32(vector)
     if dimension is not None and len(query) != dimension:
         raise DimensionMismatch(expected=dimension, got=len(query))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         usual = MIN_LENGTH**2 <= np.dot(query, query) <= MAX_LENGTH**2
     if not usual:
         checked_lengths(query[np.newaxis], metric)
