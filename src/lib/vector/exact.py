@@ -132,10 +132,11 @@ def _found(
 
 def effort(rows: Rows, among: Selection) -> int:
     """Return about how many floats a search reads, in the time of reading them in order."""
-    cells = _cells(rows, among) if among.positions is None else 2 * _cells(rows, among)
+    cells = _cells(rows, among)
+    read = cells if among.positions is None else 2 * cells
     if rows.first_pass is None or cells < _FIRST_PASS_CELLS:
-        return cells
-    return cells // 4 + rows.first_pass.pending(len(rows.vectors)) * _CODING_EFFORT
+        return read
+    return read // 4 + rows.first_pass.pending(len(rows.vectors)) * _CODING_EFFORT
 
 
 def _cells(rows: Rows, among: Selection) -> int:
