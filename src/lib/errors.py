@@ -19,10 +19,12 @@
     │   ├── IdempotencyMismatch
     │   ├── NotPending
     │   └── RunAbandoned
-    ├── LLMError
-    │   ├── UnsupportedModality
-    │   ├── InvalidReply
-    │   └── ScriptError
+    ├── RemoteError
+    │   ├── LLMError
+    │   │   ├── UnsupportedModality
+    │   │   ├── InvalidReply
+    │   │   └── ScriptError
+    │   └── StoreUnavailable (also VectorError)
     ├── ToolError
     ├── VectorError
     │   ├── DimensionMismatch (also ValueError)
@@ -33,6 +35,7 @@
     │   ├── UnsupportedFilter
     │   ├── HybridUnavailable
     │   ├── NotFitted
+    │   ├── ConsistencyTimeout
     │   └── TenantViolation
     └── ExportError
 
@@ -55,6 +58,27 @@ class MissingDriver(LibError, ImportError):
     def __init__(self, what: str, *, driver: str, extra: str) -> None:
         self.what, self.driver, self.extra = what, driver, extra
         super().__init__(f"{what} needs {driver}: pip install 'lib-agents[{extra}]'")
+
+
+class RemoteError(LibError):
+    """A server could not be reached, refused, or answered what cannot be read.
+
+    Attributes:
+        status: the HTTP status, or None when no answer arrived.
+        retryable: whether the same call may succeed later.
+        retry_after_s: what the server asked for, in seconds.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        self.status, self.retryable, self.retry_after_s = status, retryable, retry_after_s
+        super().__init__(message)
 
 
 # -- event stores ------------------------------------------------------------------------------
@@ -190,25 +214,8 @@ class RunAbandoned(EngineError):
 # -- models and tools --------------------------------------------------------------------------
 
 
-class LLMError(LibError):
-    """A model call failed.
-
-    Attributes:
-        status: the HTTP status, or None when no answer arrived.
-        retryable: whether the same call may succeed later.
-        retry_after_s: what the server asked for, in seconds.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        retryable: bool = False,
-        retry_after_s: float | None = None,
-    ) -> None:
-        self.status, self.retryable, self.retry_after_s = status, retryable, retry_after_s
-        super().__init__(message)
+class LLMError(RemoteError):
+    """A model call failed."""
 
 
 class UnsupportedModality(LLMError):
@@ -316,6 +323,30 @@ class HybridUnavailable(VectorError):
     def __init__(self, store: str, reason: str) -> None:
         self.store, self.reason = store, reason
         super().__init__(f"{store} has no hybrid search: {reason}")
+
+
+class StoreUnavailable(RemoteError, VectorError):
+    """A vector store's server could not be reached, refused, or gave an unreadable answer."""
+
+
+class ConsistencyTimeout(VectorError):
+    """A write was accepted, but the store's searches did not show it in time.
+
+    Attributes:
+        namespace: where it was written.
+        wanted: the log position of the write.
+        seen: the last position that a search has shown, or None.
+        timeout_s: how long was waited.
+    """
+
+    def __init__(self, *, namespace: str, wanted: int, seen: int | None, timeout_s: float) -> None:
+        self.namespace, self.wanted, self.seen = namespace, wanted, seen
+        self.timeout_s = timeout_s
+        super().__init__(
+            f"the write at position {wanted} was accepted but is not visible after {timeout_s:g} s "
+            f"(searches show {'none' if seen is None else seen}): search again later, raise "
+            "consistency_timeout_s, or pass consistent=False"
+        )
 
 
 class NotFitted(VectorError):

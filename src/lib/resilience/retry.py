@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lib._util.clock import Clock
-from lib.errors import LibError, LLMError
+from lib.errors import LibError, RemoteError
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class RetryPolicy:
 
 def is_retryable(error: LibError) -> tuple[bool, float | None]:
     """Return whether the same call may succeed later, and the wait that the server asked for."""
-    if isinstance(error, LLMError):
+    if isinstance(error, RemoteError):
         return error.retryable, error.retry_after_s
     return False, None
 

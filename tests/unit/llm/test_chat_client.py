@@ -583,7 +583,11 @@ async def _sent_by(client: ChatClient) -> httpx2.Request:
         return httpx2.Response(200, json={"choices": [{"message": {"content": "x"}}]})
 
     client._wire = type(client._wire)(  # pyright: ignore[reportPrivateUsage]
-        transport=httpx2.MockTransport(handle), timeout_s=1, max_bytes=1000
+        transport=httpx2.MockTransport(handle),
+        timeout_s=1,
+        max_bytes=1000,
+        failure=LLMError,
+        unreadable=LLMError,
     )
     await client.complete(HI, settings={"max_tokens": 5})
     await client.aclose()

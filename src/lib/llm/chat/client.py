@@ -18,10 +18,10 @@ from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
 from lib.llm.pieces import deltas_of
-from lib.llm.wire.failures import status_error, told_error
-from lib.llm.wire.http import Answer, Wire
 from lib.llm.wire.openai import OPENAI_HOST, server_address, server_headers
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
+from lib.wire.failures import status_error, told_error
+from lib.wire.http import Answer, Wire
 
 TEXT_ONLY: Final = frozenset({"text"})
 _DRAIN_S: Final = 0.25
@@ -98,7 +98,12 @@ class ChatClient:
         )
         self._stream_tools, self._output_tool = stream_tools, output_tool
         self._wire = Wire(
-            http=http, transport=transport, timeout_s=timeout_s, max_bytes=max_reply_bytes
+            http=http,
+            transport=transport,
+            timeout_s=timeout_s,
+            max_bytes=max_reply_bytes,
+            failure=LLMError,
+            unreadable=InvalidReply,
         )
         self._clock, self._new_id = clock, new_id
 
@@ -201,7 +206,9 @@ class ChatClient:
         async with self._wire.post(self._url, content, headers) as answer:
             if answer.status != 200:  # noqa: PLR2004 - HTTP
                 start = await answer.read_start()
-                raise status_error(answer.status, start, answer.headers, self._clock.now())
+                raise status_error(
+                    answer.status, start, answer.headers, self._clock.now(), LLMError
+                )
             if answer.media_type == "text/html":
                 raise InvalidReply("the server answered with a web page: check base_url")
             yield answer
@@ -243,7 +250,7 @@ def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:
         InvalidReply: it is not JSON.
     """
     if event.event == "error" or "error" in event.other:
-        raise told_error(_read(event.other.get("error", event.data)))
+        raise told_error(_read(event.other.get("error", event.data)), LLMError)
     deltas: list[Delta] = []
     for text in _documents(event.data):
         if text == "[DONE]":

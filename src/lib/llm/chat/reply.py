@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
-from lib.errors import InvalidReply
+from lib.errors import InvalidReply, LLMError
 from lib.llm.chat.toolcalls import ToolCallAssembler
 from lib.llm.client import Delta, Reply, Stop, Usage
 from lib.llm.parts import Part, Text, Thinking
 from lib.llm.wire import fields
-from lib.llm.wire.failures import told_error
+from lib.wire.failures import told_error
 
 _THINKING: Final = ("reasoning_content", "reasoning")
 _STOPS: Final[Mapping[str, Stop]] = {
@@ -66,10 +66,10 @@ class ReplyBuilder:
             InvalidReply: it is neither a chunk nor an error.
         """
         if not isinstance(chunk, dict):
-            raise told_error(chunk) if isinstance(chunk, list) else _unreadable()
+            raise told_error(chunk, LLMError) if isinstance(chunk, list) else _unreadable()
         said = cast(dict[str, Any], chunk)
         if said.get("error") or said.get("object") == "error":
-            raise told_error(said)
+            raise told_error(said, LLMError)
         self._id = self._id or fields.text(said, "id")
         self._model = self._model or fields.text(said, "model")
         self._count(said)
@@ -80,7 +80,7 @@ class ReplyBuilder:
             raise _unreadable()
         for choice in choices:
             if choice.get("error") or choice.get("finish_reason") == "error":
-                raise told_error(choice)
+                raise told_error(choice, LLMError)
             self._count(choice)
             deltas += self._choice(choice, whole=whole)
         return deltas

@@ -1,1 +1,1 @@
-"""What the wires of all providers share: HTTP with bounds and a deadline, and event streams."""
+"""What the wires of all model servers share: addresses, headers, event streams, fields."""

@@ -13,7 +13,7 @@ Give a subclass the store, and pytest runs it:
 `check_against_memory` holds a store against `InMemoryVectorStore` over random operations.
 """
 
-from lib.testing.vector_store.cases import Feature, features, random_filter, random_meta
+from lib.testing.vector_store.cases import features, random_filter, random_meta
 from lib.testing.vector_store.filters import FilterContract
 from lib.testing.vector_store.hybrid import HybridContract
 from lib.testing.vector_store.input import InputContract
@@ -21,6 +21,7 @@ from lib.testing.vector_store.kit import StoreKind
 from lib.testing.vector_store.machine import check_against_memory
 from lib.testing.vector_store.records import RecordContract
 from lib.testing.vector_store.search import SearchContract
+from lib.vector.filter.refusals import Feature
 
 __all__ = [
     "Feature",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any
 
-from lib.vector.filter import And, F, Filter, Leaf, Not, Or, fold
+from lib.vector.filter import And, F, Filter, Or, fold, refusals
 from lib.vector.filter.operands import LEAF_OPERATORS, LeafOperator
+from lib.vector.filter.refusals import Feature
 
-Feature = Literal["string order", "wide number", "quoted key", "dollar key", "complement"]
-"""What a store may be unable to say; `features` tells which of them a filter needs."""
-
-FEATURES: tuple[Feature, ...] = get_args(Feature)
 KEYS = (
     "a", "b", "naïve", "日本", "", " ", "a.b", "a[0]", "$x", "$eq", "#x", "it's", 'say "x"',
     "back\\slash", "new\nline", "x' OR '1'='1", "%", "null", "x" * 300,
@@ -22,11 +19,6 @@ SCALARS: tuple[bool | float | str, ...] = (
     "", "a", "A", "b", "ab", "Z", "é", "e\u0301", "日", "\uffff", "\U0001f600", "1", "1.0", "10",
     "9", "true", "null", "[]", "it's", 'say "x"', "a\\b", "a\nb", "%", "a%", "2024-01-31",
 )  # fmt: skip
-
-COMPLEMENT: frozenset[Feature] = frozenset({"complement"})
-_WIDE = 2**53 - 1
-_COMPLEMENTS = {"$ne", "$nin"}
-_ORDERS = {"$gt", "$gte", "$lt", "$lte"}
 
 
 def random_meta(random: Random) -> dict[str, Any]:
@@ -49,35 +41,7 @@ def random_filter(random: Random, depth: int = 3) -> Filter:
 def features(filter: Filter) -> frozenset[Feature]:
     """Return what a store must be able to say to take the filter, once it is folded."""
     folded = fold(filter)
-    return frozenset() if isinstance(folded, bool) else _features(folded)
-
-
-def _features(filter: Filter) -> frozenset[Feature]:
-    match filter:
-        case And(parts) | Or(parts):
-            return frozenset[Feature]().union(*map(_features, parts))
-        case Not(part):
-            return _features(part).union(COMPLEMENT)
-        case Leaf():
-            return frozenset(feature for feature in FEATURES if _needs(filter, feature))
-        case _:
-            raise TypeError(f"not a filter: {type(filter).__name__}")
-
-
-def _needs(leaf: Leaf, feature: Feature) -> bool:
-    values = leaf.operand if isinstance(leaf.operand, tuple) else (leaf.operand,)
-    match feature:
-        case "string order":
-            return leaf.operator in _ORDERS and isinstance(leaf.operand, str)
-        case "wide number":
-            return any(isinstance(value, int | float) and abs(value) > _WIDE for value in values)
-        case "quoted key":
-            return leaf.operator != "$exists" and ('"' in leaf.field or "\\" in leaf.field)
-        case "dollar key":
-            return leaf.field.startswith("$")
-        case _:
-            absence = leaf.operator == "$exists" and not leaf.operand
-            return leaf.operator in _COMPLEMENTS or absence or None in values
+    return frozenset() if isinstance(folded, bool) else refusals.features(folded)
 
 
 def _value(random: Random) -> Any:

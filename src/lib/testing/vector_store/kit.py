@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lib.testing.aio import run
-from lib.testing.vector_store.cases import Feature
 from lib.vector import Match, Metric, Record, VectorStore
+from lib.vector.filter.refusals import Feature
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 
@@ -26,12 +26,14 @@ class StoreKind:
         hybrid: whether it has `query_hybrid`.
         refuses: what it cannot say in a filter: it raises `UnsupportedFilter` instead.
         shared: whether several objects for one directory hold the same, at the same time.
+        bm25: whether hybrid queries rank words by BM25 to the last bit, as the reference does.
     """
 
     open: Callable[[Path, int, Metric], VectorStore]
     hybrid: bool = True
     refuses: frozenset[Feature] = frozenset()
     shared: bool = False
+    bm25: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class _Agreement(RuleBasedStateMachine):
             )
         )
 
-    @precondition(lambda self: self.store_kind.hybrid)
+    @precondition(lambda self: self.store_kind.hybrid and self.store_kind.bm25)
     @rule(vector=vectors, text=texts, k=counts, random=randoms, namespace=namespaces)
     def query_hybrid(
         self, vector: list[int], text: str, k: int, random: Random, namespace: str | None

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.json import parse
-from lib.errors import InvalidReply, VectorError
-from lib.llm.wire.failures import status_error, told_error
-from lib.llm.wire.http import Wire
+from lib.errors import InvalidReply, LLMError, VectorError
 from lib.llm.wire.openai import server_address, server_headers
 from lib.resilience import RetryPolicy, retry
 from lib.vector.protocol import Purpose
+from lib.wire.failures import status_error, told_error
+from lib.wire.http import Wire
 
 _OWN_DIMENSIONS: Final[Mapping[str, int]] = {
     "text-embedding-3-large": 3072,
@@ -95,7 +95,12 @@ class OpenAIEmbedder:
         self._url = f"{address}/embeddings"
         self._headers = server_headers(api_key, host) | {"accept": "application/json"}
         self._wire = Wire(
-            http=http, transport=transport, timeout_s=timeout_s, max_bytes=_MAX_REPLY_BYTES
+            http=http,
+            transport=transport,
+            timeout_s=timeout_s,
+            max_bytes=_MAX_REPLY_BYTES,
+            failure=LLMError,
+            unreadable=InvalidReply,
         )
         self._retries, self._clock, self._jitter = retries, clock, jitter
 
@@ -158,7 +163,9 @@ class OpenAIEmbedder:
         async with self._wire.post(self._url, content, self._headers) as answer:
             if answer.status != _OK:
                 start = await answer.read_start()
-                raise status_error(answer.status, start, answer.headers, self._clock.now())
+                raise status_error(
+                    answer.status, start, answer.headers, self._clock.now(), LLMError
+                )
             if answer.media_type == "text/html":
                 raise InvalidReply("the server answered with a web page: check base_url")
             return await answer.read()
@@ -200,7 +207,7 @@ def _items(content: bytes) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         raise InvalidReply("the server's answer is not JSON", retryable=True) from None
     if isinstance(body, dict) and "error" in body:
-        raise told_error(cast(Any, body))
+        raise told_error(cast(Any, body), LLMError)
     data = cast(dict[str, Any], body).get("data") if isinstance(body, dict) else None
     items = cast(list[Any], data) if isinstance(data, list) else []
     if not items or not all(isinstance(item, dict) for item in items):

@@ -1,4 +1,4 @@
-"""What went wrong on the wire, as `LLMError`s that quote neither the server nor the request.
+"""What went wrong on the wire, as errors that quote neither the server nor the request.
 
 A server's message may repeat the key or the prompt. Only its status and its short error codes are
 told on.
@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from lib._util.json import parse
-from lib.errors import LLMError
+from lib.errors import RemoteError
+
+E = TypeVar("E", bound=RemoteError)
 
 RETRYABLE: Final = frozenset({408, 409, 425, 429})
 """Statuses below 500 after which the same call may succeed; from 500 on, all may but `_FINAL`."""
@@ -27,7 +29,7 @@ _HINTS: Final[Mapping[int, str]] = {
     401: "check the API key",
     403: "check what the API key may do",
     404: "check the model's name and base_url",
-    413: "the conversation is too large",
+    413: "the request is too large",
 }
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z_.]{2,47}")  # digits could be a key's
 _STATUS: Final = re.compile(r"[45]\d\d")
@@ -51,7 +53,9 @@ _GIVE_UP: Final = frozenset(
 """Codes that stay true however often one asks, also under a status that may pass, as 429 does."""
 
 
-def status_error(status: int, body: bytes, headers: Mapping[str, str], now: datetime) -> LLMError:
+def status_error(
+    status: int, body: bytes, headers: Mapping[str, str], now: datetime, failure: type[E]
+) -> E:
     """Return the error of an answer whose status is not 200.
 
     Args:
@@ -59,10 +63,11 @@ def status_error(status: int, body: bytes, headers: Mapping[str, str], now: date
         body: the start of its content, JSON or anything else.
         headers: its headers, for the wait that the server asks for.
         now: the time against which a date among them counts.
+        failure: which error it is.
     """
     codes = _codes(_json(body))
     told = "; ".join([*codes, *([_HINTS[status]] if status in _HINTS else [])])
-    return LLMError(
+    return failure(
         f"the server answered {status}: {told}" if told else f"the server answered {status}",
         status=status,
         retryable=_may_pass(status, codes, headers.get("x-should-retry")),
@@ -70,12 +75,12 @@ def status_error(status: int, body: bytes, headers: Mapping[str, str], now: date
     )
 
 
-def told_error(error: Any) -> LLMError:
+def told_error(error: Any, failure: type[E]) -> E:
     """Return the error that a server reports inside an answer of status 200."""
     codes = _codes(error)
     told = "; ".join(codes)
     status = _status(error)
-    return LLMError(
+    return failure(
         f"the server reports an error: {told}" if told else "the server reports an error",
         status=status,
         retryable=_may_pass(500 if status is None else status, codes, None),

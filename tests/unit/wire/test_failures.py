@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lib.errors import LLMError
-from lib.llm.wire.failures import retry_after_s, status_error, told_error
+from lib.wire.failures import retry_after_s, status_error, told_error
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -37,7 +37,7 @@ BODIES: list[tuple[int, Any, str, bool]] = [
     (308, {}, ": set base_url to where it redirects", False),
     (408, {}, "", True),
     (409, {}, "", True),
-    (413, {}, ": the conversation is too large", False),
+    (413, {}, ": the request is too large", False),
     (422, {"detail": [{"type": "missing", "input": "SECRET"}]}, ": missing", False),
     (429, openai("requests", "rate_limit_exceeded"), ": rate_limit_exceeded; requests", True),
     (
@@ -77,19 +77,19 @@ BODIES: list[tuple[int, Any, str, bool]] = [
 def test_a_status_says_whether_to_try_again_and_the_body_only_its_codes(
     status: int, body: Any, told: str, retryable: bool
 ):
-    error = status_error(status, json.dumps(body).encode(), {}, NOW)
+    error = status_error(status, json.dumps(body).encode(), {}, NOW, LLMError)
 
     assert facts(error) == (f"the server answered {status}{told}", status, retryable, None)
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
 def test_these_statuses_may_pass(status: int):
-    assert status_error(status, b"", {}, NOW).retryable
+    assert status_error(status, b"", {}, NOW, LLMError).retryable
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 422, 431, 501, 505])
 def test_these_statuses_stay(status: int):
-    error = status_error(status, b"", {}, NOW)
+    error = status_error(status, b"", {}, NOW, LLMError)
 
     assert not error.retryable
     assert ("base_url" in str(error)) == (status in {301, 302, 307, 308, 404})
@@ -114,7 +114,7 @@ def test_these_statuses_stay(status: int):
 def test_these_codes_stay_under_any_status(code: str):
     body = json.dumps(openai("some_type", code)).encode()
 
-    assert facts(status_error(429, body, {}, NOW)) == (
+    assert facts(status_error(429, body, {}, NOW, LLMError)) == (
         f"the server answered 429: {code}; some_type",
         429,
         False,
@@ -124,7 +124,12 @@ def test_these_codes_stay_under_any_status(code: str):
 
 @pytest.mark.parametrize("body", [b"<html>502 SECRET</html>", b"", b"[" * 100_000, b"\xff"])
 def test_an_error_page_is_not_quoted(body: bytes):
-    assert facts(status_error(502, body, {}, NOW)) == ("the server answered 502", 502, True, None)
+    assert facts(status_error(502, body, {}, NOW, LLMError)) == (
+        "the server answered 502",
+        502,
+        True,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,7 @@ def test_an_error_page_is_not_quoted(body: bytes):
     [(400, "true", True), (500, "false", False), (500, "maybe", True), (429, "false", False)],
 )
 def test_a_server_that_advises_on_retries_is_believed(status: int, advice: str, retryable: bool):
-    error = status_error(status, b"", {"x-should-retry": advice}, NOW)
+    error = status_error(status, b"", {"x-should-retry": advice}, NOW, LLMError)
 
     assert error.retryable is retryable
 
@@ -158,7 +163,7 @@ def test_the_wait_that_a_server_asks_for_is_seconds_or_a_date(
     headers: dict[str, str], seconds: float | None
 ):
     assert retry_after_s(headers, NOW) == seconds
-    assert status_error(429, b"", headers, NOW).retry_after_s == seconds
+    assert status_error(429, b"", headers, NOW, LLMError).retry_after_s == seconds
 
 
 TOLD: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [
@@ -188,4 +193,4 @@ TOLD: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [
 
 @pytest.mark.parametrize(("told", "expected"), TOLD)
 def test_an_error_inside_a_good_answer_counts_as_its_own_code_says(told: Any, expected: Any):
-    assert facts(told_error(told)) == expected
+    assert facts(told_error(told, LLMError)) == expected

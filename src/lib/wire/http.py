@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-from lib.errors import InvalidReply, LLMError
+from lib.errors import RemoteError
 
 T = TypeVar("T")
 
@@ -25,7 +25,14 @@ class Wire:
     """Posts requests. Closing it closes its connections, unless they are somebody else's."""
 
     def __init__(
-        self, *, http: Any = None, transport: Any = None, timeout_s: float, max_bytes: int
+        self,
+        *,
+        http: Any = None,
+        transport: Any = None,
+        timeout_s: float,
+        max_bytes: int,
+        failure: type[RemoteError],
+        unreadable: type[RemoteError],
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -34,6 +41,8 @@ class Wire:
             transport: an httpx2 transport to make an own client with.
             timeout_s: seconds, for each whole answer.
             max_bytes: of an answer's content.
+            failure: the error of a call that brought no whole answer.
+            unreadable: the error of an answer that is too large.
 
         Raises:
             ValueError: both `http` and `transport` are given.
@@ -43,6 +52,7 @@ class Wire:
         self._client, self._transport = http, transport
         self._owned = http is None
         self.timeout_s, self.max_bytes = timeout_s, max_bytes
+        self._failure, self._unreadable = failure, unreadable
 
     @asynccontextmanager
     async def post(
@@ -51,14 +61,22 @@ class Wire:
         """Post and give the answer, whatever its status, as soon as its headers are there.
 
         Raises:
-            LLMError: no answer came, retryable where another attempt may bring one.
+            RemoteError: no answer came, retryable where another attempt may bring one.
         """
+        async with self.request("POST", url, headers, content) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AsyncGenerator[Answer]:
+        """Do the same with another method than POST."""
         client = await self._opened()
-        guard = _Guard(self.timeout_s, _package(client))
-        request = client.build_request("POST", url, content=content, headers=headers)
+        guard = _Guard(self.timeout_s, _package(client), self._failure)
+        request = client.build_request(method, url, content=content, headers=headers)
         response = await guard.run(client.send(request, stream=True, follow_redirects=False))
         try:
-            yield Answer(response, guard, self.max_bytes)
+            yield Answer(response, guard, self.max_bytes, self._unreadable)
         finally:
             await response.aclose()
 
@@ -79,13 +97,16 @@ class Wire:
 class Answer:
     """An answer whose content is still on its way."""
 
-    def __init__(self, response: Any, guard: _Guard, max_bytes: int) -> None:
+    def __init__(
+        self, response: Any, guard: _Guard, max_bytes: int, unreadable: type[RemoteError]
+    ) -> None:
         """Wrap a response; `Wire.post` does."""
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._chunks = response.aiter_bytes()
         self._guard = guard
         self._max_bytes = self._left = max_bytes
+        self._unreadable = unreadable
 
     @property
     def media_type(self) -> str:
@@ -96,13 +117,13 @@ class Answer:
         """Return the next bytes, None at the end.
 
         Raises:
-            LLMError: the connection broke, or the deadline has passed.
-            InvalidReply: there is more content than allowed.
+            RemoteError: the connection broke, the deadline has passed, or there is more content
+                than allowed.
         """
         chunk: bytes | None = await self._guard.run(anext(self._chunks, None))
         self._left -= len(chunk or b"")
         if self._left < 0:
-            raise InvalidReply(f"the server's answer is larger than {self._max_bytes} bytes")
+            raise self._unreadable(f"the server's answer is larger than {self._max_bytes} bytes")
         return chunk
 
     async def read(self) -> bytes:
@@ -118,7 +139,7 @@ class Answer:
         try:
             while len(content) < MAX_ERROR_BYTES and (chunk := await self.chunk()) is not None:
                 content += chunk
-        except LLMError:
+        except RemoteError:
             pass  # the status says enough
         return content[:MAX_ERROR_BYTES]
 
@@ -128,28 +149,28 @@ class Answer:
             async with asyncio.timeout(limit_s):
                 while await self.chunk() is not None:
                     pass
-        except (LLMError, TimeoutError):
+        except (RemoteError, TimeoutError):
             pass  # then it is closed, which costs the next request a handshake
 
 
 class _Guard:
     """Waits for the network until the deadline, and names what goes wrong there."""
 
-    def __init__(self, timeout_s: float, package: Any) -> None:
+    def __init__(self, timeout_s: float, package: Any, failure: type[RemoteError]) -> None:
         self._timeout_s = timeout_s
         self._deadline = asyncio.get_running_loop().time() + timeout_s
-        self._package = package
+        self._package, self._failure = package, failure
 
     async def run(self, waiting: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await waiting
         except TimeoutError:
-            raise LLMError(
+            raise self._failure(
                 f"no complete answer within {self._timeout_s:g} s", retryable=True
             ) from None
         except self._package.HTTPError as error:
-            raise LLMError(
+            raise self._failure(
                 f"the connection to the server failed: {type(error).__name__}",
                 retryable=type(error).__name__ not in _PERMANENT,
             ) from error
