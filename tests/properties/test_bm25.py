@@ -1,6 +1,5 @@
 """An index that texts come to and go from scores as one that is made at once, by the formula."""
 
-from collections import Counter
 from math import log
 
 import numpy as np
@@ -8,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.vector.bm25 import BM25, best
+from lib.vector import bm25
+from lib.vector.bm25 import BM25
 
 terms = st.lists(st.sampled_from("abcdef"), max_size=6)
 steps = st.lists(
@@ -30,11 +30,18 @@ def by_the_formula(texts: dict[int, list[str]], query: list[str], row: int) -> f
     return score
 
 
-@settings(max_examples=300)
-@given(steps, terms)
+@settings(max_examples=500)
+@given(plan=steps, query=terms, limit=st.integers(1, 8), eager=st.booleans())
 def test_it_agrees_with_the_formula_after_any_steps(
-    plan: list[tuple[str, list[str] | int]], query: list[str]
+    plan: list[tuple[str, list[str] | int]], query: list[str], limit: int, *, eager: bool
 ) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        if eager:  # ask before each term whether all of its rows are needed
+            patched.setattr(bm25, "_WORTH_A_LOOK", 0)
+        check(plan, query, limit)
+
+
+def check(plan: list[tuple[str, list[str] | int]], query: list[str], limit: int) -> None:
     index, texts = BM25(), dict[int, list[str]]()
     for _, argument in plan:
         living = sorted(texts)
@@ -49,17 +56,17 @@ def test_it_agrees_with_the_formula_after_any_steps(
             index = index.compacted(np.array(living, np.intp))
             texts = {place: texts[row] for place, row in enumerate(living)}
 
-    scores = index.scores(query)
-    assert len(scores) == len(index)
-    for row, text in texts.items():
-        expected = by_the_formula(texts, query, row) if Counter(text) & Counter(query) else 0.0
-        assert scores[row] == pytest.approx(expected)
-
-
-@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), max_size=30), st.integers(1, 12))
-def test_the_best_are_the_highest_above_zero_ties_by_id(totals: list[float], limit: int) -> None:
-    ids = [str(number) for number in range(len(totals))]
-
-    rows = [row for row, total in enumerate(totals) if total]
-    rows.sort(key=lambda row: (-totals[row], ids[row]))
-    assert best(np.array(totals), limit, ids) == rows[:limit]
+    ids = [str(row) for row in range(len(index))]
+    allowed = np.isin(np.arange(len(index)), list(texts))
+    found = index.ranked(query, limit, ids, allowed=allowed)
+    expected = {
+        row: np.float32(by_the_formula(texts, query, row))
+        for row, text in texts.items()
+        if set(text) & set(query)
+    }
+    assert len(found) == min(limit, len(expected))
+    assert dict(found) == pytest.approx({row: expected[row] for row, _ in found}, rel=1e-6)
+    order = [(-score, ids[row]) for row, score in found]
+    assert order == sorted(order)
+    least = min((score for _, score in found), default=0.0)
+    assert all(expected[row] <= least * 1.000001 for row in expected.keys() - dict(found).keys())

@@ -17,7 +17,12 @@ B = 0.75
 
 _MAX_COUNT = 65_535  # a count takes 16 bits
 
+_WORTH_A_LOOK = 2_000  # rows of a term, above which it pays to ask whether all are needed
+_SLACK = 1e-6  # far above what adding up in another order and rounding to 32 bits can change
+
+Mask: TypeAlias = NDArray[np.bool_]
 _Integers: TypeAlias = NDArray[np.integer[Any]]
+_Totals: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,7 @@ class Posting:
     """Where one term of a query occurs.
 
     Attributes:
-        rows: the texts that have it, no row twice.
+        rows: the texts that have it, ascending.
         counts: how often each of them has it.
         frequency: in how many living texts it occurs, at least 1.
         weight: how often the query has it.
@@ -37,41 +42,137 @@ class Posting:
     weight: int
 
 
-def scores(
-    postings: Iterable[Posting], lengths: _Integers, *, texts: int, total_length: int
-) -> NDArray[np.float32]:
-    """Return the BM25 score of every row; zero for those without a term of the query.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The statistics that scores depend on.
 
-    Scores are rounded to 32 bits, so that the same gains added in another order are the same.
+    Attributes:
+        ids: of every row; equal scores stand in their order.
+        lengths: how many terms each row has, repeated ones counted.
+        living: how many texts there are.
+        total_length: the sum of their lengths.
+    """
+
+    ids: Sequence[str]
+    lengths: _Integers
+    living: int
+    total_length: int
+
+    def bound(self, posting: Posting) -> float:
+        """Return what the term adds to any score at most; a rare term adds more."""
+        odds = (self.living - posting.frequency + 0.5) / (posting.frequency + 0.5)
+        return posting.weight * log1p(odds)
+
+    def gains(self, posting: Posting, places: Any = slice(None)) -> NDArray[np.float64]:
+        """Return what the term adds to the score of the posting's rows, or of some of them."""
+        counts, lengths = posting.counts[places], self.lengths[posting.rows[places]]
+        per_term = K1 * B * self.living / self.total_length
+        return self.bound(posting) * counts / (counts + (K1 * (1.0 - B) + per_term * lengths))
+
+
+def ranked(
+    postings: Iterable[Posting],
+    texts: Texts,
+    limit: int,
+    *,
+    allowed: Mask | None = None,
+    totals: _Totals | None = None,
+) -> list[tuple[int, float]]:
+    """Return the rows with the highest scores and these, best first, ties by id.
+
+    Only rows with a term of the query are found. Scores are rounded to 32 bits, so that the same
+    gains added in another order are the same.
+
+    Rare terms go first. Once the terms that are left could not lift a new row among the best, they
+    are looked up for the rows at hand only, which costs little.
 
     Args:
         postings: one per term of the query.
-        lengths: how many terms each row has, repeated ones counted.
-        texts: how many living texts there are.
-        total_length: the sum of their lengths.
+        texts: the statistics.
+        limit: how many rows at most.
+        allowed: which rows may be found; None stands for all.
+        totals: zeros, one for each row, to work on; they are zeros again afterwards.
 
     Source: S. Robertson, H. Zaragoza, The probabilistic relevance framework: BM25 and beyond,
-    2009, with the inverse document frequency of Lucene, which is never negative.
+    2009, with the inverse document frequency of Lucene; H. Turtle, J. Flood, Query evaluation:
+    strategies and optimizations, 1995 (MaxScore).
     """
-    rows: list[_Integers] = [np.empty(0, np.intp)]
-    gains = [np.empty(0)]
-    for posting in postings:
-        idf = log1p((texts - posting.frequency + 0.5) / (posting.frequency + 0.5))
-        counts = posting.counts.astype(np.float64)
-        relative = lengths[posting.rows] * (texts / total_length)
-        rows.append(posting.rows)
-        gains.append(posting.weight * idf * counts / (counts + K1 * (1.0 - B + B * relative)))
-    totals = np.bincount(np.concatenate(rows), np.concatenate(gains), len(lengths))
-    return totals.astype(np.float32)
+    waiting = sorted(postings, key=texts.bound)
+    found = _Found(np.zeros(len(texts.lengths)) if totals is None else totals)
+    try:
+        while waiting and not _settled(waiting, found, texts, limit):
+            found.add(waiting.pop(), texts, allowed)
+        rows = _promising(found, texts, waiting, limit) if waiting else found.rows()
+        for posting in reversed(waiting):
+            _look_up(rows, posting, texts, found.totals)
+        return _best(rows, found.totals[rows].astype(np.float32), limit, texts.ids)
+    finally:
+        found.totals[found.rows()] = 0.0
 
 
-def best(totals: NDArray[np.float32], limit: int, ids: Sequence[str]) -> list[int]:
-    """Return the rows with the highest scores above zero, best first, ties by id."""
+class _Found:
+    """The rows that have a term, each once, and what their scores are so far."""
+
+    def __init__(self, totals: _Totals) -> None:
+        self.totals = totals
+        self._parts: list[_Integers] = []
+
+    def rows(self) -> _Integers:
+        if len(self._parts) != 1:
+            self._parts = [np.concatenate([np.empty(0, np.uint32), *self._parts])]
+        return self._parts[0]
+
+    def add(self, posting: Posting, texts: Texts, allowed: Mask | None) -> None:
+        places = slice(None) if allowed is None else np.flatnonzero(allowed[posting.rows])
+        rows = posting.rows[places]
+        before = self.totals[rows]
+        gains = texts.gains(posting, places)
+        self._parts.append(rows[before == 0.0] if self._parts else rows)
+        self.totals[rows] = before + gains
+
+
+def _settled(waiting: list[Posting], found: _Found, texts: Texts, limit: int) -> bool:
+    """Tell whether no row that has only the terms that are left can be among the best."""
+    if len(waiting[-1].rows) < _WORTH_A_LOOK:
+        return False
+    return _left(waiting, texts) < _least(found.totals[found.rows()], limit)
+
+
+def _promising(found: _Found, texts: Texts, waiting: list[Posting], limit: int) -> _Integers:
+    """Return the rows that can still be among the best, ascending."""
+    rows = found.rows()
+    partial = found.totals[rows]
+    least = (1.0 - _SLACK) * _least(partial, limit) - _left(waiting, texts)
+    return np.sort(rows[partial >= least])
+
+
+def _left(waiting: list[Posting], texts: Texts) -> float:
+    """Return more than the terms that are left can add to any score."""
+    return (1.0 + _SLACK) * sum(map(texts.bound, waiting))
+
+
+def _least(totals: NDArray[Any], limit: int) -> float:
+    """Return the limit-th highest of the scores, 0 if there are fewer."""
     cut = len(totals) - limit
-    least = np.partition(totals, cut)[cut] if cut > 0 else 0.0
-    rows = np.flatnonzero(totals >= least if least else totals)
-    scored = zip(rows.tolist(), totals[rows].tolist(), strict=True)
-    return [row for row, _ in sorted(scored, key=lambda one: (-one[1], ids[one[0]]))[:limit]]
+    return float(np.partition(totals, cut)[cut]) if cut >= 0 else 0.0
+
+
+def _look_up(rows: _Integers, posting: Posting, texts: Texts, totals: _Totals) -> None:
+    """Add a term's gains to the totals of these rows alone."""
+    places = np.searchsorted(posting.rows, rows)
+    places[places == len(posting.rows)] = 0
+    places = places[posting.rows[places] == rows]
+    totals[posting.rows[places]] += texts.gains(posting, places)
+
+
+def _best(
+    rows: _Integers, scores: NDArray[np.float32], limit: int, ids: Sequence[str]
+) -> list[tuple[int, float]]:
+    if len(rows) > limit:
+        kept = scores >= _least(scores, limit)
+        rows, scores = rows[kept], scores[kept]
+    scored = zip(rows.tolist(), scores.tolist(), strict=True)
+    return sorted(scored, key=lambda one: (-one[1], ids[one[0]]))[:limit]
 
 
 class BM25:
@@ -91,6 +192,7 @@ class BM25:
         self._ends = array("Q", [0])  # where the terms of each text end
         self._texts = 0
         self._total_length = 0
+        self._totals = np.zeros(0)  # zeros between queries
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -116,14 +218,26 @@ class BM25:
         self._total_length -= self._lengths[row]
         self._texts -= 1
 
-    def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
-        """Return the score of every row, removed ones included, for a query of these terms."""
-        return scores(
-            self._postings(tokens),
-            np.array(self._lengths),
-            texts=self._texts,
+    def ranked(
+        self, tokens: Iterable[str], limit: int, ids: Sequence[str], *, allowed: Mask | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the best rows for a query of these terms with their scores, ties by id.
+
+        Args:
+            tokens: the terms of the query; repeated ones count as often.
+            limit: how many rows at most.
+            ids: of every row.
+            allowed: which rows may be found; None stands for all, removed ones included.
+        """
+        if len(self._totals) < len(self):
+            self._totals = np.zeros(len(self) + len(self) // 2)
+        texts = Texts(
+            ids=ids,
+            lengths=np.frombuffer(self._lengths, np.uint32),
+            living=self._texts,
             total_length=self._total_length,
         )
+        return ranked(self._postings(tokens), texts, limit, allowed=allowed, totals=self._totals)
 
     def compacted(self, kept: NDArray[np.intp]) -> BM25:
         """Return an index of the kept rows alone, renumbered in their order; none is removed."""
@@ -161,8 +275,8 @@ class BM25:
             number = self._number_of.get(term)
             if number is not None and self._frequency[number]:
                 yield Posting(
-                    rows=np.array(self._rows[number]),
-                    counts=np.array(self._counts[number]),
+                    rows=np.frombuffer(self._rows[number], np.uint32),
+                    counts=np.frombuffer(self._counts[number], np.uint16),
                     frequency=self._frequency[number],
                     weight=weight,
                 )

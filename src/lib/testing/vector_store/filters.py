@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import reduce
 from random import Random
 from typing import Any
@@ -81,6 +82,9 @@ INVALID: dict[str, tuple[Any, str, str | None, str | None]] = {
     "many conditions": ({"$or": [{"x": 1}] * 257}, "R11", None, None),
     "many values": ({"x": {"$in": list(range(10_001))}}, "R11", "x", "$in"),
 }
+FILTERS_A_BATCH = 250
+BATCHES = 40 if os.environ.get("LIB_TEST_LONG") else 8
+"""So many random filters for each store: 2,000, or 10,000 in the long mode."""
 
 
 class FilterContract(StoreTests):
@@ -105,7 +109,7 @@ class FilterContract(StoreTests):
 
         using(body)
 
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", range(BATCHES))
     def test_random_filters_let_through_what_the_reference_does(
         self, using: Using, kind: StoreKind, seed: int
     ) -> None:
@@ -114,7 +118,7 @@ class FilterContract(StoreTests):
             metas = {str(number): random_meta(random) for number in range(60)}
             await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in metas.items()])
 
-            for _ in range(40):
+            for _ in range(FILTERS_A_BATCH):
                 filter = random_filter(random)
                 if features(filter) & kind.refuses:
                     await refused(store, filter)

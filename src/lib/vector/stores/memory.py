@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lib.errors import StoreClosed
 from lib.vector import fusion
 from lib.vector.analysis import analyze
-from lib.vector.bm25 import BM25, best
+from lib.vector.bm25 import BM25
 from lib.vector.exact import Rows, Selection, effort, nearest
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.columns import Columns, Mask
@@ -276,10 +276,12 @@ class _Contents:
         size = len(rows.vectors)
         with self.lock:
             self._catch_up(size)
-            totals = self._index.scores(analyze(text))[:size]
-        if among.mask is not None:
-            totals[~among.mask] = 0.0
-        return best(totals, limit, rows.ids)
+            allowed = among.mask
+            if len(self._index) > size:  # rows that came after this snapshot
+                allowed = np.zeros(len(self._index), np.bool_)
+                allowed[:size] = True if among.mask is None else among.mask
+            found = self._index.ranked(analyze(text), limit, rows.ids, allowed=allowed)
+        return [row for row, _ in found]
 
     def _catch_up(self, size: int) -> None:
         """Index the texts up to this row, and leave out those that have died among them."""

@@ -14,8 +14,9 @@ import sqlite3
 
 import numpy as np
 
+from lib.vector import bm25
 from lib.vector.analysis import STOP_WORDS
-from lib.vector.bm25 import Posting, best, scores
+from lib.vector.bm25 import Posting, Texts
 from lib.vector.exact import Selection
 from lib.vector.stores.sqlite.cache import CachedNamespace
 
@@ -45,15 +46,15 @@ def ranked(
     """Return the rows of a namespace that are most relevant to the terms, best first."""
     snapshot, living = namespace.snapshot, namespace.snapshot.living
     lengths = np.array(snapshot.contents.lengths)
-    totals = scores(
-        filter(None, (_posting(connection, namespace, *term) for term in asked.items())),
-        lengths,
-        texts=living.count,
+    texts = Texts(
+        ids=snapshot.rows.ids,
+        lengths=lengths,
+        living=living.count,
         total_length=int(lengths.sum(where=True if living.mask is None else living.mask)),
     )
-    if among.mask is not None:
-        totals[~among.mask] = 0.0
-    return best(totals, limit, snapshot.rows.ids)
+    postings = filter(None, (_posting(connection, namespace, *term) for term in asked.items()))
+    found = bm25.ranked(postings, texts, limit, allowed=among.mask)
+    return [row for row, _ in found]
 
 
 def size(stored: bytes | None) -> int:
@@ -74,4 +75,7 @@ def _posting(
     rows, there = namespace.rows(pairs[:, 0])
     if not len(rows):
         return None
-    return Posting(rows=rows, counts=pairs[there, 1], frequency=len(rows), weight=weight)
+    order = np.argsort(rows)
+    return Posting(
+        rows=rows[order], counts=pairs[there, 1][order], frequency=len(rows), weight=weight
+    )
