@@ -12,9 +12,11 @@ VECTOR_STORES = {
             place / "vectors.db", dimension=dimension, metric=metric
         ),
         shared=True,
+        parts=False,
     ),
     "sqlite in memory": StoreKind(
-        open=lambda _, dimension, metric: SQLiteVectorStore(dimension=dimension, metric=metric)
+        open=lambda _, dimension, metric: SQLiteVectorStore(dimension=dimension, metric=metric),
+        parts=False,
     ),
 }
 

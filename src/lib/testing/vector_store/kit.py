@@ -27,6 +27,7 @@ class StoreKind:
         refuses: what it cannot say in a filter: it raises `UnsupportedFilter` instead.
         shared: whether several objects for one directory hold the same, at the same time.
         bm25: whether hybrid queries rank words by BM25 to the last bit, as the reference does.
+        parts: whether words find a part of a text that is written without spaces, as Chinese is.
     """
 
     open: Callable[[Path, int, Metric], VectorStore]
@@ -34,6 +35,7 @@ class StoreKind:
     refuses: frozenset[Feature] = frozenset()
     shared: bool = False
     bm25: bool = True
+    parts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
