@@ -1,0 +1,66 @@
+"""A process is killed in the middle of an upsert: all of the batch is there, or none of it."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lib.testing.aio import run
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from upserter import DIMENSION, SIZE, STORES
+
+UPSERTER = Path(__file__).with_name("upserter.py")
+MOMENTS = [0.05, 0.3, 0.6, 0.9]  # of the time that a batch takes
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("kind", STORES)
+def test_a_killed_upsert_leaves_all_of_the_batch_or_none(
+    kind: str, moment: float, tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    place = str(tmp_path / "place")
+    stored = killed_while_upserting(kind, place, moment, unmeasured)
+
+    run(check(kind, place, stored))
+    if kind == "sqlite":
+        with closing(sqlite3.connect(place)) as connection:
+            index = (
+                "INSERT INTO lib_vectors_fts(lib_vectors_fts, rank) VALUES('integrity-check', 1)"
+            )
+            connection.execute(index)
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def killed_while_upserting(kind: str, place: str, moment: float, env: dict[str, str]) -> int:
+    """Return the number of the last batch that the killed process knew to be stored."""
+    command = [sys.executable, str(UPSERTER), kind, place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env, encoding="utf-8") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        started = time.perf_counter()
+        assert process.stdout.readline() == "1\n"
+        time.sleep(moment * (time.perf_counter() - started))
+        process.kill()
+        return int(["1", *process.stdout.read().split()][-1])
+
+
+async def check(kind: str, place: str, stored: int) -> None:
+    store = STORES[kind](place)
+    await store.setup()
+    records = await store.get([str(row) for row in range(SIZE)])
+    (number,) = {record.meta["n"] for record in records}
+    assert len(records) == await store.count() == SIZE
+    assert number in {stored, stored + 1}
+    query = [1.0] * DIMENSION
+    for asked in (stored - 1, stored, stored + 1):
+        assert await store.count(filter={"n": asked}) == (SIZE if asked == number else 0)
+        if hasattr(store, "query_hybrid"):
+            (best,) = await store.query_hybrid(query, f"word{asked}", 1)
+            assert (best.score > 1 / 61) == (asked == number)  # more than what a vector gives
+    await store.close()
