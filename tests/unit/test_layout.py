@@ -14,7 +14,8 @@ import lib
 
 SOURCE = Path(lib.__file__).parent
 MAX_LINES = 400
-HEAVY = ("httpx2", "numpy", "pydantic", "rich", "click", "sqlite3")
+DRIVERS = ("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch")
+HEAVY = ("httpx2", "numpy", "pydantic", "rich", "click", "sqlite3", *DRIVERS)
 PACKAGES = [
     "lib",
     *(f"lib.{module.name}" for module in pkgutil.iter_modules(lib.__path__) if module.ispkg),
@@ -54,7 +55,7 @@ def test_importing_lib_loads_no_driver_and_no_dependency(
         ("lib.events", ("httpx2", "numpy", "rich", "click", "sqlite3")),
         ("lib.llm", ("httpx2", "numpy", "rich", "click", "sqlite3", "pydantic")),
         ("lib.engine", ("httpx2", "numpy", "rich", "click", "sqlite3")),
-        ("lib.vector", ("httpx2", "rich", "click", "sqlite3")),
+        ("lib.vector", ("httpx2", "numpy", "rich", "click", "sqlite3", *DRIVERS)),
         ("lib.observe", ("httpx2", "numpy", "rich", "click", "sqlite3")),
     ],
 )
