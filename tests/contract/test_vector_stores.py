@@ -1,9 +1,25 @@
 """Every vector store keeps the contract; a new one is one more line of the table."""
 
+from pathlib import Path
+from tempfile import mkdtemp
+
 import pytest
 
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
-from lib.vector import InMemoryVectorStore, SQLiteVectorStore
+from lib.vector import (
+    InMemoryVectorStore,
+    LanceDBVectorStore,
+    Metric,
+    QdrantVectorStore,
+    SQLiteVectorStore,
+)
+from lib.vector.filter.refusals import REFUSALS
+
+
+def in_a_folder_of_its_own(place: Path, dimension: int, metric: Metric) -> QdrantVectorStore:
+    """Qdrant's client locks its folder, so no two of them ever hold the same."""
+    return QdrantVectorStore(dimension=dimension, metric=metric, path=mkdtemp(dir=place))
+
 
 VECTOR_STORES = {
     "memory": StoreKind(open=lambda _, dimension, metric: InMemoryVectorStore(dimension, metric)),
@@ -17,6 +33,23 @@ VECTOR_STORES = {
     "sqlite in memory": StoreKind(
         open=lambda _, dimension, metric: SQLiteVectorStore(dimension=dimension, metric=metric),
         parts=False,
+    ),
+    "qdrant": StoreKind(
+        open=lambda _, dimension, metric: QdrantVectorStore(
+            dimension=dimension, metric=metric, location=":memory:"
+        ),
+        hybrid=False,
+        refuses=REFUSALS["QdrantVectorStore"],
+    ),
+    "qdrant on disk": StoreKind(
+        open=in_a_folder_of_its_own, hybrid=False, refuses=REFUSALS["QdrantVectorStore"]
+    ),
+    "lancedb": StoreKind(
+        open=lambda place, dimension, metric: LanceDBVectorStore(
+            place / "lancedb", dimension=dimension, metric=metric
+        ),
+        hybrid=False,
+        shared=True,
     ),
 }
 

@@ -1,0 +1,31 @@
+"""What a LanceDB store is asked to keep; no driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lib.vector.records import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a store is asked to keep, and where.
+
+    Attributes:
+        uri: of the folder or the object store.
+        table: its name.
+        dimension: of every vector.
+        metric: how nearness is measured.
+        storage_options: for the object store.
+    """
+
+    uri: str
+    table: str
+    dimension: int
+    metric: Metric
+    storage_options: dict[str, str] | None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"LanceDB table {self.table!r}"

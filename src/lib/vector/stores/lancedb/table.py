@@ -1,0 +1,302 @@
+"""What `LanceDBVectorStore` asks of LanceDB: one table, opened.
+
+Every write commits a version of the table, so it is there as a whole or not at all, and a reader
+sees one version. LanceDB searches without an index, hence exactly. Its distances are 32-bit floats
+(and under `dot` lose small products beside the 1 that they are taken from), so they say only which
+records can be among the best; these are scored again as in memory.
+
+Only the namespace is left to SQL: what SQL makes of missing fields and of types is not what filters
+mean. Source: https://docs.lancedb.com/, and the engine itself, by experiment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from random import random
+from typing import Any, Final, TypeVar, cast
+
+import lancedb
+import numpy as np
+from numpy.typing import NDArray
+
+from lib._util.clock import SYSTEM_CLOCK
+from lib.errors import StoreUnavailable
+from lib.resilience.retry import RetryPolicy, retry
+from lib.vector import exact
+from lib.vector.filter import Filter, matches
+from lib.vector.offload import offload
+from lib.vector.records import Match, Metric, Record
+from lib.vector.stores.lancedb import layout
+from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.ties import contenders
+from lib.vector.validate import Batch
+
+T = TypeVar("T")
+
+_TYPES: Final[dict[Metric, str]] = {"cosine": "cosine", "dot": "dot", "euclidean": "l2"}
+_GROWTH: Final = 4
+_ROW_EFFORT: Final = 20_000  # of reading a row and judging its metadata, in floats read
+_CONFLICTS: Final = ("conflict", "concurrent", "contention")
+_RETRIES: Final = RetryPolicy(attempts=8, base_s=0.05, cap_s=1.0, deadline_s=30.0)
+_WRITES_A_COMPACTION: Final = 32
+_ROWS_A_WRITE: Final = 1000
+_KEPT: Final = timedelta(minutes=10)
+_MOST: Final = 2**31 - 1
+_COLUMNS: Final = ["id", "vector", "text", "meta"]
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record as it is stored, and how far it is from the query."""
+
+    id: str
+    vector: NDArray[np.float32]
+    text: str
+    meta: str
+    distance: float = 0.0
+
+
+class Table:
+    """One table of one folder or object store."""
+
+    def __init__(self, connection: Any, table: Any, asked: Asked, fragments: int) -> None:
+        """Take what `opened` has opened."""
+        self._connection, self._table, self._asked = connection, table, asked
+        self._uncompacted = fragments
+
+    def close(self) -> None:
+        """Let the files go."""
+        self._table.close()
+        self._connection.close()
+
+    async def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, all of them or none."""
+
+        def columns() -> Any:
+            metas = [_json(meta) for meta in batch.metas]
+            return layout.rows(namespace, batch, metas, self._asked)
+
+        rows = await offload(_ROW_EFFORT * len(batch.ids), columns)
+
+        def merge() -> Awaitable[object]:
+            builder = self._table.merge_insert(["ns", "id"])
+            return builder.when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+        await self._write(merge)
+
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+        initial_batch: int,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+
+        async def fetch(size: int) -> Sequence[Row]:
+            """Return the nearest that pass; always from the start, since ties have no order."""
+            limit = size if filter is None else max(size, initial_batch)
+            while True:
+                limit = min(limit, _MOST)
+                search = self._search(namespace, query).limit(limit)
+                found, total = await self._passing(search.select([*_COLUMNS, "_distance"]), filter)
+                if total < limit or len(found) >= size:
+                    return found
+                limit *= _GROWTH
+
+        found = await contenders(fetch, k, distance=lambda row: row.distance)
+        return self._ranked(found, query, k, include_vectors=include_vectors)
+
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        if not ids:
+            return []
+        where = _where(namespace, ids)
+        found, _ = await self._passing(self._table.query().where(where).select(_COLUMNS), None)
+        records = {
+            row.id: Record(row.id, row.vector.tolist(), row.text, json.loads(row.meta))
+            for row in found
+        }
+        return [records[name] for name in ids if name in records]
+
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        if filter is not None and ids != []:
+            ids = await self._ids(namespace, ids, filter)
+        if ids != []:
+            where = _where(namespace, ids)
+            await self._write(lambda: self._table.delete(where))
+
+    async def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass the filter."""
+        if filter is not None:
+            return len(await self._ids(namespace, None, filter))
+        with typed_errors(self._asked):
+            return await self._table.count_rows(_where(namespace, None))
+
+    async def namespaces(self, prefix: str) -> list[str]:
+        """Return the namespaces that hold records, sorted."""
+        with typed_errors(self._asked):
+            column = (await self._table.query().select(["ns"]).to_arrow()).column("ns")
+        names: list[str] = column.unique().to_pylist()
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def _search(self, namespace: str, query: NDArray[np.float32]) -> Any:
+        search = self._table.query().nearest_to(query).column("vector")
+        search = search.distance_type(_TYPES[self._asked.metric])
+        return search.bypass_vector_index().where(_where(namespace, None))
+
+    async def _passing(self, query: Any, filter: Filter | None) -> tuple[list[Row], int]:
+        """Return the rows that pass the filter, and how many were read."""
+        with typed_errors(self._asked):
+            read = await query.to_arrow()
+        return await offload(_ROW_EFFORT * read.num_rows, lambda: (_rows(read, filter), len(read)))
+
+    async def _ids(self, namespace: str, ids: list[str] | None, filter: Filter) -> list[str]:
+        """Return the ids of the records that pass the filter."""
+        query = self._table.query().where(_where(namespace, ids)).select(["id", "meta"])
+        with typed_errors(self._asked):
+            read = await query.to_arrow()
+
+        def passing() -> list[str]:
+            columns = (read.column(name).to_pylist() for name in ("id", "meta"))
+            pairs = zip(*columns, strict=True)
+            return [name for name, meta in pairs if matches(filter, json.loads(meta))]
+
+        return await offload(_ROW_EFFORT * read.num_rows, passing)
+
+    def _ranked(
+        self, found: Sequence[Row], query: NDArray[np.float32], k: int, *, include_vectors: bool
+    ) -> list[Match]:
+        if not found:
+            return []
+        vectors, metric = np.stack([row.vector for row in found]), self._asked.metric
+        rows = exact.Rows(
+            ids=[row.id for row in found],
+            vectors=vectors,
+            scales=exact.scales(exact.row_lengths(vectors), metric),
+        )
+        among = exact.Selection(mask=None, count=len(found))
+        best = exact.nearest(rows, query, k, metric=metric, among=among)
+        return [
+            Match(
+                found[place].id,
+                score,
+                found[place].text,
+                json.loads(found[place].meta),
+                found[place].vector.tolist() if include_vectors else None,
+            )
+            for place, score in best
+        ]
+
+    async def _write(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Commit a version; what another writer has committed first is waited for."""
+
+        async def attempt() -> None:
+            with typed_errors(self._asked):
+                await work()
+
+        await retry(attempt, policy=_RETRIES, clock=SYSTEM_CLOCK, random=random)
+        self._uncompacted += 1
+        if self._uncompacted >= _WRITES_A_COMPACTION:
+            await self._compact()
+
+    async def _compact(self) -> None:
+        """Make few large files of many small ones; each slows down every read.
+
+        It rewrites the table, so it waits for the more writes the more rows there are. If another
+        writer comes between, what was to be compacted stays for the next time.
+        """
+        try:
+            with typed_errors(self._asked):
+                rows = await self._table.count_rows()
+                if self._uncompacted * _ROWS_A_WRITE >= rows:
+                    self._uncompacted = 0
+                    await self._table.optimize(cleanup_older_than=_KEPT)
+        except StoreUnavailable as error:
+            if not error.retryable:
+                raise
+
+
+async def opened(asked: Asked) -> Table:
+    """Open the table, made if it is missing.
+
+    Raises:
+        StoreUnavailable: the place cannot be reached or written.
+        StoreCorrupt, SchemaTooNew, DimensionMismatch, MetricMismatch: as `layout.check` says.
+    """
+    connect = cast(Any, lancedb).connect_async
+    with typed_errors(asked):
+        connection = await connect(
+            asked.uri,
+            storage_options=asked.storage_options,
+            read_consistency_interval=timedelta(0),  # see at once what others write
+        )
+        table = await _ensured(connection, asked)
+        schema = await table.schema()
+        fragments = (await table.stats())["fragment_stats"]["num_small_fragments"]
+    layout.check(schema, asked)
+    return Table(connection, table, asked, fragments)
+
+
+@contextmanager
+def typed_errors(asked: Asked) -> Generator[None]:
+    """Raise what LanceDB raises as `StoreUnavailable`; its words are the cause."""
+    try:
+        yield
+    except (RuntimeError, ValueError, OSError) as error:
+        told = str(error).lower()
+        retryable = any(word in told for word in _CONFLICTS)
+        way_out = "others write to it all the time" if retryable else "the cause holds its words"
+        raise StoreUnavailable(
+            f"{asked.place} failed: {type(error).__name__}, {way_out}", retryable=retryable
+        ) from error
+
+
+async def _ensured(connection: Any, asked: Asked) -> Any:
+    try:
+        return await connection.open_table(asked.table)
+    except ValueError:  # there is none
+        try:
+            return await connection.create_table(asked.table, schema=layout.schema(asked))
+        except (RuntimeError, ValueError):  # there is one now: another process was faster
+            return await connection.open_table(asked.table)
+
+
+def _rows(read: Any, filter: Filter | None) -> list[Row]:
+    """Return the rows that pass the filter."""
+    if not read.num_rows:
+        return []
+    read = read.combine_chunks()
+    columns = {
+        name: read.column(name).to_pylist() for name in read.column_names if name != "vector"
+    }
+    vectors = read.column("vector").combine_chunks().flatten().to_numpy()
+    distances = columns.get("_distance", [0.0] * read.num_rows)
+    rows = map(
+        Row,
+        columns["id"],
+        vectors.reshape(read.num_rows, -1),
+        columns["text"],
+        columns["meta"],
+        distances,
+    )
+    return [row for row in rows if filter is None or matches(filter, json.loads(row.meta))]
+
+
+def _where(namespace: str, ids: list[str] | None) -> str:
+    """Return the condition for a namespace, or for some of its ids."""
+    wall = f"ns = {_quoted(namespace)}"
+    return wall if ids is None else f"{wall} AND id IN ({', '.join(map(_quoted, ids))})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

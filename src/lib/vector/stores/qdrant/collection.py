@@ -1,0 +1,237 @@
+"""What `QdrantVectorStore` asks of its client: one collection, opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.http.exceptions import UnexpectedResponse
+
+from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
+from lib.vector.filter import Filter
+from lib.vector.records import Match, Metric, Record
+from lib.vector.stores.qdrant import points
+from lib.vector.stores.qdrant.failures import typed_errors
+from lib.vector.stores.qdrant.translate import NAMESPACE, condition, within
+from lib.vector.ties import nearest
+from lib.vector.validate import Batch
+
+_DISTANCES: Final[dict[Metric, models.Distance]] = {
+    "cosine": models.Distance.COSINE,
+    "dot": models.Distance.DOT,
+    "euclidean": models.Distance.EUCLID,
+}
+_IDS_A_REQUEST: Final = 1000
+_NAMESPACES_A_REQUEST: Final = 1000
+_MANY: Final = 1000
+"""From so many results on, it is first asked how many there can be: a server makes room for all."""
+_EF: Final = 128
+_CONFLICT: Final = 409
+_EXACTLY: Final = models.SearchParams(exact=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a store is asked to keep.
+
+    Attributes:
+        name: of the collection.
+        dimension: of every vector.
+        metric: how nearness is measured.
+    """
+
+    name: str
+    dimension: int
+    metric: Metric
+
+
+def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
+    """Return a client; it blocks while an in-process one reads its folder.
+
+    Raises:
+        StoreUnavailable: another client has locked the folder.
+        ValueError: the arguments contradict each other.
+    """
+    # It would ask the server for its version here and now, on this thread, and only warn.
+    kwargs = {"check_compatibility": False, **kwargs}
+    try:
+        return AsyncQdrantClient(**kwargs)
+    except RuntimeError as error:
+        raise StoreUnavailable(
+            "the Qdrant folder is in use: one client at a time may open it", retryable=True
+        ) from error
+
+
+class Collection:
+    """One collection of a client."""
+
+    def __init__(self, client: AsyncQdrantClient, asked: Asked) -> None:
+        """Ask the server nothing yet."""
+        self._client = client
+        self._name, self._asked = asked.name, asked
+        options = client.init_options
+        self._local = options.get("location") == ":memory:" or options.get("path") is not None
+        self._ready = False
+        self._preparing = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._client.close()
+
+    async def prepare(self) -> None:
+        """Make the collection if it is missing, else see that it is of the kind asked for.
+
+        Raises:
+            DimensionMismatch, MetricMismatch: it was made for other vectors.
+            StoreCorrupt: it was not made by this store.
+            StoreUnavailable: the server cannot be asked.
+        """
+        async with self._preparing:
+            if not self._ready:
+                with typed_errors():
+                    await self._prepare()
+                self._ready = True
+
+    async def _prepare(self) -> None:
+        if not await self._client.collection_exists(self._name):
+            await self._create()
+        info = await self._client.get_collection(self._name)
+        self._check(info.config.params.vectors)
+        # A key that may only read can open a collection that has its index.
+        if not self._local and NAMESPACE not in info.payload_schema:
+            await self._client.create_payload_index(
+                self._name,
+                NAMESPACE,
+                models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+                wait=True,
+            )
+
+    async def _create(self) -> None:
+        vectors = models.VectorParams(
+            size=self._asked.dimension, distance=_DISTANCES[self._asked.metric]
+        )
+        try:
+            # one graph for each namespace, and none over all of them
+            await self._client.create_collection(
+                self._name,
+                vectors_config=vectors,
+                hnsw_config=models.HnswConfigDiff(payload_m=16, m=0),
+            )
+        except UnexpectedResponse as error:
+            if error.status_code != _CONFLICT:  # another process was faster
+                raise
+
+    def _check(self, vectors: object) -> None:
+        if not isinstance(vectors, models.VectorParams):
+            raise StoreCorrupt(f"collection {self._name!r} is not a vector store's: name another")
+        asked = self._asked
+        if vectors.size != asked.dimension:
+            raise DimensionMismatch(expected=vectors.size, got=asked.dimension)
+        if vectors.distance != _DISTANCES[asked.metric]:
+            names = {distance: metric for metric, distance in _DISTANCES.items()}
+            found = names.get(vectors.distance, vectors.distance.value)
+            raise MetricMismatch(expected=found, got=asked.metric)
+
+    async def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, in as few requests as can carry them."""
+        with typed_errors():
+            for request in points.requests(namespace, batch, self._asked.metric):
+                await self._client.upsert(self._name, request, wait=True)
+
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+        among = _among(namespace, filter)
+        wanted = points.wanted(self._asked.metric, vectors=include_vectors)
+
+        async def search(size: int, params: models.SearchParams | None) -> list[Match]:
+            answer = await self._client.query_points(
+                self._name,
+                query=query.tolist(),
+                query_filter=among,
+                limit=size,
+                search_params=params,
+                **wanted,
+            )
+            return [points.match(point, vectors=include_vectors) for point in answer.points]
+
+        async def fetch(size: int) -> Sequence[Match]:
+            if self._local:  # which is exact, and warns when told how to search
+                return await search(size, None)
+            found: list[Match] = []
+            if filter is None:
+                found = await search(size, models.SearchParams(hnsw_ef=max(_EF, size)))
+            # The graph of a namespace knows nothing of the filter, and may end before its time.
+            return found if len(found) == size else await search(size, _EXACTLY)
+
+        with typed_errors():
+            limit = await self._count(among) if k >= _MANY else None
+            if limit == 0:
+                return []
+            higher = self._asked.metric != "euclidean"
+            return await nearest(fetch, k, higher_is_better=higher, limit=limit)
+
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        wanted = points.wanted(self._asked.metric, vectors=True)
+        found: dict[str, Record] = {}
+        with typed_errors():
+            for some in _some(namespace, ids):
+                for point in await self._client.retrieve(self._name, some, **wanted):
+                    record = points.record(point)
+                    found[record.id] = record
+        return [found[name] for name in ids if name in found]
+
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        among = _among(namespace, filter)
+        with typed_errors():
+            if ids is None:
+                await self._delete(among)
+                return
+            for some in _some(namespace, ids):
+                await self._delete(models.Filter(must=[models.HasIdCondition(has_id=some), among]))
+
+    async def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass the filter."""
+        with typed_errors():
+            return await self._count(_among(namespace, filter))
+
+    async def namespaces(self, prefix: str) -> list[str]:
+        """Return the namespaces that hold records, sorted."""
+        limit = _NAMESPACES_A_REQUEST
+        with typed_errors():
+            while True:
+                answer = await self._client.facet(self._name, NAMESPACE, limit=limit, exact=True)
+                if len(answer.hits) < limit:
+                    break
+                limit *= 10
+        return sorted(name for hit in answer.hits if (name := str(hit.value)).startswith(prefix))
+
+    async def _delete(self, among: models.Filter) -> None:
+        await self._client.delete(self._name, models.FilterSelector(filter=among), wait=True)
+
+    async def _count(self, among: models.Filter) -> int:
+        return (await self._client.count(self._name, among, exact=True)).count
+
+
+def _among(namespace: str, filter: Filter | None) -> models.Filter:
+    return within(namespace) if filter is None else within(namespace, condition(filter))
+
+
+def _some(namespace: str, ids: list[str]) -> Iterator[list[models.ExtendedPointId]]:
+    """Yield the ids of the points, as many at a time as one request may carry."""
+    for start in range(0, len(ids), _IDS_A_REQUEST):
+        yield [points.point_id(namespace, name) for name in ids[start : start + _IDS_A_REQUEST]]

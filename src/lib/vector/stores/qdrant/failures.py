@@ -1,0 +1,71 @@
+"""What Qdrant's client raises, as errors of `lib`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import grpc
+import httpx
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from lib.errors import StoreUnavailable
+from lib.wire.failures import RETRYABLE
+
+_TOO_MANY: Final = 429
+_PASSING: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"}
+_HINTS: Final = {
+    401: "check the API key",
+    403: "check what the API key may do",
+    404: "the collection is gone, or this is not a Qdrant server",
+    413: "a record is larger than a request may be",
+}
+
+
+@contextmanager
+def typed_errors() -> Generator[None]:
+    """Raise what the client raises as `StoreUnavailable`; the server's words are its cause.
+
+    They are not in the message, since they may repeat what was stored.
+    """
+    try:
+        yield
+    except UnexpectedResponse as error:
+        raise _answered(error.status_code or 0) from error
+    except ResourceExhaustedResponse as error:
+        raise StoreUnavailable(
+            f"the Qdrant server answered {_TOO_MANY}: too many requests",
+            status=_TOO_MANY,
+            retryable=True,
+            retry_after_s=float(error.retry_after_s),
+        ) from error
+    except ResponseHandlingException as error:
+        raise _unanswered(error.source) from error
+    except grpc.RpcError as error:
+        raise _called(cast(Any, error)) from error
+
+
+def _answered(status: int) -> StoreUnavailable:
+    hint = _HINTS.get(status, "the cause of this error holds its words")
+    return StoreUnavailable(
+        f"the Qdrant server answered {status}: {hint}",
+        status=status,
+        retryable=status in RETRYABLE or status >= 500,  # noqa: PLR2004 - HTTP
+    )
+
+
+def _unanswered(source: Exception) -> StoreUnavailable:
+    if isinstance(source, httpx.TransportError):
+        return StoreUnavailable(
+            f"the Qdrant server cannot be reached: {type(source).__name__}", retryable=True
+        )
+    return StoreUnavailable(f"the Qdrant server's answer is unreadable: {type(source).__name__}")
+
+
+def _called(error: Any) -> StoreUnavailable:
+    name = error.code().name
+    return StoreUnavailable(
+        f"the Qdrant server answered the call with {name}", retryable=name in _PASSING
+    )
