@@ -24,17 +24,34 @@ from lib.vector.protocol import Embedder, HybridStore, VectorStore
 from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
 
 if TYPE_CHECKING:
+    from lib.vector.embed.cohere import CohereEmbedder
     from lib.vector.embed.lsa import LSAEmbedder
     from lib.vector.embed.openai import OpenAIEmbedder
+    from lib.vector.embed.sentence_transformer import SentenceTransformerEmbedder
+    from lib.vector.embed.voyage import VoyageEmbedder
     from lib.vector.index import EmbeddingIndex
+    from lib.vector.rerank.cohere import CohereReranker
+    from lib.vector.rerank.cohere import CohereReranker as RerankerA
+    from lib.vector.rerank.index import RerankingIndex
+    from lib.vector.rerank.llm import LLMReranker
+    from lib.vector.rerank.protocol import Reranker
+    from lib.vector.rerank.voyage import VoyageReranker
+    from lib.vector.rerank.voyage import VoyageReranker as RerankerB
+    from lib.vector.stores.lancedb import LanceDBVectorStore
+    from lib.vector.stores.lancedb import LanceDBVectorStore as EmbeddedVectorStoreA
     from lib.vector.stores.memory import InMemoryVectorStore
+    from lib.vector.stores.qdrant import QdrantVectorStore
+    from lib.vector.stores.qdrant import QdrantVectorStore as ServerVectorStoreA
     from lib.vector.stores.sqlite import SQLiteVectorStore
     from lib.vector.stores.sqlite import SQLiteVectorStore as FileVectorStore
 
 __all__ = [
     "EVERYTHING",
+    "CohereEmbedder",
+    "CohereReranker",
     "DimensionMismatch",
     "Doc",
+    "EmbeddedVectorStoreA",
     "Embedder",
     "EmbeddingIndex",
     "F",
@@ -47,25 +64,52 @@ __all__ = [
     "InvalidFilter",
     "InvalidMeta",
     "InvalidVector",
+    "LLMReranker",
     "LSAEmbedder",
+    "LanceDBVectorStore",
     "Match",
     "Metric",
     "MetricMismatch",
     "OpenAIEmbedder",
+    "QdrantVectorStore",
     "Record",
+    "Reranker",
+    "RerankerA",
+    "RerankerB",
+    "RerankingIndex",
     "SQLiteVectorStore",
+    "SentenceTransformerEmbedder",
+    "ServerVectorStoreA",
     "UnsupportedFilter",
     "Vector",
     "VectorStore",
+    "VoyageEmbedder",
+    "VoyageReranker",
 ]
 
 _WHERE = {
+    "CohereEmbedder": "lib.vector.embed.cohere:CohereEmbedder",
+    "CohereReranker": "lib.vector.rerank.cohere:CohereReranker",
+    "EmbeddedVectorStoreA": "lib.vector.stores.lancedb:LanceDBVectorStore",
     "EmbeddingIndex": "lib.vector.index:EmbeddingIndex",
     "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
     "InMemoryVectorStore": "lib.vector.stores.memory:InMemoryVectorStore",
+    "LLMReranker": "lib.vector.rerank.llm:LLMReranker",
     "LSAEmbedder": "lib.vector.embed.lsa:LSAEmbedder",
+    "LanceDBVectorStore": "lib.vector.stores.lancedb:LanceDBVectorStore",
     "OpenAIEmbedder": "lib.vector.embed.openai:OpenAIEmbedder",
+    "QdrantVectorStore": "lib.vector.stores.qdrant:QdrantVectorStore",
+    "Reranker": "lib.vector.rerank.protocol:Reranker",
+    "RerankerA": "lib.vector.rerank.cohere:CohereReranker",
+    "RerankerB": "lib.vector.rerank.voyage:VoyageReranker",
+    "RerankingIndex": "lib.vector.rerank.index:RerankingIndex",
     "SQLiteVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
+    "SentenceTransformerEmbedder": (
+        "lib.vector.embed.sentence_transformer:SentenceTransformerEmbedder"
+    ),
+    "ServerVectorStoreA": "lib.vector.stores.qdrant:QdrantVectorStore",
+    "VoyageEmbedder": "lib.vector.embed.voyage:VoyageEmbedder",
+    "VoyageReranker": "lib.vector.rerank.voyage:VoyageReranker",
 }
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib._util.json import parse
-from lib.errors import InvalidReply, LLMError, VectorError
 from lib.llm.wire.openai import server_address, server_headers
-from lib.resilience import RetryPolicy, retry
+from lib.resilience import RetryPolicy
+from lib.vector.embed.remote import MAX_REPLY_BYTES, RemoteEmbedder
+from lib.vector.embed.vectors import Floats, indexed_rows
 from lib.vector.protocol import Purpose
-from lib.wire.failures import status_error, told_error
-from lib.wire.http import Wire
+from lib.vector.remote.server import ModelServer
 
 _OWN_DIMENSIONS: Final[Mapping[str, int]] = {
     "text-embedding-3-large": 3072,
@@ -28,21 +21,19 @@ _OWN_DIMENSIONS: Final[Mapping[str, int]] = {
 }
 _MAX_BATCH_BYTES: Final = 250_000
 """OpenAI takes 300,000 tokens a request, and no token is shorter than a byte."""
-_MAX_REPLY_BYTES: Final = 256 * 1024 * 1024
-_OK: Final = 200
 _DEFAULT_RETRIES: Final = RetryPolicy()
 
-Floats = NDArray[np.float32]
 
-
-class OpenAIEmbedder:
+class OpenAIEmbedder(RemoteEmbedder):
     """Asks a server for embeddings: OpenAI, Ollama, vLLM, llama.cpp, TEI and their like.
 
-    Texts are sent in batches, one after the other; what may pass is tried again. Vectors come back
-    in the order of the texts, as the server made them.
+    Texts are sent in batches, `concurrency` at once; what may pass is tried again. Vectors come
+    back in the order of the texts, as the server made them.
 
     Source: https://platform.openai.com/docs/api-reference/embeddings (2026-11).
     """
+
+    _stand_in = " "  # the servers of its kind take a space, though neither nothing nor a new line
 
     def __init__(
         self,
@@ -54,6 +45,7 @@ class OpenAIEmbedder:
         document_prefix: str = "",
         query_prefix: str = "",
         batch_size: int = 256,
+        concurrency: int = 4,
         timeout_s: float = 60.0,
         http: Any = None,
         transport: Any = None,
@@ -72,6 +64,7 @@ class OpenAIEmbedder:
             document_prefix: put before each document, as "search_document: " for Nomic's models.
             query_prefix: put before each query.
             batch_size: texts in one request, at most; OpenAI takes 2,048.
+            concurrency: requests at once, at most.
             timeout_s: seconds for each whole answer.
             http: an `httpx2.AsyncClient` to use; it is not closed.
             transport: an httpx2 transport instead of the network, for tests and gateways.
@@ -83,158 +76,32 @@ class OpenAIEmbedder:
             ValueError: no key for OpenAI, a key or address that cannot be one, a size below 1, or
                 both `http` and `transport`.
         """
-        if batch_size < 1 or (dimension is not None and dimension < 1):
-            raise ValueError("batch_size and dimension are at least 1")
         address, host = server_address(base_url)
-        own = _OWN_DIMENSIONS.get(model)
-        self.model = model
-        self._dimension = dimension or own
-        self._asked = dimension if dimension != own else None
-        self._prefixes = {"document": document_prefix, "query": query_prefix}
-        self._batch_size = batch_size
-        self._url = f"{address}/embeddings"
-        self._headers = server_headers(api_key, host) | {"accept": "application/json"}
-        self._wire = Wire(
+        server = ModelServer(
+            f"{address}/embeddings",
+            server_headers(api_key, host),
+            timeout_s=timeout_s,
+            max_bytes=MAX_REPLY_BYTES,
+            retries=retries,
+            clock=clock,
+            jitter=jitter,
             http=http,
             transport=transport,
-            timeout_s=timeout_s,
-            max_bytes=_MAX_REPLY_BYTES,
-            failure=LLMError,
-            unreadable=InvalidReply,
         )
-        self._retries, self._clock, self._jitter = retries, clock, jitter
+        super().__init__(
+            server,
+            model=model,
+            own_dimension=_OWN_DIMENSIONS.get(model),
+            dimension=dimension,
+            batch_size=batch_size,
+            max_batch_bytes=_MAX_BATCH_BYTES,
+            concurrency=concurrency,
+            prefixes={"document": document_prefix, "query": query_prefix},
+        )
 
-    @property
-    def dimension(self) -> int:
-        """The length of every vector.
-
-        Raises:
-            VectorError: it is not known yet: nothing was embedded, and the model is not OpenAI's.
-        """
-        if self._dimension is None:
-            raise VectorError(
-                f"the dimension of {self.model!r} is not known before its first vector: "
-                "await discover() or pass dimension="
-            )
-        return self._dimension
-
-    async def discover(self) -> int:
-        """Return the dimension, asking the server for a vector if it is not known yet.
-
-        Raises:
-            LLMError: the server cannot be asked.
-        """
-        if self._dimension is None:
-            await self.embed(["dimension"])
-        return self.dimension
-
-    async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> Floats:
-        """Return one row per text, in the order given.
-
-        An empty text is embedded as a space, since servers refuse empty ones.
-
-        Raises:
-            LLMError: the server refuses, or cannot be reached; `retryable` if it may pass.
-            InvalidReply: its answer cannot be read, or has vectors of another length.
-        """
-        prefix = self._prefixes[purpose]
-        batches = _batches([(prefix + text) or " " for text in texts], self._batch_size)
-        rows = [await self._embed(batch) for batch in batches]
-        return np.concatenate(rows) if rows else np.zeros((0, self._dimension or 0), np.float32)
-
-    async def aclose(self) -> None:
-        """Close the connections that it has opened."""
-        await self._wire.aclose()
-
-    async def _embed(self, batch: list[str]) -> Floats:
-        body = {"model": self.model, "input": batch, "encoding_format": "base64"}
+    def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:
         asked = {} if self._asked is None else {"dimensions": self._asked}
-        content = json.dumps(body | asked).encode()
+        return {"model": self.model, "input": texts, "encoding_format": "base64", **asked}
 
-        async def attempt() -> Floats:
-            answer = await self._post(content)
-            return await asyncio.to_thread(_vectors, answer, len(batch), self._dimension)
-
-        vectors = await retry(attempt, policy=self._retries, clock=self._clock, random=self._jitter)
-        self._dimension = vectors.shape[1]
-        return vectors
-
-    async def _post(self, content: bytes) -> bytes:
-        async with self._wire.post(self._url, content, self._headers) as answer:
-            if answer.status != _OK:
-                start = await answer.read_start()
-                raise status_error(
-                    answer.status, start, answer.headers, self._clock.now(), LLMError
-                )
-            if answer.media_type == "text/html":
-                raise InvalidReply("the server answered with a web page: check base_url")
-            return await answer.read()
-
-
-def _batches(texts: list[str], batch_size: int) -> Iterator[list[str]]:
-    """Yield the texts in lists of bounded length and size; a text above the size goes alone."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        more = len(text.encode("utf-8", "replace"))
-        if batch and (len(batch) == batch_size or size + more > _MAX_BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += more
-    if batch:
-        yield batch
-
-
-def _vectors(content: bytes, count: int, dimension: int | None) -> Floats:
-    """Return the rows of an answer in the order of the texts."""
-    rows = [_vector(item) for item in _ordered(_items(content), count)]
-    expected = dimension or len(rows[0])
-    for row in rows:
-        if len(row) != expected or not expected:
-            raise InvalidReply(
-                f"the server gave a vector of length {len(row)}, expected {expected}"
-            )
-    matrix = np.stack(rows)
-    if not np.isfinite(matrix).all():
-        raise InvalidReply("the server gave a vector with a number that is not finite")
-    return matrix
-
-
-def _items(content: bytes) -> list[dict[str, Any]]:
-    try:
-        body = parse(content)
-    except (ValueError, RecursionError):
-        raise InvalidReply("the server's answer is not JSON", retryable=True) from None
-    if isinstance(body, dict) and "error" in body:
-        raise told_error(cast(Any, body), LLMError)
-    data = cast(dict[str, Any], body).get("data") if isinstance(body, dict) else None
-    items = cast(list[Any], data) if isinstance(data, list) else []
-    if not items or not all(isinstance(item, dict) for item in items):
-        raise InvalidReply("the server's answer has no list of embeddings")
-    return items
-
-
-def _ordered(items: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Return the items by their index, or as they came where a server gives none."""
-    indexes = [item.get("index") for item in items]
-    if indexes == [None] * count:
-        return items
-    if sorted(map(str, indexes)) != sorted(map(str, range(count))):
-        raise InvalidReply(f"the server's {len(items)} embeddings are not those of {count} texts")
-    return sorted(items, key=lambda item: item["index"])
-
-
-def _vector(item: dict[str, Any]) -> Floats:
-    embedding = item.get("embedding")
-    try:
-        if isinstance(embedding, str):
-            row = np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")
-        else:
-            with np.errstate(over="ignore"):  # what overflows is not finite, and refused as such
-                row = np.array(embedding, np.float32)
-    except (TypeError, ValueError, OverflowError):
-        row = None
-    if row is None or row.ndim != 1:
-        raise InvalidReply("the server gave an embedding that is no list of numbers")
-    return row
+    def _rows(self, answer: Mapping[str, Any], count: int) -> list[Floats]:
+        return indexed_rows(answer, count)

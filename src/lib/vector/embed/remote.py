@@ -1,0 +1,134 @@
+"""What embedders behind a server have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from lib.errors import VectorError
+from lib.vector.embed.batches import batches, each
+from lib.vector.embed.vectors import Floats, stacked, wrong_length
+from lib.vector.protocol import Purpose
+from lib.vector.remote.server import ModelServer
+
+MAX_REPLY_BYTES: Final = 256 * 1024 * 1024
+
+
+class RemoteEmbedder(ABC):
+    """Sends texts to a server in batches, a few at once, and puts the vectors in order.
+
+    A subclass says what a request is and where the vectors stand in the answer.
+
+    Attributes:
+        model: what the server calls it.
+    """
+
+    _stand_in: ClassVar[str] = "."
+    """What is sent instead of a blank text, which servers refuse together with its batch."""
+
+    def __init__(
+        self,
+        server: ModelServer,
+        *,
+        model: str,
+        own_dimension: int | None,
+        dimension: int | None,
+        batch_size: int,
+        max_batch_bytes: int,
+        concurrency: int,
+        prefixes: Mapping[Purpose, str] | None = None,
+    ) -> None:
+        """Take the limits of the server and of the caller.
+
+        Args:
+            server: where to ask.
+            model: what the server calls it.
+            own_dimension: the length of the model's vectors, None if nobody knows.
+            dimension: the length that the caller wants, None for the model's own.
+            batch_size: texts in one request, at most.
+            max_batch_bytes: bytes of UTF-8 in one request, at most, unless one text has more.
+            concurrency: requests at once, at most.
+            prefixes: what is put before each text, by its purpose.
+
+        Raises:
+            ValueError: a size is below 1.
+        """
+        if batch_size < 1 or concurrency < 1 or (dimension is not None and dimension < 1):
+            raise ValueError("batch_size, concurrency and dimension are at least 1")
+        self.model = model
+        self._server = server
+        self._dimension = dimension or own_dimension
+        self._asked = dimension if dimension != own_dimension else None
+        self._batch_size, self._max_batch_bytes = batch_size, max_batch_bytes
+        self._concurrency = concurrency
+        self._prefixes = dict(prefixes or {})
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector.
+
+        Raises:
+            VectorError: it is not known yet: nothing was embedded, and the model is a strange one.
+        """
+        if self._dimension is None:
+            raise VectorError(
+                f"the dimension of {self.model!r} is not known before its first vector: "
+                "await discover() or pass dimension="
+            )
+        return self._dimension
+
+    async def discover(self) -> int:
+        """Return the dimension, asking the server for a vector if it is not known yet.
+
+        Raises:
+            LLMError: the server cannot be asked.
+        """
+        if self._dimension is None:
+            await self.embed(["dimension"])
+        return self.dimension
+
+    async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> Floats:
+        """Return one row per text, in the order given.
+
+        A blank text is embedded as a stand-in, since servers refuse blank ones.
+
+        Raises:
+            LLMError: the server refuses, or cannot be reached; `retryable` if it may pass. The
+                first batch that fails stops the others.
+            InvalidReply: its answer cannot be read, or has vectors of another length.
+        """
+        prefix = self._prefixes.get(purpose, "")
+        sent = [prefix + text if (prefix + text).strip() else self._stand_in for text in texts]
+        limits = {"max_texts": self._batch_size, "max_bytes": self._max_batch_bytes}
+
+        async def send(batch: list[str]) -> Floats:
+            return await self._embed(batch, purpose)
+
+        rows = await each([*batches(sent, **limits)], send, concurrency=self._concurrency)
+        return np.concatenate(rows) if rows else np.zeros((0, self._dimension or 0), np.float32)
+
+    async def aclose(self) -> None:
+        """Close the connections that it has opened."""
+        await self._server.aclose()
+
+    async def _embed(self, batch: list[str], purpose: Purpose) -> Floats:
+        def read(answer: dict[str, Any]) -> Floats:
+            return stacked(self._rows(answer, len(batch)))
+
+        vectors = await self._server.ask(self._body(batch, purpose), read)
+        length: int = vectors.shape[1]
+        self._dimension = self._dimension or length  # of the first batch that comes back
+        if length != self._dimension:
+            raise wrong_length(length, self._dimension)
+        return vectors
+
+    @abstractmethod
+    def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:
+        """Return the request."""
+
+    @abstractmethod
+    def _rows(self, answer: Mapping[str, Any], count: int) -> list[Floats]:
+        """Return the vectors of an answer to `count` texts, in their order."""

@@ -1,0 +1,174 @@
+"""Embeddings from a model in this process, by sentence-transformers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+
+from lib.errors import MissingDriver, VectorError
+from lib.vector.embed.vectors import Floats
+from lib.vector.protocol import Purpose
+
+T = TypeVar("T")
+
+_TURN: Final = 32
+"""Batches in one turn of the thread: then a query may overtake, and a cancelled call has ended."""
+_ENCODERS: Final[Mapping[Purpose, str]] = {"document": "encode_document", "query": "encode_query"}
+_DIMENSIONS: Final = ("get_embedding_dimension", "get_sentence_embedding_dimension")
+
+
+class SentenceTransformerEmbedder:
+    """Embeds with a model of sentence-transformers, in one thread of its own.
+
+    The model is loaded with the first call, in that thread. A model that tells documents from
+    queries by prompts of its own is asked so. Vectors are as the model gives them: nothing is
+    normalised here. Needs the extra `local-embeddings`, unless a model is handed in.
+
+    Source: https://sbert.net/docs/package_reference/sentence_transformer (6.2, 2026-11).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        device: str | None = None,
+        batch_size: int = 32,
+        document_prefix: str = "",
+        query_prefix: str = "",
+    ) -> None:
+        """Prepare an embedder; nothing is loaded before the first call.
+
+        Args:
+            model: a name on Hugging Face or the path of a folder; or a `SentenceTransformer`, or
+                whatever has its `encode`.
+            device: where to compute, such as "cpu" or "cuda"; None lets the library choose.
+            batch_size: texts in one pass of the model.
+            document_prefix: put before each document, for a model that has no prompts of its own.
+            query_prefix: put before each query.
+
+        Raises:
+            ValueError: `batch_size` is below 1, or `device` is given for a model that is loaded.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, it has to be at least 1")
+        if device is not None and not isinstance(model, str):
+            raise ValueError("this model is loaded already: move it to its device, leave device=")
+        self.model = model
+        self._device, self._batch_size = device, batch_size
+        self._prefixes: Mapping[Purpose, str] = {
+            "document": document_prefix,
+            "query": query_prefix,
+        }
+        self._loaded: Any = None if isinstance(model, str) else model
+        self._dimension = None if self._loaded is None else _dimension_of(self._loaded)
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector.
+
+        Raises:
+            VectorError: it is not known yet: the model is not loaded.
+        """
+        if self._dimension is None:
+            raise VectorError(
+                "the dimension is not known before the model is loaded: await discover()"
+            )
+        return self._dimension
+
+    async def discover(self) -> int:
+        """Return the dimension, loading the model if need be.
+
+        Raises:
+            MissingDriver: sentence-transformers is not installed.
+            VectorError: the model cannot be loaded.
+        """
+        if self._dimension is None:
+            await self.embed(["dimension"])
+        return self.dimension
+
+    async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> Floats:
+        """Return one row per text, in the order given.
+
+        A caller that is cancelled goes on at once, while the thread ends its turn.
+
+        Raises:
+            MissingDriver: sentence-transformers is not installed.
+            VectorError: the model cannot be loaded, fails, or gives what are no vectors.
+        """
+        prefixed = [self._prefixes[purpose] + text for text in texts]
+        size = _TURN * self._batch_size
+        turns = [prefixed[start : start + size] for start in range(0, len(prefixed), size)]
+        rows = [
+            await self._in_thread(lambda turn=turn: self._encode(turn, purpose)) for turn in turns
+        ]
+        return np.concatenate(rows) if rows else np.zeros((0, self._dimension or 0), np.float32)
+
+    async def aclose(self) -> None:
+        """Let the thread end, and the model go if it was loaded here; a call begins anew."""
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            thread.shutdown(wait=False, cancel_futures=True)
+        if isinstance(self.model, str):
+            self._loaded = None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="lib-embedder")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _encode(self, texts: list[str], purpose: Purpose) -> Floats:
+        model = self._loaded
+        if model is None:
+            model = self._loaded = _load(self.model, self._device)
+        encode = getattr(model, _ENCODERS[purpose], None) or model.encode
+        try:
+            # By position: the parameter was `sentences` and is `inputs`.
+            found = encode(
+                texts,
+                batch_size=self._batch_size,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+        except RuntimeError as error:  # torch: out of memory, a device that is gone
+            raise VectorError(f"the model failed: {type(error).__name__}") from error
+        vectors = np.asarray(found, np.float32)
+        _check(vectors, len(texts), self._dimension)
+        self._dimension = vectors.shape[1]
+        return vectors
+
+
+def _load(name: str, device: str | None) -> Any:
+    try:
+        library: Any = import_module("sentence_transformers")
+    except ImportError as error:
+        raise MissingDriver(
+            "SentenceTransformerEmbedder", driver="sentence-transformers", extra="local-embeddings"
+        ) from error
+    try:
+        return library.SentenceTransformer(name, device=device)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise VectorError(f"the model {name!r} cannot be loaded: {type(error).__name__}") from error
+
+
+def _dimension_of(model: Any) -> int | None:
+    """Return the length of the model's vectors, None if it does not say."""
+    for name in _DIMENSIONS:
+        if callable(tell := getattr(model, name, None)):
+            return cast("int | None", tell())
+    return None
+
+
+def _check(vectors: Floats, count: int, dimension: int | None) -> None:
+    """Refuse what is no matrix of one finite row per text."""
+    if vectors.ndim != 2 or vectors.shape[0] != count or not vectors.shape[1]:  # noqa: PLR2004 - a matrix
+        raise VectorError(f"the model gave an array of shape {vectors.shape} for {count} texts")
+    if dimension not in (None, vectors.shape[1]):
+        raise VectorError(f"the model gave vectors of length {vectors.shape[1]}, not {dimension}")
+    if not np.isfinite(vectors).all():
+        raise VectorError("the model gave a vector with a number that is not finite")

@@ -1,0 +1,1 @@
+"""Model servers over HTTP: what their embedders and rerankers share, and one file per vendor."""

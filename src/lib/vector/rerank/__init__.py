@@ -1,0 +1,1 @@
+"""A second, closer look at what a search has found."""
