@@ -1,24 +1,42 @@
 """Every vector store keeps the contract; a new one is one more line of the table."""
 
+from functools import partial
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
+from lib.testing.servers import postgres
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
 from lib.vector import (
     InMemoryVectorStore,
     LanceDBVectorStore,
     Metric,
+    PostgresVectorStore,
     QdrantVectorStore,
     SQLiteVectorStore,
 )
 from lib.vector.filter.refusals import REFUSALS
 
+FOLDERS = count()
+
 
 def in_a_folder_of_its_own(place: Path, dimension: int, metric: Metric) -> QdrantVectorStore:
     """Qdrant's client locks its folder, so no two of them ever hold the same."""
-    return QdrantVectorStore(dimension=dimension, metric=metric, path=mkdtemp(dir=place))
+    return QdrantVectorStore(
+        dimension=dimension, metric=metric, path=str(place / f"{next(FOLDERS)}")
+    )
+
+
+def in_a_table_of_its_own(
+    place: Path, dimension: int, metric: Metric, *, hnsw: bool = True
+) -> PostgresVectorStore:
+    """One database serves all tests of a process."""
+    table = f"t{sha256(str(place).encode()).hexdigest()[:32]}"
+    return PostgresVectorStore(
+        postgres.url(), dimension=dimension, metric=metric, table=table, hnsw=hnsw
+    )
 
 
 VECTOR_STORES = {
@@ -51,12 +69,18 @@ VECTOR_STORES = {
         hybrid=False,
         shared=True,
     ),
+    "postgres": StoreKind(open=in_a_table_of_its_own, shared=True, bm25=False),
+    "postgres without an index": StoreKind(
+        open=partial(in_a_table_of_its_own, hnsw=False), shared=True, bm25=False
+    ),
 }
 
 
-@pytest.fixture(params=VECTOR_STORES.values(), ids=list(VECTOR_STORES))
+@pytest.fixture(params=list(VECTOR_STORES))
 def each_kind(request: pytest.FixtureRequest) -> StoreKind:
-    return request.param
+    if request.param.startswith("postgres"):
+        postgres.url()  # starting the server blocks, and no event loop runs yet
+    return VECTOR_STORES[request.param]
 
 
 class TestVectorStores(VectorStoreContract):
