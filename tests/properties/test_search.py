@@ -45,8 +45,8 @@ def searched(vectors: Matrix, ids: list[str], metric: Metric, *, coded: bool = F
     return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=codes)
 
 
-def products(code: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    return codes.astype(np.int32) @ code.astype(np.int32)
+def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
+    return (codes.astype(np.int64) @ code[0].astype(np.int64)).astype(np.float32)
 
 
 def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:

@@ -5,9 +5,25 @@ x = s c + e. The query is taken apart in the same way: q = t b + f. Then
 
     x q = s t (c b) + (s c) f + e q
 
-where c b is computed in whole numbers, without error, and the rest is at most
-(|x| + |e|) |f| + |e| |q|. Rows that cannot be among the best by this bound are left out; on
-embeddings some tens of 100,000 remain, which are then scored by the definition.
+where |s c| <= |x| + |e|, so that s t (c b) is off by at most
+
+    |e| (|q| + |f|) + |x| |f|.
+
+Rows that cannot be among the best by this bound are left out; on embeddings some tens of 100,000
+remain, which are then scored by the definition. Sums of unsigned bytes are faster than of signed
+ones, hence C = c + 128 and B = b + 128 are multiplied:
+
+    c b = C B - 128 (sum of C) - 128 (sum of b)
+
+The sums are exact in 32 bits (multiples of 128 below 2**31). C B is not, nor are the differences:
+below 2**16 d, 2**17 d and 2**14 d in size, they are rounded by less than d / 64 together, and as
+t <= |q| / 127 (or b = 0, when nothing is rounded), adding s d / 4096 to |e| covers that. What is
+left is the rounding of a key relative to its size, and underflow, both allowed for generously.
+
+The rows are read in blocks. A whole block is measured with the largest |e| and |x| in it, which
+takes one comparison per row; the few that pass are then measured with their own. The least that
+the k best of the rows read so far must have is all that passes on from block to block. Nothing
+depends on it but the time.
 
 Needs simsimd (the extra `fast`); without it the first pass is the one of `lib.vector.exact`, and
 the results are the same.
@@ -16,26 +32,32 @@ the results are the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import EXCLUDED, Rows, Selection, grown
+from lib.vector.exact import Rows, Selection, grown
 from lib.vector.records import Metric
 
-Products: TypeAlias = Callable[[NDArray[np.int8], NDArray[np.int8]], NDArray[Any]]
-"""The dot products of one code with many rows of codes, without error."""
+Codes8: TypeAlias = NDArray[np.uint8]
+Floats: TypeAlias = NDArray[np.float32]
+Products: TypeAlias = Callable[[Codes8, Codes8], Floats]
+"""The dot products of one row of codes with each of many, exact but for one rounding."""
 
 _LARGEST: Final = 127
-_MOST_ELEMENTS: Final = (2**31 - 1) // _LARGEST**2  # so that no sum of products overflows 32 bits
-_CODED_AT_ONCE: Final = 1 << 20
+_MOST_ELEMENTS: Final = (2**31 - 1) // 255**2  # so that no sum of products overflows 32 bits
+_BLOCK_BYTES: Final = 12 << 20  # what is done for a block costs little beside reading it
+_GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
+_FEWEST_GROUPS: Final = 128
+_CODED_CELLS: Final = 1 << 17
 _SMALLEST_STEP: Final = 2.0**-100
 _ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
+_UNDERFLOW: Final = 2.0**-120
 
 
 class Codes:
@@ -45,10 +67,13 @@ class Codes:
         """Start empty."""
         self._metric: Metric = metric
         self._products = products
-        self._codes = np.empty((0, dimension), np.int8)
+        self._codes = np.empty((0, dimension), np.uint8)  # C
+        self._sums = np.empty(0, np.float32)  # 128 times the sum of C
         self._steps = np.empty(0, np.float32)  # s, and under cosine s / |x|
         self._errors = np.empty(0, np.float32)  # no less than |e|, and under cosine |e| / |x|
+        self._worst: list[_Worst] = []
         self._size = 0
+        self._rows_at_once = max(1, _BLOCK_BYTES // dimension)
         self._lock = Lock()
 
     @classmethod
@@ -63,94 +88,243 @@ class Codes:
         """Return how many of so many rows have no code yet."""
         return max(0, size - self._size)
 
-    def candidates(
-        self, rows: Rows, query: NDArray[np.float32], k: int, among: Selection
-    ) -> NDArray[np.intp]:
+    def moved(self, kept: NDArray[np.intp], scales: Floats) -> Codes:
+        """Return the codes of these rows alone, in their order; change nothing here."""
+        codes = Codes(self._metric, self._codes.shape[1], self._products)
+        with self._lock:
+            known = kept[: np.searchsorted(kept, self._size)]
+            codes._codes, codes._sums = self._codes[known], self._sums[known]
+            codes._steps, codes._errors = self._steps[known], self._errors[known]
+        codes._measure(0, len(known), scales[known])
+        codes._size = len(known)
+        return codes
+
+    def candidates(self, rows: Rows, query: Floats, k: int, among: Selection) -> NDArray[np.intp]:
         """Return every row that can be among the k nearest of a selection."""
-        codes, steps, errors = self._views(rows)
-        scales, positions = rows.scales, among.positions
-        if positions is not None:
-            codes = np.take(codes, positions, axis=0, mode="clip")
-            steps, errors, scales = steps[positions], errors[positions], scales[positions]
-        keys, slack = self._bounded(query, codes, steps, errors, scales)
-        if positions is None and among.mask is not None:
-            keys -= EXCLUDED * ~among.mask
-        sure = np.partition(keys - slack, len(keys) - k)[len(keys) - k]
-        found = np.flatnonzero(keys + slack >= sure)
-        return found if positions is None else positions[found]
+        self._catch_up(rows)
+        asked = _Query(query, self._metric)
+        least, best = -math.inf, np.empty(0)
+        places, keys = list[NDArray[np.intp]](), list[NDArray[np.float64]]()
+        for block in self._blocks(rows, among):
+            coarse = self._keys(asked, block)
+            slack = asked.slack(*block.worst)
+            if least == -math.inf:
+                least = _kth_highest(coarse, block.allowed, k) * asked.unit - slack
+            passing = coarse >= (least - slack) / asked.unit
+            if block.allowed is not None:
+                passing &= block.allowed
+            chosen = passing.nonzero()[0]
+            if len(chosen):
+                keys.append(coarse[chosen].astype(np.float64) * asked.unit)
+                places.append(block.numbers(chosen))
+                best = _highest(np.concatenate([best, keys[-1] - slack]), k)
+                least = max(least, best[0] if len(best) == k else least)
+        return self._measured(rows, asked, np.concatenate(places), np.concatenate(keys), k)
 
-    def _bounded(
+    def _measured(
         self,
-        query: NDArray[np.float32],
-        codes: NDArray[np.int8],
-        steps: NDArray[np.float32],
-        errors: NDArray[np.float32],
-        scales: NDArray[np.float32],
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return keys as those of `lib.vector.exact`, and how far each is off at most."""
-        code, step, rest = _encoded(query[np.newaxis])
-        length, rest = float(np.linalg.norm(query)), float(rest[0])
-        keys = self._products(code[0], codes).astype(np.float32) * (steps * step)
-        lengths = 1.0 if self._metric == "cosine" else scales
-        slack = errors * (length + rest) + lengths * (rest + _ROUNDING * length)
-        if self._metric == "euclidean":
-            keys -= 0.5 * scales * scales
-            slack += _ROUNDING * (scales + length) ** 2
-        return keys, slack
+        rows: Rows,
+        asked: _Query,
+        places: NDArray[np.intp],
+        keys: NDArray[np.float64],
+        k: int,
+    ) -> NDArray[np.intp]:
+        """Return which of the places can be among the k best, by what is known of each."""
+        lengths = 1.0 if self._metric == "cosine" else rows.scales[places].astype(np.float64)
+        slack = asked.slack(self._errors[places].astype(np.float64), lengths)
+        return places[keys + slack >= _highest(keys - slack, k)[0]]
 
-    def _views(
-        self, rows: Rows
-    ) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]]:
-        """Return codes, steps and errors of the rows, once all of them have a code."""
+    def _keys(self, asked: _Query, block: _Block) -> Floats:
+        """Return keys as those of `lib.vector.exact`, in units of the query's."""
+        keys = self._products(asked.code, block.codes)
+        keys -= asked.sum
+        keys -= block.sums
+        keys *= block.steps
+        if self._metric == "euclidean":
+            keys *= asked.step
+            keys -= 0.5 * block.scales * block.scales
+        return keys
+
+    def _blocks(self, rows: Rows, among: Selection) -> Iterator[_Block]:
+        """Yield the rows of a selection, read in order where there is no list of them."""
+        codes, sums, steps = self._codes, self._sums, self._steps
+        if among.positions is None:
+            size, mask = len(rows.vectors), among.mask
+            for number, start in enumerate(range(0, size, self._rows_at_once)):
+                part = slice(start, min(start + self._rows_at_once, size))
+                yield _Block(
+                    start,
+                    codes[part],
+                    sums[part],
+                    steps[part],
+                    rows.scales[part],
+                    self._worst[number],
+                    None if mask is None else mask[part],
+                )
+            return
+        step = max(1, _GATHERED_BYTES // codes.shape[1])
+        for start in range(0, among.count, step):
+            some = among.positions[start : start + step]
+            scales = rows.scales[some]
+            yield _Block(
+                some,
+                # "clip" checks nothing, and the positions are right: faster than "raise"
+                np.take(codes, some, axis=0, mode="clip"),
+                sums[some],
+                steps[some],
+                scales,
+                self._worst_of(self._errors[some], scales),
+                None,
+            )
+
+    def _catch_up(self, rows: Rows) -> None:
+        """Make codes of the rows that have none."""
         size = len(rows.vectors)
         if size > self._size:
             with self._lock:
                 self._extend(rows.vectors[self._size :], rows.scales[self._size :])
-        return self._codes[:size], self._steps[:size], self._errors[:size]
 
-    def _extend(self, vectors: NDArray[np.float32], scales: NDArray[np.float32]) -> None:
+    def _extend(self, vectors: Floats, scales: Floats) -> None:
         size = self._size + len(vectors)
         if size > len(self._codes):
             capacity = size + self._size // 2
             self._codes = grown(self._codes, capacity)
+            self._sums = grown(self._sums, capacity)
             self._steps = grown(self._steps, capacity)
             self._errors = grown(self._errors, capacity)
-        rows_at_once = max(1, _CODED_AT_ONCE // vectors.shape[1])
+        rows_at_once = max(1, _CODED_CELLS // vectors.shape[1])
         for start in range(0, len(vectors), rows_at_once):
             part = slice(start, start + rows_at_once)
-            place = slice(self._size, self._size + len(vectors[part]))
+            place = slice(self._size + start, self._size + start + len(vectors[part]))
+            codes, sums, steps, errors = _encoded(vectors[part])
             unit = scales[part] if self._metric == "cosine" else np.float32(1.0)
-            codes, steps, errors = _encoded(vectors[part])
-            self._codes[place], self._steps[place] = codes, steps * unit
-            self._errors[place] = errors * unit
-            self._size = place.stop
+            self._codes[place], self._sums[place] = codes, sums
+            self._steps[place], self._errors[place] = steps * unit, errors * unit
+        self._measure(self._size, size, scales)
+        self._size = size
+
+    def _measure(self, start: int, end: int, scales: Floats) -> None:
+        """Note the worst of each block, once the rows from one to before another are in it."""
+        first = start
+        while start < end:
+            number = start // self._rows_at_once
+            stop = min(end, (number + 1) * self._rows_at_once)
+            worst = self._worst_of(self._errors[start:stop], scales[start - first : stop - first])
+            if number < len(self._worst):
+                known = self._worst[number]
+                self._worst[number] = max(known[0], worst[0]), max(known[1], worst[1])
+            else:
+                self._worst.append(worst)
+            start = stop
+
+    def _worst_of(self, errors: Floats, scales: Floats) -> _Worst:
+        longest = 1.0 if self._metric == "cosine" else float(scales.max())
+        return float(errors.max()), longest
 
 
-def _encoded(
-    vectors: NDArray[np.float32],
-) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]]:
-    """Return for each row its whole numbers, its step, and the most that they leave out."""
-    peaks = np.abs(vectors).max(axis=1)
-    steps = peaks / np.float32(_LARGEST)
+_Worst: TypeAlias = tuple[float, float]  # the largest |e| and |x|
+
+
+class _Block(NamedTuple):
+    """Some rows: what is known of each, and which of them may be found."""
+
+    places: int | NDArray[np.intp]
+    codes: Codes8
+    sums: Floats
+    steps: Floats
+    scales: Floats
+    worst: _Worst
+    allowed: NDArray[np.bool_] | None
+
+    def numbers(self, chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return which rows of the namespace some of these are."""
+        return chosen + self.places if isinstance(self.places, int) else self.places[chosen]
+
+
+class _Query:
+    """A query, taken apart.
+
+    Attributes:
+        code: B, as a matrix of one row.
+        sum: 128 times the sum of b.
+        step: t.
+        unit: what keys have to be multiplied with.
+    """
+
+    def __init__(self, query: Floats, metric: Metric) -> None:
+        peak = float(np.abs(query).max())
+        self.step = float(np.float32(peak / _LARGEST))
+        if self.step < _SMALLEST_STEP:
+            self.step = 1.0  # the query is left out as a whole
+        wide = query.astype(np.float64)
+        code = np.rint(wide / self.step)
+        rest = wide - code * self.step
+        self.code = (code + 128.0).astype(np.uint8)[np.newaxis]
+        self.sum = 128.0 * float(code.sum())
+        self._euclidean = metric == "euclidean"
+        self.unit = 1.0 if self._euclidean else self.step
+        self._length = math.sqrt(np.dot(wide, wide))
+        self._rest = 1.001 * math.sqrt(np.dot(rest, rest))
+
+    def slack(self, error: Any, length: Any) -> Any:
+        """Return how far at most a key is off, for a row with such an |e| and |x|."""
+        slack = error * (self._length + self._rest)
+        slack = slack + length * (self._rest + _ROUNDING * self._length) + _UNDERFLOW
+        if self._euclidean:
+            slack = slack + _ROUNDING * (length + self._length) ** 2
+        return slack
+
+
+def _highest(values: NDArray[Any], k: int) -> NDArray[Any]:
+    """Return the k highest, the least of them first; all, in any order, if there are fewer."""
+    if len(values) < k:
+        return values
+    values.partition(len(values) - k)
+    return values[len(values) - k :]
+
+
+def _kth_highest(keys: Floats, allowed: NDArray[np.bool_] | None, k: int) -> float:
+    """Return what at least k of the allowed keys reach: the k-th highest or little less."""
+    if allowed is not None:
+        keys = np.where(allowed, keys, np.float32(-math.inf))
+    groups = max(_FEWEST_GROUPS, 8 * k)  # then the k highest are mostly in k of them
+    if len(keys) >= 4 * groups:
+        keys = keys[: len(keys) // groups * groups].reshape(-1, groups).max(axis=0)
+    return float(_highest(keys.copy(), k)[0]) if len(keys) >= k else -math.inf
+
+
+def _encoded(vectors: Floats) -> tuple[Codes8, Floats, Floats, Floats]:
+    """Return for each row C, 128 times its sum, s, and the most that they leave out."""
+    steps = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / np.float32(_LARGEST)
     steps[steps < _SMALLEST_STEP] = 1.0  # the row is left out as a whole
-    codes = np.rint(vectors / steps[:, np.newaxis])
-    rest = vectors - codes * steps[:, np.newaxis]
-    errors = np.sqrt(np.einsum("ij,ij->i", rest, rest, dtype=np.float64))
-    rounding = _ROUNDING * math.sqrt(vectors.shape[1]) * peaks.astype(np.float64)
-    return codes.astype(np.int8), steps, (1.001 * errors + rounding).astype(np.float32)
+    rest = vectors * (np.float32(1.0) / steps)[:, np.newaxis]
+    codes = np.rint(rest)
+    rest -= codes
+    codes += np.float32(128.0)
+    d = vectors.shape[1]
+    allowance = math.sqrt(d) * 2.0**-15 + d / 4096  # the quotient's rounding, and see above
+    errors = np.float32(1.01) * np.sqrt(np.einsum("ij,ij->i", rest, rest)) + np.float32(allowance)
+    sums = np.float32(128.0) * codes.sum(axis=1)
+    return codes.astype(np.uint8), sums, steps, steps * errors
 
 
 @cache
 def _fast_products() -> Products | None:
-    """Return the products of simsimd, if it is installed and computes them right here."""
+    """Return the products of simsimd, if it is installed and computes them right here.
+
+    Its own threads are not used: they wait for each other in a loop, which takes ten times as
+    long as the work as soon as one of them has to share its core. Nor is its `out`, which drops
+    a reference to None with every call.
+    """
     try:
         simsimd: Any = import_module("simsimd")
     except ImportError:
         return None
 
-    def products(code: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[Any]:
-        return np.asarray(simsimd.cdist(code[np.newaxis], codes, "dot"))[0]
+    def products(code: Codes8, codes: Codes8) -> Floats:
+        return np.asarray(simsimd.cdist(code, codes, "dot", out_dtype="float32"))[0]
 
-    sample = np.arange(-_LARGEST, 3 * 333 - _LARGEST).astype(np.int8).reshape(3, 333)
-    right = sample.astype(np.int64) @ sample[0].astype(np.int64)
-    return products if np.array_equal(products(sample[0], sample), right) else None
+    sample = (255 - np.arange(3 * 333) % 256).astype(np.uint8).reshape(3, 333)
+    right = (sample.astype(np.int64) @ sample[0].astype(np.int64)).astype(np.float32)
+    found = products(sample[:1], sample)
+    return products if found.dtype == np.float32 and np.array_equal(found, right) else None

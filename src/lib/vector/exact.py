@@ -23,9 +23,10 @@ from lib.vector.records import Metric
 GATHER_SHARE = 0.25
 _BLOCK_BYTES = 1 << 18  # rows are collected in blocks that stay in the cache
 _RESCORED_AT_ONCE = 4096
+_FEW = 128  # above, a pass in 32 bits before the one in 64 pays
 _FIRST_PASS_CELLS = 1 << 18  # below, what surrounds a first pass costs more than it saves
 _CODING_EFFORT = 1 << 20  # a row without a code is work for a thread, were it only for the lock
-EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
+_EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,10 @@ class FirstPass(Protocol):
         self, rows: Rows, query: NDArray[np.float32], k: int, among: Selection
     ) -> NDArray[np.intp]:
         """Return every row that can be among the k nearest of a selection."""
+        ...
+
+    def moved(self, kept: NDArray[np.intp], scales: NDArray[np.float32]) -> FirstPass:
+        """Return a first pass over these rows alone, given the scales of all."""
         ...
 
 
@@ -125,7 +130,7 @@ def _found(
             return _search_all(rows, query, k, metric, among)
         return _search_some(rows, query, k, metric, among.positions)
     found = rows.first_pass.candidates(rows, query, k, among)
-    if len(found) > _RESCORED_AT_ONCE:
+    if len(found) > _FEW:
         return _search_some(rows, query, k, metric, found)
     return found
 
@@ -157,7 +162,7 @@ def _search_all(
     """Return every row that can be among the k best, by a pass over all rows."""
     keys, slack = _keys(rows.vectors @ query, rows.scales, query, metric)
     if among.mask is not None:
-        keys -= EXCLUDED * ~among.mask
+        keys -= _EXCLUDED * ~among.mask
     return _candidates(keys, slack, k)
 
 

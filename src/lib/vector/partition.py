@@ -1,14 +1,18 @@
 """The rows of one namespace in memory, written by one while others read.
 
-Rows are only ever appended. What is replaced or deleted is marked, never overwritten, so whoever
-holds a `Snapshot` goes on reading what it showed. Once a quarter is marked, the living rows move
-together: into new arrays, under new numbers, while old snapshots keep the old ones.
+Rows are only ever appended. What is replaced or deleted is marked with the number of the write
+that did so, never overwritten, so whoever holds a `Snapshot` goes on reading what it showed: rows
+that were there and that no write up to then had marked. Once a quarter is marked, the living rows
+move together: into new arrays, under new numbers, while old snapshots keep the old ones. So a
+write takes as long as what it writes, however much there is, but for those that move the rows:
+seldom enough to add a constant to each row written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -21,6 +25,7 @@ from lib.vector.records import Metric
 _DEAD_SHARE = 0.25
 _SMALLEST = 64
 _KEPT_SELECTIONS = 16
+_ALIVE = np.iinfo(np.int64).max
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -44,21 +49,32 @@ class Contents(Protocol[T_contra]):
 C = TypeVar("C", bound=Contents[Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot(Generic[C]):
     """What a namespace held at one moment.
 
     Attributes:
         rows: the vectors, with their ids.
         contents: what stands beside them; may have learned of later rows and deaths.
-        living: the rows that count.
+        count: how many rows count.
+        version: how many writes there had been.
+        deaths: which write has marked each row; may go on changing, but only for later ones.
         selections: what the last filters have let through, by whatever tells the filters apart.
     """
 
     rows: Rows
     contents: C
-    living: Selection
+    count: int
+    version: int
+    deaths: NDArray[np.int64]
     selections: dict[str, Selection] = field(default_factory=dict[str, Selection])
+
+    @cached_property
+    def living(self) -> Selection:
+        """The rows that count."""
+        if self.count == len(self.deaths):
+            return Selection(mask=None, count=self.count)
+        return Selection.of(self.deaths > self.version)
 
     def remember(self, key: str, selection: Selection) -> Selection:
         """Keep a selection among the last ones, and return it."""
@@ -80,15 +96,23 @@ class Partition(Generic[C]):
         self._metric: Metric = metric
         self._vectors = np.empty((0, dimension), np.float32)
         self._scales = np.empty(0, np.float32)
-        self._alive = np.empty(0, np.bool_)
+        self._deaths = np.empty(0, np.int64)
+        self._version = 0
         self._ids: list[str] = []
         self._row_of: dict[str, int] = {}
-        self._first_pass = self._new_first_pass()
+        self._first_pass: FirstPass | None = Codes.if_available(metric, dimension)
         self.snapshot = self._taken(contents)
 
     def row(self, name: str) -> int | None:
         """Return the living row of an id, as the latest snapshot numbers it."""
         return self._row_of.get(name)
+
+    def moving(self, rows: int) -> int:
+        """Return how many floats a write of so many rows may move, beside those it writes."""
+        size = len(self._ids)
+        dead = size - len(self._row_of) + rows
+        moves = size + rows > len(self._vectors) or _too_many(dead, size)
+        return size * self._vectors.shape[1] if moves else 0
 
     def upsert(
         self,
@@ -102,6 +126,7 @@ class Partition(Generic[C]):
         self._reserve(end)
         self._vectors[start:end] = vectors
         self._scales[start:end] = scales(lengths, self._metric)
+        self._deaths[start:end] = _ALIVE
         self._ids.extend(ids)
         self.snapshot.contents.extend(items)
         replaced = [row for row in map(self._row_of.get, ids) if row is not None]
@@ -121,27 +146,26 @@ class Partition(Generic[C]):
         capacity = max(_SMALLEST, 2 * size)
         self._vectors = grown(self._vectors, capacity)
         self._scales = grown(self._scales, capacity)
+        self._deaths = grown(self._deaths, capacity)
 
     def _publish(self, dead: list[int]) -> None:
-        alive = np.ones(len(self._ids), np.bool_)
-        alive[: len(self._alive)] = self._alive
-        alive[dead] = False
-        self._alive = alive
+        self._version += 1
+        self._deaths[dead] = self._version
         contents = self.snapshot.contents
         contents.bury(dead)
-        marked = len(self._ids) - len(self._row_of)
-        if marked > max(_SMALLEST, _DEAD_SHARE * len(self._ids)):
+        if _too_many(len(self._ids) - len(self._row_of), len(self._ids)):
             contents = self._move(contents)
         self.snapshot = self._taken(contents)
 
     def _move(self, contents: C) -> C:
-        kept = np.flatnonzero(self._alive)
+        kept = np.flatnonzero(self._deaths[: len(self._ids)] == _ALIVE)
+        if self._first_pass is not None:
+            self._first_pass = self._first_pass.moved(kept, self._scales)
         self._vectors = self._vectors[kept]
         self._scales = self._scales[kept]
-        self._alive = self._alive[kept]
+        self._deaths = self._deaths[kept]
         self._ids = [self._ids[row] for row in kept.tolist()]
         self._row_of = {name: row for row, name in enumerate(self._ids)}
-        self._first_pass = self._new_first_pass()
         return contents.moved(kept)
 
     def _taken(self, contents: C) -> Snapshot[C]:
@@ -152,7 +176,14 @@ class Partition(Generic[C]):
             scales=self._scales[:size],
             first_pass=self._first_pass,
         )
-        return Snapshot(rows=rows, contents=contents, living=Selection.of(self._alive))
+        return Snapshot(
+            rows=rows,
+            contents=contents,
+            count=len(self._row_of),
+            version=self._version,
+            deaths=self._deaths[:size],
+        )
 
-    def _new_first_pass(self) -> FirstPass | None:
-        return Codes.if_available(self._metric, self._vectors.shape[1])
+
+def _too_many(dead: int, size: int) -> bool:
+    return dead > max(_SMALLEST, _DEAD_SHARE * size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import NoneType
 from typing import Any, TypeAlias, cast
 
 Scalar: TypeAlias = bool | int | float | str
@@ -45,10 +46,14 @@ def plain_text(value: str) -> str:
     return text
 
 
+_SCALARS = frozenset({NoneType, bool, int, float, str})
+
+
 def copied(value: Any) -> Any:
     """Return a copy of JSON data that shares nothing with it that could change."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in cast(dict[str, Any], value).items()}
+        items = cast(dict[str, Any], value).items()
+        return {key: item if type(item) in _SCALARS else copied(item) for key, item in items}
     if isinstance(value, list):
         return [copied(item) for item in cast(list[Any], value)]
     return value

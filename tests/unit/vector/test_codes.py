@@ -13,11 +13,12 @@ from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, effort, row_lengths, scales
 
 Matrix = NDArray[np.float32]
+Codes8 = NDArray[np.uint8]
 WHOLE = Selection(mask=None, count=20_000)
 
 
-def products(code: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    return codes.astype(np.int32) @ code.astype(np.int32)
+def products(code: Codes8, codes: Codes8) -> Matrix:
+    return (codes.astype(np.int64) @ code[0].astype(np.int64)).astype(np.float32)
 
 
 def clustered(size: int, dimension: int) -> Matrix:
@@ -121,20 +122,34 @@ def test_codes_are_used_where_their_package_is_installed_and_right(
 
     class StandIn:
         @staticmethod
-        def cdist(code: NDArray[np.int8], codes: NDArray[np.int8], _: str) -> object:
-            return products(code[0], codes)[np.newaxis] + error
+        def cdist(code: Codes8, codes: Codes8, _: str, *, out_dtype: str) -> object:
+            assert out_dtype == "float32"
+            return products(code, codes)[np.newaxis] + np.float32(error)
 
     monkeypatch.setitem(sys.modules, "simsimd", None)
     assert fast_products() is None
     monkeypatch.setitem(sys.modules, "simsimd", StandIn)
     found = fast_products()
     assert found is not None
-    assert found(np.array([1, 2], np.int8), np.array([[3, 4]], np.int8)).tolist() == [11]
+    assert found(np.array([[1, 2]], np.uint8), np.array([[3, 4]], np.uint8)).tolist() == [11]
     error = 1
     assert fast_products() is None
 
 
+def test_the_real_package_multiplies_codes_right_up_to_the_longest() -> None:
+    fast_products = module._fast_products()  # pyright: ignore[reportPrivateUsage] - the seam
+    if fast_products is None:
+        pytest.skip("simsimd is not installed")
+    noise = np.random.default_rng(1)
+    for dimension in (1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 384, 1537, 33_025):
+        codes = noise.integers(0, 256, (5, dimension)).astype(np.uint8)
+        codes[0], codes[1] = 255, 0
+        for row in range(5):
+            asked = np.ascontiguousarray(codes[row : row + 1])
+            assert np.array_equal(fast_products(asked, codes), products(asked, codes))
+
+
 @pytest.mark.usefixtures("installed")
 def test_codes_are_not_used_where_their_sums_could_overflow() -> None:
-    assert Codes.if_available("dot", 100_000) is not None
-    assert Codes.if_available("dot", 200_000) is None
+    assert Codes.if_available("dot", 33_025) is not None
+    assert Codes.if_available("dot", 33_026) is None
