@@ -21,7 +21,7 @@ from lib.vector.records import Match, Metric, Record
 from lib.vector.stores.qdrant.translate import KEYS, META, NAMESPACE
 from lib.vector.validate import Batch
 
-POINTS_A_REQUEST: Final = 500
+POINTS_A_REQUEST: Final = 256
 BYTES_A_REQUEST: Final = 8 << 20
 """The server takes 32 MB (`service.max_request_size_mb`)."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed
 from lib.vector.filter import Filter, fold, refusals
+from lib.vector.offload import offload
 from lib.vector.protocol import FilterLike
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import (
@@ -29,12 +30,13 @@ T = TypeVar("T")
 
 _NAME: Final = "QdrantVectorStore"
 _MAX_NAME: Final = 255
+_RECORD_EFFORT: Final = 50_000  # of checking one, in floats read
 
 
 class QdrantVectorStore:
     """Records in one collection of Qdrant, each namespace a tenant of it with a graph of its own.
 
-    A batch is checked as a whole, then sent in requests of at most 500 records and 8 MB. Qdrant
+    A batch is checked as a whole, then sent in requests of at most 256 records and 8 MB. Qdrant
     keeps each request whole, but has no transaction over several: if one fails, what the earlier
     ones have stored stays, and the same upsert again completes it. A reader sees a finished write.
 
@@ -129,11 +131,13 @@ class QdrantVectorStore:
         All of them are checked before any is sent. More than fit into one request can be stored in
         part when the server fails midway; safe to repeat.
         """
-        name = checked_namespace(namespace)
-        batch = checked_batch(list(records), metric=self._metric, dimension=self._dimension)
-        if batch is None:
-            await self._run(_nothing)
-        else:
+        name, given = checked_namespace(namespace), list(records)
+        await self._run(_nothing)
+        batch = await offload(
+            _RECORD_EFFORT * len(given),
+            lambda: checked_batch(given, metric=self._metric, dimension=self._dimension),
+        )
+        if batch is not None:
             await self._run(lambda collection: collection.upsert(name, batch))
 
     async def query(

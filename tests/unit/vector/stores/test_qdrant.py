@@ -1,0 +1,230 @@
+"""What a Qdrant store promises beside the contract: vectors, folders, the form of filters."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from qdrant_client import AsyncQdrantClient, models
+
+from lib.errors import MissingDriver
+from lib.testing.aio import run
+from lib.testing.vector_store import features, random_filter
+from lib.vector import Filter, QdrantVectorStore, Record
+from lib.vector.filter import fold
+from lib.vector.filter.refusals import REFUSALS
+from lib.vector.stores.qdrant import translate
+from lib.vector.stores.qdrant.store import _finished  # pyright: ignore[reportPrivateUsage]
+
+VECTORS = [[0.5, -2.25], [1e-18, 3e-18], [1e18, -1e17], [0.1, 0.2], [3.0, 0.0]]
+
+
+def in_memory(**kwargs: Any) -> QdrantVectorStore:
+    kwargs = {"location": ":memory:", "dimension": 2, **kwargs}
+    return QdrantVectorStore(**kwargs)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+def test_vectors_come_back_to_the_last_bit_though_qdrant_normalises_them(metric: Any) -> None:
+    async def main() -> None:
+        store = in_memory(metric=metric)
+        records = [Record(str(row), np.array(v, np.float32)) for row, v in enumerate(VECTORS)]
+        await store.upsert(records)
+
+        kept = await store.get(["0", "1", "2", "3", "4"])
+        assert [record.vector for record in kept] == [list(record.vector) for record in records]
+        found = await store.query([1.0, 0.0], include_vectors=True)
+        assert {match.id: match.vector for match in found} == {r.id: r.vector for r in kept}
+        await store.close()
+
+    run(main())
+
+
+def test_the_same_id_in_two_namespaces_is_two_points() -> None:
+    async def main() -> None:
+        store = in_memory()
+        pairs = [("a", "bc"), ("ab", "c"), ('a","b', "c"), ("", 'a","bc')]
+        for namespace, name in pairs:
+            await store.upsert([Record(name, [1.0, 0.0], namespace)], namespace=namespace)
+
+        for namespace, name in pairs:
+            (record,) = await store.get([name], namespace=namespace)
+            assert record.text == namespace
+        await store.close()
+
+    run(main())
+
+
+def test_more_ids_than_fit_into_one_request_are_found_and_deleted() -> None:
+    async def main() -> None:
+        store = in_memory()
+        names = [str(row) for row in range(1500)]
+        await store.upsert([Record(name, [1.0, 0.0]) for name in names])
+
+        assert [record.id for record in await store.get(names)] == names
+        await store.delete(names[:1400])
+        assert await store.count() == 100
+        await store.close()
+
+    run(main())
+
+
+def test_a_folder_keeps_what_was_stored_in_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        record = Record("a", [0.5, -2.25], "text", {"x": [1.0, -0.0, 2**63 - 1]})
+        for _ in range(2):
+            store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+            await store.upsert([record])
+            await store.close()
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+        (kept,) = await store.get(["a"])
+        assert repr(kept) == repr(record)
+        await store.close()
+
+    run(main())
+
+
+LOCKED = """
+import asyncio, sys
+from lib.errors import StoreUnavailable
+from lib.vector import QdrantVectorStore
+
+async def main(path):
+    store = QdrantVectorStore(dimension=2, path=path)
+    for _ in range(2):
+        try:
+            await store.setup()
+        except StoreUnavailable as error:
+            print(error, error.retryable)
+    await store.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_a_folder_that_is_in_use_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+        await store.setup()
+        # in a process of its own, since the client forgets an open file where it fails
+        said = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", LOCKED, str(tmp_path)],
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+        assert said.stdout.count("one client at a time may open it True\n") == 2
+        await store.close()
+
+    run(main())
+
+
+def test_an_in_process_client_that_was_given_is_used_and_stays_open() -> None:
+    async def main() -> None:
+        client = AsyncQdrantClient(location=":memory:")
+        store = QdrantVectorStore(dimension=2, client=client)
+        await store.upsert([Record("a", [1.0, 0.0])])
+        await store.close()
+
+        assert (await client.count("lib_vectors")).count == 1
+        await client.close()
+
+    run(main())
+
+
+def test_closing_a_store_that_was_never_used_opens_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        for store in (
+            QdrantVectorStore(dimension=2, path=str(tmp_path / "x")),
+            QdrantVectorStore(dimension=2, host="127.0.0.1"),
+        ):
+            await store.close()
+
+    run(main())
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_cancelled_call_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+        call = asyncio.create_task(store.setup())
+        await asyncio.wait([call], timeout=0)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+
+        await store.upsert([Record("a", [1.0, 0.0])])
+        assert await store.count() == 1
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"dimension": 0},
+        {"metric": "l2"},
+        {"collection": ""},
+        {"collection": ".."},
+        {"collection": "a/b"},
+        {"collection": "x" * 256},
+        {"client": object()},
+    ],
+)
+def test_what_cannot_be_opened_is_refused_at_once(kwargs: Any) -> None:
+    with pytest.raises(ValueError, match=r"dimension|metric|collection|not both"):
+        in_memory(**kwargs)
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "qdrant_client", None)
+    with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[qdrant\]'"):
+        in_memory()
+
+
+def test_a_client_that_waits_in_the_thread_is_told() -> None:
+    async def waiting() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="never done"):
+            _finished(waiting())
+
+    run(main())
+
+
+def test_any_filter_is_plain_json_without_empty_lists() -> None:
+    def check(part: Any) -> None:
+        match part:
+            case dict():
+                for key, value in cast(dict[str, Any], part).items():
+                    assert not (key in {"must", "should", "must_not", "any"} and value == [])
+                    check(value)
+            case list():
+                for one in cast(list[Any], part):
+                    check(one)
+            case _:
+                assert part is None or isinstance(part, str | int | float | bool)
+
+    random, tried = Random(0), 0
+    while tried < 300:
+        plan = fold(random_filter(random))
+        if isinstance(plan, bool) or features(plan) & REFUSALS["QdrantVectorStore"]:
+            continue
+        tried += 1
+        among = translate.within("n", translate.condition(plan))
+        plain = json.loads(json.dumps(among.model_dump(mode="json", exclude_none=True)))
+        check(plain)
+        assert models.Filter.model_validate(plain) == among
+
+
+def test_what_is_no_filter_is_not_translated() -> None:
+    with pytest.raises(TypeError, match="not a filter"):
+        translate.condition(Filter())
