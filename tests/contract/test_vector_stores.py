@@ -1,6 +1,5 @@
 """Every vector store keeps the contract; a new one is one more line of the table."""
 
-from functools import partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -29,14 +28,10 @@ def in_a_folder_of_its_own(place: Path, dimension: int, metric: Metric) -> Qdran
     )
 
 
-def in_a_table_of_its_own(
-    place: Path, dimension: int, metric: Metric, *, hnsw: bool = True
-) -> PostgresVectorStore:
+def in_a_table_of_its_own(place: Path, dimension: int, metric: Metric) -> PostgresVectorStore:
     """One database serves all tests of a process."""
     table = f"t{sha256(str(place).encode()).hexdigest()[:32]}"
-    return PostgresVectorStore(
-        postgres.url(), dimension=dimension, metric=metric, table=table, hnsw=hnsw
-    )
+    return PostgresVectorStore(postgres.url(), dimension=dimension, metric=metric, table=table)
 
 
 VECTOR_STORES = {
@@ -69,16 +64,13 @@ VECTOR_STORES = {
         hybrid=False,
         shared=True,
     ),
-    "postgres": StoreKind(open=in_a_table_of_its_own, shared=True, bm25=False),
-    "postgres without an index": StoreKind(
-        open=partial(in_a_table_of_its_own, hnsw=False), shared=True, bm25=False
-    ),
+    "postgres": StoreKind(open=in_a_table_of_its_own, shared=True, bm25=False, parts=False),
 }
 
 
 @pytest.fixture(params=list(VECTOR_STORES))
 def each_kind(request: pytest.FixtureRequest) -> StoreKind:
-    if request.param.startswith("postgres"):
+    if request.param == "postgres":
         postgres.url()  # starting the server blocks, and no event loop runs yet
     return VECTOR_STORES[request.param]
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from lib.vector.stores.lancedb import LanceDBVectorStore
     from lib.vector.stores.lancedb import LanceDBVectorStore as EmbeddedVectorStoreA
     from lib.vector.stores.memory import InMemoryVectorStore
+    from lib.vector.stores.postgres import PostgresVectorStore
+    from lib.vector.stores.postgres import PostgresVectorStore as RelationalVectorStore
     from lib.vector.stores.qdrant import QdrantVectorStore
     from lib.vector.stores.qdrant import QdrantVectorStore as ServerVectorStoreA
     from lib.vector.stores.sqlite import SQLiteVectorStore
@@ -71,8 +73,10 @@ __all__ = [
     "Metric",
     "MetricMismatch",
     "OpenAIEmbedder",
+    "PostgresVectorStore",
     "QdrantVectorStore",
     "Record",
+    "RelationalVectorStore",
     "Reranker",
     "RerankerA",
     "RerankerB",
@@ -98,7 +102,9 @@ _WHERE = {
     "LSAEmbedder": "lib.vector.embed.lsa:LSAEmbedder",
     "LanceDBVectorStore": "lib.vector.stores.lancedb:LanceDBVectorStore",
     "OpenAIEmbedder": "lib.vector.embed.openai:OpenAIEmbedder",
+    "PostgresVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
     "QdrantVectorStore": "lib.vector.stores.qdrant:QdrantVectorStore",
+    "RelationalVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
     "Reranker": "lib.vector.rerank.protocol:Reranker",
     "RerankerA": "lib.vector.rerank.cohere:CohereReranker",
     "RerankerB": "lib.vector.rerank.voyage:VoyageReranker",

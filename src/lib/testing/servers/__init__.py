@@ -1,0 +1,1 @@
+"""Real servers for tests, started when a test first asks for one."""

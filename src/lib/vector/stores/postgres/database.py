@@ -1,0 +1,217 @@
+"""What `PostgresVectorStore` does with its connections, once its input is known to be good."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector import fusion
+from lib.vector.filter import Filter
+from lib.vector.records import Match, Record
+from lib.vector.stores.postgres import lexical, setup, writing
+from lib.vector.stores.postgres.connections import Connections
+from lib.vector.stores.postgres.driver import (
+    Connection,
+    cursor,
+    run,
+    sql,
+    typed_errors,
+    vector,
+)
+from lib.vector.stores.postgres.layout import Layout
+from lib.vector.stores.postgres.plans import Planner, Search, content
+from lib.vector.stores.postgres.table import Table
+from lib.vector.stores.postgres.translate import condition
+from lib.vector.validate import Batch
+
+_INLINE_FLOATS: Final = 100_000  # in batches below, nothing is long enough for a thread
+
+_RECORDS: Final = sql.SQL("SELECT r.id{content} FROM {table} AS r WHERE {where}")
+_DELETE: Final = sql.SQL("DELETE FROM {table} AS r WHERE {where}")
+_COUNT: Final = sql.SQL("SELECT count(*) FROM {table} AS r WHERE {where}")
+# One look into the primary key for each namespace, however many records there are.
+_NAMESPACES: Final = sql.SQL("""
+    WITH RECURSIVE found (name) AS (
+        (SELECT namespace FROM {table} WHERE namespace COLLATE "C" >= %(prefix)s::text
+            ORDER BY namespace COLLATE "C" LIMIT 1)
+        UNION ALL
+        SELECT (SELECT namespace FROM {table} WHERE namespace COLLATE "C" > found.name
+            ORDER BY namespace COLLATE "C" LIMIT 1)
+        FROM found WHERE starts_with(found.name, %(prefix)s::text)
+    )
+    SELECT name FROM found WHERE starts_with(name, %(prefix)s::text)
+""")
+_ONE_STATE: Final = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+class Database:
+    """One table of one database, made ready."""
+
+    def __init__(self, connections: Connections, layout: Layout) -> None:
+        """Take over connections to a table that is ready."""
+        self._connections, self._layout = connections, layout
+        self._planner = Planner(layout)
+
+    async def setup(self) -> None:
+        """Look at the table again, and make what somebody has dropped since."""
+        async with self._connection() as connection:
+            await setup.opened(connection, self._layout.table)
+
+    async def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, all of them or none."""
+        if batch.vectors.size < _INLINE_FLOATS:
+            pieces = writing.pieces(batch, self._layout.vector_type)
+        else:
+            pieces = await asyncio.to_thread(writing.pieces, batch, self._layout.vector_type)
+        statement = self._layout.put(writing.UPSERT)
+        async with (
+            self._connection() as connection,
+            connection.transaction(),
+            cursor(connection) as writer,
+        ):
+            for piece in pieces:
+                await run(writer, statement, {"namespace": namespace, **piece})
+
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+        where, parameters = _where(namespace, filter)
+        search = Search(
+            where=where,
+            parameters={**parameters, "query": vector(query)},
+            k=k,
+            key=hash((namespace, repr(filter))),
+            vectors=include_vectors,
+        )
+        async with self._connection() as connection:
+            found = await self._planner.nearest(connection, search)
+        return [
+            Match(name, score, text, json.loads(meta), *rest)
+            for name, score, text, meta, *rest in found
+        ]
+
+    async def query_hybrid(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        text: str,
+        k: int,
+        filter: Filter | None,
+    ) -> list[Match]:
+        """Return the best of two rankings, fused."""
+        where, parameters = _where(namespace, filter)
+        limit = fusion.depth(k)
+        search = Search(
+            where=where,
+            parameters={**parameters, "query": vector(query)},
+            k=limit,
+            key=hash((namespace, repr(filter))),
+            content=False,
+        )
+        async with self._connection() as connection, connection.transaction():
+            async with cursor(connection) as reading:
+                await run(reading, _ONE_STATE)
+                worded = await lexical.ranked(
+                    reading, self._layout, text, limit, where=where, parameters=parameters
+                )
+            near = await self._planner.nearest(connection, search, in_transaction=True)
+            scored = fusion.reciprocal_rank([[row[0] for row in near], worded], k)
+            stored = await self._stored(connection, namespace, [name for name, _ in scored])
+        return [Match(name, score, *stored[name]) for name, score in scored]
+
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        async with self._connection() as connection:
+            stored = await self._stored(connection, namespace, ids, vectors=True)
+        return [
+            Record(name, vector, text, meta)
+            for name in ids
+            if name in stored
+            for text, meta, vector in [stored[name]]
+        ]
+
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        where, parameters = _where(namespace, filter, ids)
+        await self._all(_DELETE, where, parameters)
+
+    async def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass the filter."""
+        where, parameters = _where(namespace, filter)
+        ((count,),) = await self._all(_COUNT, where, parameters)
+        return count
+
+    async def namespaces(self, prefix: str) -> list[str]:
+        """Return the namespaces that hold records and start so, sorted."""
+        found = await self._all(_NAMESPACES, sql.SQL(""), {"prefix": prefix})
+        return [name for (name,) in found]
+
+    async def close(self) -> None:
+        """Close the pool, if it is ours."""
+        await self._connections.close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        with typed_errors(self._layout.table.place):
+            async with self._connections.one() as connection:
+                yield connection
+
+    async def _all(
+        self, shape: sql.SQL, where: sql.Composable, parameters: dict[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        statement = self._layout.put(shape, where=where)
+        async with self._connection() as connection, cursor(connection) as using:
+            await run(using, statement, parameters)
+            return await using.fetchall() if using.description else []
+
+    async def _stored(
+        self, connection: Connection, namespace: str, ids: list[str], *, vectors: bool = False
+    ) -> dict[str, tuple[Any, ...]]:
+        """Return texts, metadata, and vectors if wanted, by id."""
+        where, parameters = _where(namespace, None, ids)
+        statement = self._layout.put(_RECORDS, where=where, content=content(vectors=vectors))
+        async with cursor(connection) as reading:
+            rows = await (await run(reading, statement, parameters)).fetchall()
+        return {name: (text, json.loads(meta), *rest) for name, text, meta, *rest in rows}
+
+
+async def opened(dsn: str | None, pool: Any, table: Table) -> Database:
+    """Make the table ready, and open the pool.
+
+    Raises:
+        ValueError: the dsn cannot be read.
+        StoreUnavailable: the server cannot be reached, or refuses.
+        VectorError, StoreError: as `setup.opened` says.
+    """
+    connections = Connections(dsn, pool)
+    with typed_errors(table.place):
+        async with connections.first() as connection:
+            layout = await setup.opened(connection, table)
+        await connections.open()
+    return Database(connections, layout)
+
+
+def _where(
+    namespace: str, filter: Filter | None, ids: list[str] | None = None
+) -> tuple[sql.Composable, dict[str, Any]]:
+    parameters: dict[str, Any] = {"namespace": namespace}
+    parts: list[sql.Composable] = [sql.SQL("r.namespace = %(namespace)s::text")]
+    if ids is not None:
+        parameters["ids"] = ids
+        parts.append(sql.SQL("r.id = ANY(%(ids)s::text[])"))
+    if filter is not None:
+        parts.append(condition(filter, parameters))
+    return sql.SQL(" AND ").join(parts), parameters

@@ -1,0 +1,188 @@
+"""How nearest records are found: exactly among few, through the HNSW index among many.
+
+An HNSW index knows nothing of namespaces and filters: it yields neighbours, and those that do not
+pass are thrown away. Where few pass, hardly any of the true neighbours is left, however many rows
+come back. So the rows that pass are counted, as far as it matters, and ranked as they are counted:
+
+1. `few`: at most so many rows pass as are faster ranked than found. One statement counts and
+   ranks them; the planner takes the primary key, the GIN index or the whole table.
+2. `approximate`: more pass. The index is scanned until enough are found (iterative scan).
+3. `exact`: there is no index, or it yielded too few, or the last rows of its answer are ties.
+
+That many rows pass is remembered for a while, so that such queries begin with the second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lib.vector.stores.postgres.driver import Connection, Cursor, cursor, run, sql
+from lib.vector.stores.postgres.layout import Layout, identifier
+from lib.vector.stores.postgres.table import MAX_EF_SEARCH
+
+# So many rows are ranked as fast as ten are found among them through the index: a row costs about
+# 1 us here and 20 us there, where 1 in (rows of the table / rows that pass) of those seen passes.
+_FEW: Final = 5_000
+_FEW_OF_MANY: Final = 20.0
+_SPARE: Final = 8  # rows beyond the k-th, to see where its score ends
+_REMEMBERED: Final = 1_024
+_USES: Final = 100
+
+_FEW_RANKED: Final = sql.SQL("""
+    WITH passing AS MATERIALIZED (
+        SELECT id, {score} AS score FROM {table} AS r WHERE {where} LIMIT %(few)s::bigint + 1
+    ), best AS (
+        SELECT id, score FROM passing ORDER BY score {direction}, id COLLATE "C" LIMIT %(k)s::bigint
+    ), facts AS (
+        SELECT (SELECT count(*) FROM passing) AS passing, (
+            SELECT reltuples::float8 FROM pg_class WHERE oid = %(name)s::regclass) AS rows
+    )
+    SELECT facts.passing, facts.rows, r.id, best.score{content}
+    FROM facts LEFT JOIN best ON facts.passing <= %(few)s::bigint
+    LEFT JOIN {table} AS r ON r.namespace = %(namespace)s::text AND r.id = best.id
+""")
+_EXACT: Final = sql.SQL("""
+    SELECT r.id, best.score{content} FROM (
+        SELECT id, {score} AS score FROM {table} AS r WHERE {where}
+        ORDER BY score {direction}, id COLLATE "C" LIMIT %(k)s::bigint
+    ) AS best JOIN {table} AS r ON r.namespace = %(namespace)s::text AND r.id = best.id
+""")
+_APPROXIMATE: Final = sql.SQL("""
+    SELECT r.id, {score}{content} FROM {table} AS r WHERE {where}
+    ORDER BY {order} LIMIT %(asked)s::bigint
+""")
+# Without sorting, the ordered scan of the index is all that is left; whether it is worth it has
+# been decided, and statistics that are missing or old shall not decide otherwise.
+_SETTINGS: Final = sql.SQL("""
+    SELECT set_config('hnsw.ef_search', %(ef)s::text, true),
+        set_config('hnsw.iterative_scan', 'relaxed_order', true),
+        set_config('enable_sort', 'off', true), set_config('jit', 'off', true)
+""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is looked for.
+
+    Attributes:
+        where: which records may be found.
+        parameters: of `where`, and `query` and `namespace`.
+        k: how many are wanted.
+        key: the same for searches among the same records.
+        content: whether texts and metadata are wanted.
+        vectors: whether vectors are wanted, too.
+    """
+
+    where: sql.Composable
+    parameters: dict[str, Any]
+    k: int
+    key: int
+    content: bool = True
+    vectors: bool = False
+
+
+class Planner:
+    """Chooses how to search one table."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Remember nothing yet."""
+        self._layout = layout
+        self._rows = float(layout.rows)
+        self._broad: OrderedDict[int, int] = OrderedDict()
+
+    async def nearest(
+        self, connection: Connection, search: Search, *, in_transaction: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Return id, score and what else is wanted of the nearest records, best first.
+
+        Args:
+            connection: to search with.
+            search: what is looked for.
+            in_transaction: whether one is open, whose settings may be changed to its end.
+        """
+        async with cursor(connection) as reading:
+            if self._layout.index is None:
+                return self._best(search, await self._exact(reading, search))
+            found = None if self._is_broad(search.key) else await self._few(reading, search)
+            if found is None and in_transaction:
+                found = await self._many(connection, reading, search)
+            elif found is None:
+                async with connection.transaction():
+                    found = await self._many(connection, reading, search)
+            return self._best(search, found)[: search.k]
+
+    def _is_broad(self, key: int) -> bool:
+        """Return whether it is known that many rows pass; now and then they are counted anew."""
+        uses = self._broad.pop(key, 0)
+        if uses:
+            self._broad[key] = uses - 1
+        return uses > 0
+
+    def _remember(self, key: int) -> None:
+        self._broad[key] = _USES
+        if len(self._broad) > _REMEMBERED:
+            self._broad.popitem(last=False)
+
+    async def _few(self, reading: Cursor, search: Search) -> list[tuple[Any, ...]] | None:
+        """Return the nearest if only few rows pass."""
+        few = max(_FEW, search.k, int(_FEW_OF_MANY * math.sqrt(self._rows)))
+        name = identifier(self._layout.table).as_string(reading)
+        given = {**search.parameters, "k": search.k, "few": few, "name": name}
+        statement = self._statement(_FEW_RANKED, search)
+        rows = await (await run(reading, statement, given)).fetchall()
+        passing, self._rows = rows[0][0], max(0.0, rows[0][1])
+        if passing > few:
+            self._remember(search.key)
+            return None
+        return [row[2:] for row in rows if row[2] is not None]
+
+    async def _many(
+        self, connection: Connection, reading: Cursor, search: Search
+    ) -> list[tuple[Any, ...]]:
+        for asked in (search.k + _SPARE, 4 * (search.k + _SPARE)):
+            if asked > MAX_EF_SEARCH:
+                break
+            found = self._best(search, await self._approximate(connection, reading, search, asked))
+            if len(found) < asked:
+                break
+            if found[-1][1] != found[search.k - 1][1]:
+                return found
+        return await self._exact(reading, search)
+
+    async def _approximate(
+        self, connection: Connection, reading: Cursor, search: Search, asked: int
+    ) -> list[tuple[Any, ...]]:
+        """Return what the index yields, not quite in order."""
+        ef = min(MAX_EF_SEARCH, max(self._layout.table.ef_search, asked))
+        statement = self._statement(_APPROXIMATE, search, order=self._layout.order())
+        async with connection.pipeline(), cursor(connection) as setting:
+            await run(setting, _SETTINGS, {"ef": str(ef)})
+            await run(reading, statement, {**search.parameters, "asked": asked})
+            return await reading.fetchall()
+
+    async def _exact(self, reading: Cursor, search: Search) -> list[tuple[Any, ...]]:
+        given = {**search.parameters, "k": search.k}
+        return await (await run(reading, self._statement(_EXACT, search), given)).fetchall()
+
+    def _statement(self, shape: sql.SQL, search: Search, **parts: sql.Composable) -> sql.Composable:
+        return self._layout.put(
+            shape,
+            score=self._layout.score(),
+            where=search.where,
+            direction=self._layout.direction(),
+            content=content(vectors=search.vectors) if search.content else sql.SQL(""),
+            **parts,
+        )
+
+    def _best(self, search: Search, found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        sign = 1.0 if self._layout.table.metric == "euclidean" else -1.0
+        return sorted(found, key=lambda row: (sign * row[1], row[0]))
+
+
+def content(*, vectors: bool) -> sql.Composable:
+    """Return the columns that hold what a record does, a comma before each."""
+    vector = sql.SQL(", r.v::real[]") if vectors else sql.SQL("")
+    return sql.SQL(", r.text, coalesce(r.meta_raw, r.meta::text){}").format(vector)
