@@ -354,7 +354,16 @@ class NotFitted(VectorError):
 
 
 class TenantViolation(VectorError):
-    """A call tried to leave its tenant."""
+    """A call tried to leave its tenant; nothing was written.
+
+    Attributes:
+        tenant: whose view was asked.
+        what: what was tried.
+    """
+
+    def __init__(self, tenant: str, what: str) -> None:
+        self.tenant, self.what = tenant, what
+        super().__init__(f"{what}: this view reaches records of tenant {tenant!r} only")
 
 
 # -- observability -----------------------------------------------------------------------------

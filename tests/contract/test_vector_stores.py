@@ -8,6 +8,7 @@ import pytest
 
 from lib.testing.servers import postgres
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
+from lib.testing.vector_store.tenants import check_tenants
 from lib.vector import (
     InMemoryVectorStore,
     LanceDBVectorStore,
@@ -82,3 +83,6 @@ class TestVectorStores(VectorStoreContract):
 
     def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
         check_against_memory(kind, max_examples=30)
+
+    def test_no_tenant_reaches_what_another_one_has(self, kind: StoreKind) -> None:
+        check_tenants(kind, max_examples=25)

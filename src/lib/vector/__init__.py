@@ -17,13 +17,15 @@ from lib.errors import (
     InvalidMeta,
     InvalidVector,
     MetricMismatch,
+    TenantViolation,
     UnsupportedFilter,
 )
 from lib.vector.filter import EVERYTHING, F, Filter
-from lib.vector.protocol import Embedder, HybridStore, VectorStore
+from lib.vector.protocol import Embedder, HybridStore, ScanStore, VectorStore
 from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
 
 if TYPE_CHECKING:
+    from lib.vector.copy import copy_store
     from lib.vector.embed.cohere import CohereEmbedder
     from lib.vector.embed.lsa import LSAEmbedder
     from lib.vector.embed.openai import OpenAIEmbedder
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from lib.vector.stores.qdrant import QdrantVectorStore as ServerVectorStoreA
     from lib.vector.stores.sqlite import SQLiteVectorStore
     from lib.vector.stores.sqlite import SQLiteVectorStore as FileVectorStore
+    from lib.vector.tenant import TenantVectorStore
 
 __all__ = [
     "EVERYTHING",
@@ -82,13 +85,17 @@ __all__ = [
     "RerankerB",
     "RerankingIndex",
     "SQLiteVectorStore",
+    "ScanStore",
     "SentenceTransformerEmbedder",
     "ServerVectorStoreA",
+    "TenantVectorStore",
+    "TenantViolation",
     "UnsupportedFilter",
     "Vector",
     "VectorStore",
     "VoyageEmbedder",
     "VoyageReranker",
+    "copy_store",
 ]
 
 _WHERE = {
@@ -114,8 +121,10 @@ _WHERE = {
         "lib.vector.embed.sentence_transformer:SentenceTransformerEmbedder"
     ),
     "ServerVectorStoreA": "lib.vector.stores.qdrant:QdrantVectorStore",
+    "TenantVectorStore": "lib.vector.tenant:TenantVectorStore",
     "VoyageEmbedder": "lib.vector.embed.voyage:VoyageEmbedder",
     "VoyageReranker": "lib.vector.rerank.voyage:VoyageReranker",
+    "copy_store": "lib.vector.copy:copy_store",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from lib.vector.filter import Filter
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Layout, Match, Metric, Record, Vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,6 +129,38 @@ class HybridStore(VectorStore, Protocol):
 
         Raises:
             HybridUnavailable: this store has no full-text support here.
+        """
+        ...
+
+
+@runtime_checkable
+class ScanStore(VectorStore, Protocol):
+    """A store whose records can be read one after another, as moving them elsewhere needs."""
+
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids.
+
+        The order is that of code points. Fewer only where no more follow, so that the last id of
+        a page, given as `after`, leads to the next one. What is written meanwhile may be missed.
+
+        Args:
+            after: an id, whether it exists or not; None starts with the first record.
+            limit: 1 to 10,000.
+            namespace: to read.
+        """
+        ...
+
+
+@runtime_checkable
+class KeptStore(Protocol):
+    """A store whose place outlives it, and can tell for what it was made."""
+
+    async def existing(self) -> Layout | None:
+        """Return how the place was made, whatever this object expects; None if nothing is there.
+
+        Makes nothing, not even what `setup` would; neither needs `setup` nor stands in for it.
         """
         ...
 

@@ -64,6 +64,19 @@ class Match:
     vector: list[float] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the place of a store was made for.
+
+    Attributes:
+        dimension: of every vector; None where the first one settles it.
+        metric: how nearness is measured; None where the first namespace settles it.
+    """
+
+    dimension: int | None
+    metric: Metric | None
+
+
 @dataclass(frozen=True, slots=True)
 class Doc:
     """A text with an id and metadata, before it has a vector."""

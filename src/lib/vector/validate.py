@@ -23,6 +23,7 @@ from lib.vector.values import plain_scalar, plain_text
 
 MAX_NAME = 512
 MAX_META_DEPTH = 64
+MAX_PAGE = 10_000
 MAX_LENGTH = 2.0**62
 MIN_LENGTH = 2.0**-62
 
@@ -58,7 +59,7 @@ def checked_batch(
         InvalidVector: a vector has no place in the metric.
         InvalidMeta: an id, a text or metadata cannot be stored everywhere.
     """
-    latest = {_checked_record(record).id: record for record in records}
+    latest = {checked_record(record).id: record for record in records}
     if not latest:
         return None
     vectors = [float32(record.vector) for record in latest.values()]
@@ -74,6 +75,22 @@ def checked_batch(
         texts=[_checked_text(record) for record in latest.values()],
         metas=[_checked_meta(record) for record in latest.values()],
     )
+
+
+def checked_record(record: Record) -> Record:
+    """Return the record, whose parts may still be unfit: only its id has been looked into.
+
+    Raises:
+        InvalidMeta: it is no record, its id cannot be one, or its metadata is not a dict.
+    """
+    if not isinstance(cast(object, record), Record):
+        raise InvalidMeta(f"a store takes records, got {type(record).__name__}")
+    _checked_name(record.id, "an id")
+    if not isinstance(cast(object, record.meta), dict):
+        raise InvalidMeta(
+            f"metadata of record {record.id!r} is a dict, got {type(record.meta).__name__}"
+        )
+    return record
 
 
 def checked_query(
@@ -121,6 +138,19 @@ def checked_ids(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str):
         raise InvalidMeta("ids are a list of strings, got one string: wrap it in a list")
     return [_checked_name(name, "an id") for name in ids]
+
+
+def checked_scan(after: str | None, limit: int) -> str:
+    """Return the id that a page of records follows; the empty string, where it is the first page.
+
+    Raises:
+        ValueError: the limit is not an int from 1 to 10,000.
+        InvalidMeta: `after` cannot be the id of a record.
+    """
+    whole = isinstance(cast(object, limit), int) and not isinstance(limit, bool)
+    if not whole or not 1 <= limit <= MAX_PAGE:
+        raise ValueError(f"limit is how many records to return, 1 to {MAX_PAGE}, got {limit!r}")
+    return "" if after is None else _checked_name(after, "an id")
 
 
 def checked_words(text: str) -> str:
@@ -216,13 +246,6 @@ def _from_sequence(vector: Vector) -> NDArray[np.float32]:
         raise InvalidVector(f"a vector is a sequence of numbers: {fault}") from None
 
 
-def _checked_record(record: Record) -> Record:
-    if not isinstance(cast(object, record), Record):
-        raise InvalidMeta(f"a store takes records, got {type(record).__name__}")
-    _checked_name(record.id, "an id")
-    return record
-
-
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str):
         raise InvalidMeta(f"{what} is a str, got {type(name).__name__}")
@@ -246,10 +269,6 @@ def _checked_text(record: Record) -> str:
 
 
 def _checked_meta(record: Record) -> dict[str, Any]:
-    if not isinstance(cast(object, record.meta), dict):
-        raise InvalidMeta(
-            f"metadata of record {record.id!r} is a dict, got {type(record.meta).__name__}"
-        )
     try:
         return _plain_dict(record.meta, depth=1)
     except ValueError as fault:

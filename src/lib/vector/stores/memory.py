@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
 from threading import Lock
@@ -30,12 +31,15 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_scan,
     checked_words,
 )
 from lib.vector.values import copied
 
 # What things cost beside reading one float: checking a record, reading a field, deciding on a row.
 _RECORD_EFFORT, _FIELD_EFFORT, _ROW_EFFORT = 50_000, 2_000, 4
+_ORDER_EFFORT = 500  # an id's share of sorting them all
+_DEATH_EFFORT = 1_000
 _NOTHING = Selection(mask=None, count=0)
 
 
@@ -145,6 +149,20 @@ class InMemoryVectorStore:
             rows = [row for row in map(partition.row, wanted) if row is not None]
             return [_record(partition.snapshot, row) for row in rows]
 
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
+        self._check_open()
+        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        async with self._writing:
+            partition = self._partitions.get(name)
+            if partition is None:
+                return []
+            count = partition.snapshot.count
+            cost = count * _ORDER_EFFORT + min(limit, count) * _RECORD_EFFORT
+            return await offload_whole(cost, partial(_following, partition.snapshot, start, limit))
+
     async def delete(
         self,
         ids: Sequence[str] | None = None,
@@ -249,6 +267,7 @@ class _Contents:
         self._dead: list[int] = []
         self._removed = 0  # how many of the dead the index has left out
 
+        self._order = (-1, list[int]())  # as of which version
     def extend(self, items: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Append the texts and metadata of the rows that follow."""
         self.texts.extend(text for text, _ in items)
@@ -269,6 +288,16 @@ class _Contents:
     def selected(self, filter: Filter, n: int, living: Mask | None) -> Selection:
         """Return which of the first n rows are alive and pass the filter; under the lock."""
         passing = self.columns.mask(filter, n)
+    def order(self, snapshot: Snapshot[_Contents]) -> list[int]:
+        """Return the living rows in the order of their ids; remembered for the next page."""
+        version, rows = self._order
+        if version != snapshot.version:
+            mask, size = snapshot.living.mask, len(snapshot.rows.vectors)
+            living = range(size) if mask is None else np.flatnonzero(mask).tolist()
+            rows = sorted(living, key=snapshot.rows.ids.__getitem__)
+            self._order = (snapshot.version, rows)
+        return rows
+
         return Selection.of(passing if living is None else passing & living)
 
     def ranked(self, text: str, rows: Rows, among: Selection, limit: int) -> list[int]:
@@ -295,6 +324,12 @@ class _Contents:
 def _fused(
     snapshot: Snapshot[_Contents],
     query: NDArray[np.float32],
+def _following(snapshot: Snapshot[_Contents], start: str, limit: int) -> list[Record]:
+    ids, order = snapshot.rows.ids, snapshot.contents.order(snapshot)
+    first = bisect_right(order, start, key=ids.__getitem__)
+    return [_record(snapshot, row) for row in order[first : first + limit]]
+
+
     text: str,
     k: int,
     *,

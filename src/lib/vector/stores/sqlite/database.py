@@ -42,6 +42,9 @@ _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
     WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
 """
+_FOLLOWING = """
+    SELECT id, vector, text, meta FROM [table] WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?
+"""
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _PASSING = "SELECT rid FROM [table] WHERE "
@@ -131,13 +134,16 @@ class Database:
         """Return the records of these ids, in their order."""
         with self._transaction():
             rows = self._select(_RECORDS, namespace, _json(ids))
-        records = {
-            name: Record(name, self._matrix([blob])[0].tolist(), text, self._meta(meta))
-            for name, blob, text, meta in rows
-        }
+        records = {record.id: record for record in map(self._record, rows)}
         return [records[name] for name in ids if name in records]
 
     def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+    def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
+        """Return the first records whose ids follow; SQLite orders UTF-8, so by code point."""
+        with self._transaction():
+            rows = self._select(_FOLLOWING, namespace, after, limit)
+        return [self._record(row) for row in rows]
+
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         with self._transaction(write=True):
             rids = self._passing(namespace, filter, ids)
@@ -241,6 +247,10 @@ class Database:
             )
             for row, score in found
         ]
+
+    def _record(self, row: Any) -> Record:
+        name, blob, text, meta = row
+        return Record(name, self._matrix([blob])[0].tolist(), text, self._meta(meta))
 
     def _matrix(self, blobs: list[bytes]) -> NDArray[np.float32]:
         if any(len(blob) != 4 * self._table.dimension for blob in blobs):

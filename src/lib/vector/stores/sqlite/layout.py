@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from lib._util import sqlite
@@ -21,7 +22,7 @@ from lib.errors import (
     StoreError,
     StoreReadOnly,
 )
-from lib.vector.records import Metric
+from lib.vector.records import Layout, Metric
 
 NAME: Final = "SQLiteVectorStore"
 TOKENIZER: Final = "porter unicode61 remove_diacritics 2"
@@ -198,11 +199,37 @@ def _ensure(
             make(connection, table)
 
 
+def existing_layout(table: Table) -> Layout | None:
+    """Return how the table was made, read-only; None if there is no file or no such table.
+
+    Raises:
+        StoreCorrupt: the file is not a database, or the table not a vector store's.
+        SchemaTooNew: a newer release has made it.
+    """
+    if not Path(table.path).is_file():
+        return None
+    with typed_errors(table.place), closing(sqlite.connect_to_read(table.path)) as connection:
+        made = _made(connection, table)
+    return None if made is None else Layout(dimension=made["dimension"], metric=made["metric"])
+
+
 def _is_made(connection: sqlite3.Connection, table: Table) -> bool:
     """Return whether the table is there, and as it is asked for."""
+    made = _made(connection, table)
+    if made is None:
+        return False
+    if made["dimension"] != table.dimension:
+        raise DimensionMismatch(expected=made["dimension"], got=table.dimension)
+    if made["metric"] != table.metric:
+        raise MetricMismatch(expected=made["metric"], got=table.metric)
+    return True
+
+
+def _made(connection: sqlite3.Connection, table: Table) -> dict[str, Any] | None:
+    """Return what is noted of the table, if it is there."""
     there = [_exists(connection, table.named(name)) for name in ("<table>", "<table>_layout")]
     if not any(there):
-        return False
+        return None
     made: dict[str, Any] = {}
     if all(there):
         made.update(connection.execute(table.named("SELECT key, value FROM [table_layout]")))
@@ -210,11 +237,7 @@ def _is_made(connection: sqlite3.Connection, table: Table) -> bool:
         raise StoreCorrupt(f"{table.place} is not a vector store's")
     if made["layout"] > _LAYOUT:
         raise SchemaTooNew(table.place, found=made["layout"], supported=_LAYOUT)
-    if made["dimension"] != table.dimension:
-        raise DimensionMismatch(expected=made["dimension"], got=table.dimension)
-    if made["metric"] != table.metric:
-        raise MetricMismatch(expected=made["metric"], got=table.metric)
-    return True
+    return made
 
 
 def _make(connection: sqlite3.Connection, table: Table) -> None:

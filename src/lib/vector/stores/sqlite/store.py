@@ -11,9 +11,9 @@ from typing import TypeVar
 from lib.errors import StoreClosed
 from lib.vector.filter import Filter, fold
 from lib.vector.protocol import FilterLike
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.stores.sqlite.database import Database
-from lib.vector.stores.sqlite.layout import NAME, Table
+from lib.vector.stores.sqlite.layout import NAME, Table, existing_layout
 from lib.vector.validate import (
     checked_batch,
     checked_deletion,
@@ -22,6 +22,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_scan,
     checked_words,
 )
 
@@ -161,6 +162,24 @@ class SQLiteVectorStore:
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         return await self._run(lambda database: database.get(name, wanted))
 
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
+        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        return await self._run(lambda database: database.scan(name, start, limit))
+
+    async def existing(self) -> Layout | None:
+        """Return how the table was made, whatever this object expects; None if there is none.
+
+        Raises:
+            StoreCorrupt: the file is not a database, or the table not a vector store's.
+            SchemaTooNew: a newer release has made it.
+        """
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, existing_layout, self._table)
+
     async def delete(
         self,
         ids: Sequence[str] | None = None,
@@ -195,9 +214,12 @@ class SQLiteVectorStore:
             return await self._run(lambda _: otherwise)
         return await self._run(lambda database: work(database, None if plan is True else plan))
 
-    async def _run(self, work: Callable[[Database], T]) -> T:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"{NAME} is closed")
+
+    async def _run(self, work: Callable[[Database], T]) -> T:
+        self._check_open()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, lambda: work(self._open()))
 

@@ -1,0 +1,117 @@
+"""The contract of a vector store: it can be read from one end to the other, and says what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lib.errors import InvalidMeta, StoreClosed
+from lib.testing.vector_store.kit import StoreTests, Using, ids, points
+from lib.vector import Record
+from lib.vector.protocol import KeptStore, ScanStore
+from lib.vector.records import Layout
+
+NAMES = ["b", "a", "ab", "a b", "Z", "é", "e\u0301", "10", "9", "\U0001f600", "\uffff", "%", "_"]
+
+
+class ScanContract(StoreTests):
+    """Reading page by page."""
+
+    @pytest.mark.parametrize("limit", [1, 2, 5, 100])
+    def test_every_record_is_read_once_and_whole_in_the_order_of_code_points(
+        self, using: Using, limit: int
+    ) -> None:
+        async def body(store: ScanStore) -> None:
+            stored = {
+                name: Record(name, [3.0, -4.0], f"text of {name}", {"x": [name]}) for name in NAMES
+            }
+            await store.upsert(list(stored.values()))
+            await store.upsert(points("c"), namespace="other")
+
+            found = await everything(store, limit)
+            assert found == [stored[name] for name in sorted(NAMES)]
+
+        using(body)
+
+    def test_a_page_begins_behind_any_id_whether_it_exists_or_not(self, using: Using) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.upsert(points("a", "c", "e"))
+
+            assert ids(await store.scan(after="a")) == ["c", "e"]
+            assert ids(await store.scan(after="b", limit=1)) == ["c"]
+            assert await store.scan(after="e") == []
+            assert await store.scan(namespace="other") == []
+
+        using(body)
+
+    def test_a_page_shows_what_has_been_written_and_deleted_before_it(self, using: Using) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.upsert(points("a", "b", "d"))
+            assert ids(await store.scan(limit=2)) == ["a", "b"]
+            await store.upsert(points("aa", "c"))
+            await store.delete(["d"])
+
+            assert ids(await store.scan(after="b", limit=2)) == ["c"]
+
+        using(body)
+
+    @pytest.mark.parametrize("limit", [0, -1, True, 1.0, "1", None, 10_001])
+    def test_a_page_has_a_size(self, using: Using, limit: Any) -> None:
+        async def body(store: ScanStore) -> None:
+            with pytest.raises(ValueError, match="limit is"):
+                await store.scan(limit=limit)
+
+        using(body)
+
+    @pytest.mark.parametrize("after", ["", "a\0", "x" * 513, 1])
+    def test_what_is_no_id_is_none_to_begin_behind(self, using: Using, after: Any) -> None:
+        async def body(store: ScanStore) -> None:
+            with pytest.raises(InvalidMeta):
+                await store.scan(after=after)
+
+        using(body)
+
+    def test_a_closed_store_is_not_read(self, using: Using) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.close()
+
+            with pytest.raises(StoreClosed):
+                await store.scan()
+
+        using(body)
+
+    def test_a_place_says_what_it_was_made_for_and_looking_makes_nothing(
+        self, using: Using
+    ) -> None:
+        elsewhere = using.place / "elsewhere"
+        elsewhere.mkdir()
+
+        async def body(_: ScanStore) -> None:
+            other: Any = using.kind.open(using.place, 3, "euclidean")
+            kept = isinstance(other, KeptStore)
+            assert kept or not using.kind.shared
+            if kept:
+                made = Layout(dimension=2, metric="dot") if using.kind.shared else None
+                assert await other.existing() == made
+            await other.close()
+
+            virgin: Any = using.kind.open(elsewhere, 3, "euclidean")
+            if kept:
+                assert await virgin.existing() is None
+                assert await virgin.existing() is None
+            await virgin.setup()
+            await virgin.close()
+
+        using(body, metric="dot")
+
+
+async def everything(store: ScanStore, limit: int) -> list[Record]:
+    """Return all records, read so many at a time."""
+    found, after = list[Record](), None
+    while page := await store.scan(after=after, limit=limit):
+        found += page
+        after = page[-1].id
+        if len(page) < limit:
+            assert await store.scan(after=after, limit=limit) == []
+    return found

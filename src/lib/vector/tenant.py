@@ -1,0 +1,317 @@
+"""`TenantVectorStore`: one tenant's view of a store that many share, behind two walls.
+
+Wall one: every call goes to the tenant's own namespace, `<prefix><tenant>`, or to one that follows
+it after a reserved character. Wall two: every record says in its metadata whose it is, and every
+call is narrowed to those that say so, outside the filter that the caller brings. Either wall alone
+would do; a fault in one does not open the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol, Self, TypeVar, cast
+
+from lib.errors import StoreClosed, TenantViolation
+from lib.vector.filter import F, Filter
+from lib.vector.filter.language import And
+from lib.vector.protocol import FilterLike, HybridStore, ScanStore, VectorStore
+from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.validate import checked_deletion, checked_namespace, checked_record, checked_scan
+
+RESERVED: Final = (":", "/", "#")
+"""What begins the name of a sibling, and stands neither in a tenant's id nor in a prefix."""
+
+FIELD: Final = "tenant"
+"""The metadata field that says whose a record is."""
+
+
+class _Owned(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+
+T = TypeVar("T", bound=_Owned)
+
+
+class TenantVectorStore:
+    """What one tenant may see and change of a store; itself a store.
+
+    Records come back with `meta["tenant"]`, whether they went in with it or not. A record of
+    somebody else is as one that is not there: it is neither found, got, counted nor deleted. The
+    one call that tells is an upsert of its id, which is refused rather than let to replace it.
+    That takes a look before each upsert, so it is no proof against two writers at one moment;
+    records of two tenants meet in a namespace only where somebody writes past the views, or where
+    two prefixes are in use: with "x" and "xy", tenants "yz" and "z" have the same one. One
+    database should know one prefix.
+
+    It has `query_hybrid` and `scan` where the store has them.
+    """
+
+    # It takes what `__init__` takes, since a class shows the signature of its `__new__`.
+    def __new__(  # noqa: D102 - as above
+        cls,
+        store: VectorStore,
+        tenant: str,  # noqa: ARG004 - as above
+        *,
+        namespace_prefix: str = "",  # noqa: ARG004 - as above
+    ) -> Self:
+        kind: type[Any] = cls
+        if cls is TenantVectorStore:
+            kind = _KINDS[isinstance(store, HybridStore), isinstance(store, ScanStore)]
+        return super().__new__(kind)
+
+    def __init__(self, store: VectorStore, tenant: str, *, namespace_prefix: str = "") -> None:
+        """See what the tenant has in the store.
+
+        Args:
+            store: shared by many views; it stays the caller's to close.
+            tenant: an id, neither empty nor with a `:`, `/` or `#` in it.
+            namespace_prefix: of all tenants' namespaces, under the same rules, or empty.
+
+        Raises:
+            ValueError: the tenant or the prefix is not such a string, or both together are longer
+                than the name of a namespace may be.
+        """
+        if not tenant:
+            raise ValueError("a tenant has an id that is not empty")
+        self._tenant = _checked_part(tenant, "a tenant's id")
+        self._prefix = _checked_part(namespace_prefix, "a namespace prefix")
+        self._root = checked_namespace(self._prefix + self._tenant)
+        self._namespace = self._root
+        self._wall = F(FIELD) == self._tenant
+        self._store: Any = store
+        self._closed = False
+
+    @property
+    def tenant(self) -> str:
+        """Whose records these are."""
+        return self._tenant
+
+    @property
+    def namespace(self) -> str:
+        """The one that every call goes to."""
+        return self._namespace
+
+    @property
+    def metric(self) -> Metric:
+        """How nearness is measured."""
+        return self._store.metric
+
+    @property
+    def dimension(self) -> int | None:
+        """The length of every vector; None until the first upsert has settled it."""
+        return self._store.dimension
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score is a better one."""
+        return self._store.higher_is_better
+
+    def sibling(self, suffix: str) -> TenantVectorStore:
+        """Return the same tenant's view of the namespace `<namespace><suffix>`.
+
+        Args:
+            suffix: begins with `:`, `/` or `#`, or tenant "a" could reach the namespace of "ab".
+
+        Raises:
+            ValueError: it does not, or the name becomes too long.
+        """
+        if not isinstance(cast(object, suffix), str) or not suffix.startswith(RESERVED):
+            raise ValueError(f"a sibling's suffix begins with one of {_LISTED}, got {suffix!r}")
+        view = TenantVectorStore(self._store, self._tenant, namespace_prefix=self._prefix)
+        view._namespace = checked_namespace(self._namespace + suffix)
+        return view
+
+    async def setup(self) -> None:
+        """Set the store up; safe to repeat."""
+        self._check_open()
+        await self._store.setup()
+
+    async def close(self) -> None:
+        """Close this view, and neither the store nor other views of it; safe to repeat."""
+        self._closed = True
+
+    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
+        """Insert the records as the tenant's own; all of them or none.
+
+        Raises:
+            TenantViolation: a record claims another tenant, another namespace is asked for, or
+                one of the ids belongs to somebody else here.
+        """
+        name = self._pinned(namespace)
+        own = [self._signed(record) for record in records]
+        there: list[Record] = await self._store.get([record.id for record in own], namespace=name)
+        if not all(map(self._is_own, there)):
+            raise TenantViolation(self._tenant, f"an id in {name!r} belongs to another tenant")
+        await self._store.upsert(own, namespace=name)
+
+    async def query(
+        self,
+        vector: Vector,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+        include_vectors: bool = False,
+    ) -> list[Match]:
+        """Return the tenant's k records nearest to `vector`, best first."""
+        name = self._pinned(namespace)
+        return self._checked(
+            await self._store.query(
+                vector,
+                k,
+                filter=self._narrowed(filter),
+                namespace=name,
+                include_vectors=include_vectors,
+            )
+        )
+
+    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
+        """Return the tenant's records of these ids in the order asked."""
+        name = self._pinned(namespace)
+        return self._own(await self._store.get(ids, namespace=name))
+
+    async def delete(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Delete records of the tenant by id, by filter, or those that meet both."""
+        name = self._pinned(namespace)
+        wanted, parsed = checked_deletion(ids, filter)
+        await self._store.delete(wanted, filter=self._narrowed(parsed), namespace=name)
+
+    async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
+        """Return how many records of the tenant pass the filter."""
+        name = self._pinned(namespace)
+        return await self._store.count(filter=self._narrowed(filter), namespace=name)
+
+    async def namespaces(self, prefix: str = "") -> list[str]:
+        """Return those of the tenant's namespaces that hold its records and start so, sorted."""
+        self._check_open()
+        return [
+            name
+            for name in await self._reachable()
+            if name.startswith(prefix)
+            and await self._store.count(filter=self._wall, namespace=name)
+        ]
+
+    async def erase(self) -> None:
+        """Delete every record of this tenant, from its namespace and all siblings of it.
+
+        Whichever sibling is asked, all are erased. Safe to repeat, as it must be if it fails
+        midway or if somebody writes for the tenant at the same time.
+        """
+        self._check_open()
+        for name in sorted({self._root, self._namespace, *await self._reachable()}):
+            await self._store.delete(filter=self._wall, namespace=name)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("this view of a vector store is closed")
+
+    def _pinned(self, namespace: str | None) -> str:
+        """Return the namespace to use: wall one."""
+        self._check_open()
+        if namespace is not None and namespace != self._namespace:
+            raise TenantViolation(self._tenant, f"namespace {namespace!r} was asked for")
+        return self._namespace
+
+    def _narrowed(self, filter: FilterLike) -> Filter:
+        """Return the caller's filter, narrowed to the tenant: wall two.
+
+        Built without `&`, whose limits are the caller's to use up to the last condition.
+        """
+        asked = Filter.parse(filter)
+        return self._wall if asked is None else And((self._wall, asked))
+
+    def _signed(self, record: Record) -> Record:
+        """Return the record as the tenant's own."""
+        claimed = checked_record(record).meta.get(FIELD)
+        if claimed is not None and not (isinstance(claimed, str) and claimed == self._tenant):
+            raise TenantViolation(self._tenant, f"record {record.id!r} claims another tenant")
+        return replace(record, meta={**record.meta, FIELD: self._tenant})
+
+    def _is_own(self, found: _Owned) -> bool:
+        return found.meta.get(FIELD) == self._tenant
+
+    def _own(self, found: Sequence[T]) -> list[T]:
+        return [one for one in found if self._is_own(one)]
+
+    def _checked(self, found: list[Match]) -> list[Match]:
+        """Return what a search has found; a store that disregards the filter is not believed."""
+        if not all(map(self._is_own, found)):
+            raise TenantViolation(self._tenant, "the store has found a record of another tenant")
+        return found
+
+    async def _reachable(self) -> list[str]:
+        """Return the tenant's namespaces that hold anything, sorted."""
+        named: list[str] = await self._store.namespaces(self._root)
+        end = len(self._root)
+        return [name for name in named if len(name) == end or name[end] in RESERVED]
+
+
+class _HybridTenantVectorStore(TenantVectorStore):
+    """A view of a store that has hybrid search."""
+
+    async def query_hybrid(
+        self,
+        vector: Vector,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the tenant's k best by nearness and words."""
+        name = self._pinned(namespace)
+        narrowed = self._narrowed(filter)
+        return self._checked(
+            await self._store.query_hybrid(vector, text, k, filter=narrowed, namespace=name)
+        )
+
+
+class _ScanTenantVectorStore(TenantVectorStore):
+    """A view of a store that can be read in order."""
+
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the tenant's first `limit` records whose ids follow `after`."""
+        name = self._pinned(namespace)
+        checked_scan(after, limit)
+        found: list[Record] = []
+        while len(found) < limit:
+            page: list[Record] = await self._store.scan(after=after, limit=limit, namespace=name)
+            found += self._own(page)
+            if len(page) < limit:
+                break
+            after = page[-1].id
+        return found[:limit]
+
+
+class _WholeTenantVectorStore(_HybridTenantVectorStore, _ScanTenantVectorStore):
+    """A view of a store that can do both."""
+
+
+_LISTED: Final = ", ".join(map(repr, RESERVED))
+_KINDS: Final[Mapping[tuple[bool, bool], type[TenantVectorStore]]] = {
+    (False, False): TenantVectorStore,
+    (True, False): _HybridTenantVectorStore,
+    (False, True): _ScanTenantVectorStore,
+    (True, True): _WholeTenantVectorStore,
+}
+
+
+def _checked_part(part: str, what: str) -> str:
+    """Return a part of a namespace's name, exactly as a `str`."""
+    if not isinstance(cast(object, part), str):
+        raise ValueError(f"{what} is a str, got {type(part).__name__}")  # noqa: TRY004
+    if any(mark in part for mark in RESERVED):
+        raise ValueError(f"{what} holds none of {_LISTED}, got {part!r}")
+    return str.__str__(part)
