@@ -65,6 +65,11 @@ EMBEDDERS = {
     "openai": EmbedderKind(
         open=opening(lambda: OpenAIEmbedder(**SERVED, transport=OpenAIServer().transport))
     ),
+    "openai, another's model": EmbedderKind(
+        open=opening(
+            lambda: OpenAIEmbedder("new", api_key=API_KEY, transport=OpenAIServer().transport)
+        )
+    ),
     "cohere": EmbedderKind(
         open=opening(lambda: CohereEmbedder(**SERVED, transport=CohereServer().transport))
     ),

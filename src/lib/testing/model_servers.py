@@ -3,7 +3,7 @@
 Each is a handler for `httpx2.MockTransport`; it refuses what its model refuses, and says so in its
 words. Models are bags of words: a text is as relevant as it has words of the query, and near to
 texts that share its words. Results with the same score come in an order of the server's own, and
-embeddings that have indexes come in none.
+OpenAI's embeddings in another order than the texts, since only their indexes are promised.
 
 Source: https://docs.cohere.com/reference/rerank, /embed and /docs/errors,
 https://docs.voyageai.com/reference (2026-11). The SDKs of both, cohere 7.3.1 and voyageai 0.5.0,
@@ -179,7 +179,7 @@ class VoyageServer(ModelServer):
             raise Refused("the max allowed tokens per submitted batch is exceeded")
         if body.get("input_type") not in {"document", "query", None}:
             raise Refused("input_type is one of 'document', 'query'")
-        return _listing(body, _indexed(body, texts, body.get("output_dimension", DIMENSION)))
+        return _listing(body, _indexed(body, texts, body.get("output_dimension")))
 
 
 class OpenAIServer(ModelServer):
@@ -195,7 +195,7 @@ class OpenAIServer(ModelServer):
         texts = _texts(body.get("input"), 2_048, "input", blank_too=True)
         if sum(map(_most_tokens, texts)) > _OPENAI_TOKENS:
             raise Refused("requested too many tokens")
-        return _listing(body, _indexed(body, texts, body.get("dimensions", DIMENSION)))
+        return _listing(body, _indexed(body, texts, body.get("dimensions"))[::-1])
 
 
 _COHERE_RERANK: Final = frozenset(
@@ -287,13 +287,17 @@ def _listing(body: Mapping[str, Any], items: list[Fields]) -> Fields:
     return {"object": "list", "data": items, "model": body["model"], "usage": usage}
 
 
-def _indexed(body: Mapping[str, Any], texts: Sequence[str], dimension: int) -> list[Fields]:
-    """Return the embeddings with their index, in another order than the texts."""
+def _indexed(body: Mapping[str, Any], texts: Sequence[str], dimension: int | None) -> list[Fields]:
+    """Return the embeddings with their index."""
     write = _base64 if body.get("encoding_format") == "base64" else list[float]
     return [
-        {"object": "embedding", "embedding": write(vector_of(text, dimension)), "index": place}
+        {
+            "object": "embedding",
+            "embedding": write(vector_of(text, dimension or DIMENSION)),
+            "index": place,
+        }
         for place, text in enumerate(texts)
-    ][::-1]
+    ]
 
 
 def _most_tokens(text: str) -> int:

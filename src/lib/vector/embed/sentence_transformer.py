@@ -101,9 +101,11 @@ class SentenceTransformerEmbedder:
             MissingDriver: sentence-transformers is not installed.
             VectorError: the model cannot be loaded, fails, or gives what are no vectors.
         """
-        prefixed = [self._prefixes[purpose] + text for text in texts]
+        # Tokenizers take no lone surrogates.
+        prefix = self._prefixes[purpose]
+        plain = [(prefix + text).encode("utf-8", "replace").decode() for text in texts]
         size = _TURN * self._batch_size
-        turns = [prefixed[start : start + size] for start in range(0, len(prefixed), size)]
+        turns = [plain[start : start + size] for start in range(0, len(plain), size)]
         rows = [
             await self._in_thread(lambda turn=turn: self._encode(turn, purpose)) for turn in turns
         ]
