@@ -138,6 +138,18 @@ def test_an_in_process_client_that_was_given_is_used_and_stays_open() -> None:
     run(main())
 
 
+def test_what_asks_for_nothing_gets_nothing() -> None:
+    async def main() -> None:
+        store = in_memory(metric="euclidean")
+        await store.upsert([])
+        assert (store.metric, store.dimension, store.higher_is_better) == ("euclidean", 2, False)
+        assert await store.query([1.0, 0.0], filter={"x": {"$in": []}}) == []
+        await store.close()
+        await store.close()
+
+    run(main())
+
+
 def test_closing_a_store_that_was_never_used_opens_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         for store in (

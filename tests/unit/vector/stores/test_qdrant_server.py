@@ -335,6 +335,25 @@ def test_the_wait_that_a_busy_server_asks_for_is_told() -> None:
     run(main())
 
 
+def test_a_collection_that_may_not_be_made_is_told() -> None:
+    async def main() -> None:
+        server = Server()
+        server.fail = lambda request: (
+            httpx.Response(403, json={}) if request.method == "PUT" else None
+        )
+        store = server.store()
+        with pytest.raises(StoreUnavailable, match="check what the API key may do") as caught:
+            await store.setup()
+
+        assert caught.value.status == 403
+        server.fail = lambda _: None
+        await asyncio.gather(store.setup(), store.setup(), store.upsert(RECORDS))
+        assert await store.count() == 30
+        await store.close()
+
+    run(main())
+
+
 def test_an_answer_that_cannot_be_read_is_told() -> None:
     async def main() -> None:
         server = Server()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -77,7 +76,6 @@ class Collection:
         options = client.init_options
         self._local = options.get("location") == ":memory:" or options.get("path") is not None
         self._ready = False
-        self._preparing = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the client."""
@@ -91,11 +89,10 @@ class Collection:
             StoreCorrupt: it was not made by this store.
             StoreUnavailable: the server cannot be asked.
         """
-        async with self._preparing:
-            if not self._ready:
-                with typed_errors():
-                    await self._prepare()
-                self._ready = True
+        if not self._ready:  # two calls may do it at once, as two processes may
+            with typed_errors():
+                await self._prepare()
+            self._ready = True
 
     async def _prepare(self) -> None:
         if not await self._client.collection_exists(self._name):
