@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.servers import postgres
+from lib.testing.servers import chroma, postgres
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
 from lib.testing.vector_store.tenants import check_tenants
 from lib.vector import (
+    ChromaVectorStore,
     InMemoryVectorStore,
     LanceDBVectorStore,
     Metric,
@@ -33,6 +34,15 @@ def in_a_table_of_its_own(place: Path, dimension: int, metric: Metric) -> Postgr
     """One database serves all tests of a process."""
     table = f"t{sha256(str(place).encode()).hexdigest()[:32]}"
     return PostgresVectorStore(postgres.url(), dimension=dimension, metric=metric, table=table)
+
+
+def with_a_prefix_of_its_own(place: Path, dimension: int, metric: Metric) -> ChromaVectorStore:
+    """All tests share a server; a place is a prefix of its collections' names."""
+    host, port = chroma.chroma_server()
+    prefix = sha256(str(place).encode()).hexdigest()[:16]
+    return ChromaVectorStore(
+        dimension=dimension, metric=metric, host=host, port=port, prefix=prefix
+    )
 
 
 VECTOR_STORES = {
@@ -65,6 +75,20 @@ VECTOR_STORES = {
         hybrid=False,
         shared=True,
     ),
+    "chroma": StoreKind(
+        open=lambda place, dimension, metric: ChromaVectorStore(
+            dimension=dimension, metric=metric, path=str(place / "chroma")
+        ),
+        hybrid=False,
+        refuses=REFUSALS["ChromaVectorStore"],
+        shared=True,
+    ),
+    "chroma server": StoreKind(
+        open=with_a_prefix_of_its_own,
+        hybrid=False,
+        refuses=REFUSALS["ChromaVectorStore"],
+        shared=True,
+    ),
     "postgres": StoreKind(open=in_a_table_of_its_own, shared=True, bm25=False, parts=False),
 }
 
@@ -73,6 +97,8 @@ VECTOR_STORES = {
 def each_kind(request: pytest.FixtureRequest) -> StoreKind:
     if request.param == "postgres":
         postgres.url()  # starting the server blocks, and no event loop runs yet
+    if request.param == "chroma server":
+        chroma.forget_collections()  # the same
     return VECTOR_STORES[request.param]
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from lib.vector.rerank.protocol import Reranker
     from lib.vector.rerank.voyage import VoyageReranker
     from lib.vector.rerank.voyage import VoyageReranker as RerankerB
+    from lib.vector.stores.chroma import ChromaVectorStore
+    from lib.vector.stores.chroma import ChromaVectorStore as EmbeddedVectorStoreB
     from lib.vector.stores.lancedb import LanceDBVectorStore
     from lib.vector.stores.lancedb import LanceDBVectorStore as EmbeddedVectorStoreA
     from lib.vector.stores.memory import InMemoryVectorStore
@@ -52,11 +54,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERYTHING",
+    "ChromaVectorStore",
     "CohereEmbedder",
     "CohereReranker",
     "DimensionMismatch",
     "Doc",
     "EmbeddedVectorStoreA",
+    "EmbeddedVectorStoreB",
     "Embedder",
     "EmbeddingIndex",
     "F",
@@ -99,9 +103,11 @@ __all__ = [
 ]
 
 _WHERE = {
+    "ChromaVectorStore": "lib.vector.stores.chroma:ChromaVectorStore",
     "CohereEmbedder": "lib.vector.embed.cohere:CohereEmbedder",
     "CohereReranker": "lib.vector.rerank.cohere:CohereReranker",
     "EmbeddedVectorStoreA": "lib.vector.stores.lancedb:LanceDBVectorStore",
+    "EmbeddedVectorStoreB": "lib.vector.stores.chroma:ChromaVectorStore",
     "EmbeddingIndex": "lib.vector.index:EmbeddingIndex",
     "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
     "InMemoryVectorStore": "lib.vector.stores.memory:InMemoryVectorStore",

@@ -1,0 +1,93 @@
+"""A real Chroma server on loopback: one a process, started when it is first asked for."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+_HOST: Final = "127.0.0.1"
+_START_S: Final = 30.0
+_POLL_S: Final = 0.02
+_lock = threading.Lock()
+_ports: list[int] = []
+
+
+def chroma_server() -> tuple[str, int]:
+    """Return host and port of this process's server; it ends with the process. Blocks.
+
+    What it holds outlives a test: take a prefix of your own, or `forget_collections`.
+
+    Raises:
+        RuntimeError: it does not start, or chromadb is not installed.
+    """
+    with _lock:
+        if not _ports:
+            _ports.append(_started())
+        return _HOST, _ports[0]
+
+
+def forget_collections() -> None:
+    """Delete all that this process's server holds: listing grows slow with what tests leave."""
+    import httpx2  # noqa: PLC0415 - nothing else here needs it
+
+    host, port = chroma_server()
+    database = f"http://{host}:{port}/api/v2/tenants/default_tenant/databases/default_database"
+    with httpx2.Client() as http:
+        for collection in http.get(f"{database}/collections").raise_for_status().json():
+            http.delete(f"{database}/collections/{collection['name']}").raise_for_status()
+
+
+def _started() -> int:
+    command = shutil.which("chroma", path=str(Path(sys.executable).parent)) or shutil.which(
+        "chroma"
+    )
+    if command is None:
+        raise RuntimeError("there is no command 'chroma': pip install 'lib-agents[chroma]'")
+    folder = tempfile.mkdtemp(prefix="lib-chroma-")
+    port = _free_port()
+    with Path(folder, "log").open("wb") as log:
+        server = subprocess.Popen(  # noqa: S603 - a program of this environment, fixed arguments
+            [command, "run", "--path", folder, "--host", _HOST, "--port", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+        )
+    atexit.register(_stop, server, folder)
+    deadline = time.monotonic() + _START_S
+    while not _listens(port):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"chroma did not start: {Path(folder, 'log').read_text()[-500:]}")
+        time.sleep(_POLL_S)
+    return port
+
+
+def _stop(server: subprocess.Popen[bytes], folder: str) -> None:
+    server.terminate()
+    try:
+        server.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.create_server((_HOST, 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""Chroma's clients: which one, opened and closed; and their answers, awaited or not."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+import chromadb
+import httpx
+from chromadb.api import AsyncServerAPI
+from chromadb.api.async_client import AsyncClient
+from chromadb.config import Settings
+
+from lib.errors import StoreUnavailable
+
+TIMEOUT_S: Final = 120.0
+"""For each answer of a server; Chroma's own client would wait for ever."""
+
+_ephemeral = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a store keeps its records.
+
+    Attributes:
+        path: of a folder; None for a server or for memory.
+        host: of a server, or None.
+        port: of that server.
+        client: somebody else's client, used instead.
+    """
+
+    path: str | None
+    host: str | None
+    port: int
+    client: Any
+
+    @property
+    def blocks(self) -> bool:
+        """Whether its client is one that blocks."""
+        if self.client is not None:
+            return not inspect.iscoroutinefunction(self.client.list_collections)
+        return self.host is None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether nothing of it outlives its store."""
+        return self.client is None and self.path is None and self.host is None
+
+
+async def opened(place: Place) -> Any:
+    """Return a client; one that works in process blocks meanwhile.
+
+    Raises:
+        StoreUnavailable: this process has the folder open with other settings.
+    """
+    if place.client is not None:
+        return place.client
+    settings = Settings(anonymized_telemetry=False)
+    if place.host is not None:
+        return await _server(place.host, place.port, settings)
+    try:
+        if place.path is not None:
+            return chromadb.PersistentClient(place.path, settings=settings)
+        return chromadb.EphemeralClient(settings=settings)
+    except ValueError as error:
+        raise StoreUnavailable(
+            "this process has opened Chroma there with other settings: pass that client="
+        ) from error
+
+
+class _Client(AsyncClient):
+    """Chroma's client for a server, with connections of its own.
+
+    Workaround: those of all its clients are in one dict of the class, by the hash of their event
+    loop; a later loop can have the same hash and be handed connections of one that is closed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings=settings)
+        server: Any = self._system.instance(AsyncServerAPI)
+        server._clients = {}  # noqa: SLF001 - see above
+
+    async def aclose(self) -> None:
+        """Close the connections, for which Chroma has no public way."""
+        server: Any = self._server
+        await server._cleanup()  # noqa: SLF001 - see above
+
+
+async def _server(host: str, port: int, settings: Settings) -> Any:
+    """Return what `chromadb.AsyncHttpClient` does, but TLS certificates are checked."""
+    settings.chroma_api_impl = "chromadb.api.async_fastapi.AsyncFastAPI"
+    settings.chroma_server_host = host
+    settings.chroma_server_http_port = port
+    settings.chroma_server_ssl_verify = True
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await _Client.create(settings=settings)
+    except ValueError as error:  # raised for what is in truth no answer, or a strange one
+        raise StoreUnavailable(
+            "the Chroma server cannot be reached, or what answers is none",
+            retryable=isinstance(error.__context__, httpx.HTTPError),
+        ) from error
+
+
+async def closed(client: Any) -> None:
+    """Close a client that `opened` has made."""
+    if isinstance(client, _Client):
+        await client.aclose()
+    else:
+        client.close()
+
+
+async def answer(result: Any) -> Any:
+    """Return the result of a client's call: as it is, or once the server has answered."""
+    if not inspect.isawaitable(result):
+        return result
+    async with asyncio.timeout(TIMEOUT_S):
+        return await result
+
+
+def own_prefix(place: Place, prefix: str) -> str:
+    """Return a prefix that no other store has where all memory is one database: each its own."""
+    return f"{prefix}.{next(_ephemeral)}" if place.in_memory else prefix

@@ -1,0 +1,321 @@
+"""What `ChromaVectorStore` asks of its client: one collection for each namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from chromadb.errors import NotFoundError
+from numpy.typing import NDArray
+
+from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
+from lib.vector import exact
+from lib.vector.filter import Filter
+from lib.vector.records import Match, Metric, Record
+from lib.vector.stores.chroma.clients import Place, answer, closed, opened, own_prefix
+from lib.vector.stores.chroma.failures import typed_errors
+from lib.vector.stores.chroma.records import Rows, columns, requests
+from lib.vector.stores.chroma.translate import condition
+from lib.vector.validate import Batch
+
+T = TypeVar("T")
+
+_SPACES: Final[dict[Metric, str]] = {"cosine": "cosine", "dot": "ip", "euclidean": "l2"}
+_METRICS: Final = {space: metric for metric, space in _SPACES.items()}
+_GRAPH: Final = {"ef_search": 256, "ef_construction": 200, "max_neighbors": 32}
+"""Of 20,000 random vectors of 64 numbers, 10 of the 10 nearest are found; by default it is 8."""
+_EVERYTHING: Final = ["embeddings", "documents", "metadatas"]
+_COLLECTIONS_A_REQUEST: Final = 500
+_SPARE: Final = 8
+_GROWTH: Final = 4
+_ATTEMPTS: Final = 3
+_PREFIX, _NAMESPACE, _DIMENSION = "lib:prefix", "lib:namespace", "lib:dimension"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a store is asked to keep, and where.
+
+    Attributes:
+        place: where.
+        prefix: of the collections' names.
+        dimension: of every vector.
+        metric: how nearness is measured.
+    """
+
+    place: Place
+    prefix: str
+    dimension: int
+    metric: Metric
+
+
+class Database:
+    """The collections of one store."""
+
+    def __init__(self, asked: Asked) -> None:
+        """Open nothing yet."""
+        self._asked = asked
+        self._prefix = own_prefix(asked.place, asked.prefix)
+        self._client: Any = None
+        self._most = 1
+        self._collections: dict[str, Any] = {}
+        self._opening, self._writing = asyncio.Lock(), asyncio.Lock()
+
+    async def prepare(self) -> None:
+        """Connect, and see that what is there is of the kind asked for.
+
+        Raises:
+            DimensionMismatch, MetricMismatch: a collection was made for other vectors.
+            StoreUnavailable: the folder or the server cannot be opened.
+        """
+        async with self._opening:
+            if self._client is None:
+                with typed_errors():
+                    client = await opened(self._asked.place)
+                    try:
+                        self._most = await answer(client.get_max_batch_size())
+                        for collection in await self._listed(client):
+                            self._checked(collection)
+                    except BaseException:
+                        if self._asked.place.client is None:
+                            await closed(client)
+                        raise
+                    self._client = client
+
+    async def close(self) -> None:
+        """Close the client if it is the store's own; what was kept in memory is gone."""
+        if self._client is None or self._asked.place.client is not None:
+            return
+        with typed_errors():
+            if self._asked.place.in_memory:
+                for collection in await self._listed(self._client):
+                    await self._dropped(collection)
+            await closed(self._client)
+
+    async def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, in as few requests as can carry them.
+
+        An upsert of Chroma merges metadata and keeps the text where none is given. Deleting first
+        would hide the record from readers for a moment; so the keys of old are read and unset, by
+        the very request that brings the new ones.
+        """
+
+        async def work(collection: Any) -> None:
+            for rows in requests(batch, self._most):
+                there = await answer(collection.get(ids=batch.ids[rows], include=["metadatas"]))
+                old = dict(zip(there["ids"], there["metadatas"], strict=True))
+                held = [old.get(name) for name in batch.ids[rows]]
+                await answer(collection.upsert(**columns(batch, rows, held)))
+
+        async with self._writing:
+            await self._in(namespace, work, create=True)
+
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+        where = None if filter is None else condition(filter)
+
+        async def work(collection: Any) -> list[Match]:
+            found = await _nearest(collection, query, k, where)
+            vectors = found.vectors
+            return [
+                found.match(row, score, vectors[row].tolist() if include_vectors else None)
+                for row, score in self._ranked(found.ids, vectors, query, k)
+            ]
+
+        return await self._in(namespace, work) or []
+
+    def _ranked(
+        self, ids: list[str], vectors: NDArray[np.float32], query: NDArray[np.float32], k: int
+    ) -> list[tuple[int, float]]:
+        """Score what was found as every store does; Chroma's `1 - dot` loses small products."""
+        if not ids:
+            return []
+        metric = self._asked.metric
+        scales = exact.scales(exact.row_lengths(vectors), metric)
+        rows = exact.Rows(ids=ids, vectors=vectors, scales=scales)
+        every = exact.Selection(mask=None, count=len(ids))
+        return exact.nearest(rows, query, k, metric=metric, among=every)
+
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        found: dict[str, Record] = {}
+
+        async def work(collection: Any) -> None:
+            for some in self._some(ids):
+                there = await answer(collection.get(ids=some, include=_EVERYTHING))
+                found.update((record.id, record) for record in Rows(there).records())
+
+        await self._in(namespace, work)
+        return [found[name] for name in ids if name in found]
+
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        where = None if filter is None else condition(filter)
+
+        async def work(collection: Any) -> None:
+            if ids is not None:
+                for some in self._some(ids):
+                    await answer(collection.delete(ids=some, where=where))
+            elif where is not None:
+                await answer(collection.delete(where=where))
+            else:
+                await self._dropped(collection)
+                self._collections.pop(namespace, None)
+
+        async with self._writing:
+            await self._in(namespace, work)
+
+    async def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass; with a filter, Chroma can only list their ids."""
+
+        async def work(collection: Any) -> int:
+            if filter is None:
+                return await answer(collection.count())
+            passing = await answer(collection.get(where=condition(filter), include=[]))
+            return len(passing["ids"])
+
+        return await self._in(namespace, work) or 0
+
+    async def namespaces(self, prefix: str) -> list[str]:
+        """Return the namespaces that hold records and start so, at one count for each."""
+        names: list[str] = []
+        with typed_errors():
+            for collection in await self._listed(self._client):
+                name: str = _metadata(collection)[_NAMESPACE]
+                if name.startswith(prefix) and await _counted(collection):
+                    names.append(name)
+        return sorted(names)
+
+    def _some(self, ids: list[str]) -> list[list[str]]:
+        distinct = list(dict.fromkeys(ids))
+        return [
+            distinct[start : start + self._most] for start in range(0, len(distinct), self._most)
+        ]
+
+    # -- collections ---------------------------------------------------------------------------
+
+    async def _in(
+        self, namespace: str, work: Callable[[Any], Awaitable[T]], *, create: bool = False
+    ) -> T | None:
+        """Do the work with a namespace's collection; None if there is none.
+
+        One that is known may have been deleted, and made anew, by somebody else.
+        """
+        with typed_errors():
+            for _ in range(_ATTEMPTS):
+                try:
+                    if namespace not in self._collections:
+                        self._collections[namespace] = await self._collection(
+                            namespace, create=create
+                        )
+                    return await work(self._collections[namespace])
+                except NotFoundError:
+                    known = self._collections.pop(namespace, None)
+                    if known is None and not create:
+                        return None
+            raise StoreUnavailable(
+                "somebody keeps deleting the collection that is being written", retryable=True
+            )
+
+    async def _collection(self, namespace: str, *, create: bool) -> Any:
+        name = f"{self._prefix}-{sha256(namespace.encode()).hexdigest()[:32]}"
+        if not create:
+            found = self._client.get_collection(name, embedding_function=None)
+            return self._checked(await answer(found), namespace)
+        asked = self._asked
+        made = self._client.get_or_create_collection(
+            name,
+            metadata={
+                _PREFIX: self._prefix,
+                _NAMESPACE: namespace,
+                _DIMENSION: asked.dimension,
+            },
+            configuration={"hnsw": {"space": _SPACES[asked.metric], **_GRAPH}},
+            embedding_function=None,
+        )
+        return self._checked(await answer(made), namespace)  # an older one is left as it was
+
+    def _checked(self, collection: Any, namespace: str | None = None) -> Any:
+        """Refuse a collection that was made for something else."""
+        held = _metadata(collection)
+        space = str(_hnsw(collection).get("space"))
+        if _DIMENSION not in held or (namespace is not None and held[_NAMESPACE] != namespace):
+            raise StoreCorrupt(
+                f"collection {collection.name!r} is not this store's: take another prefix"
+            )
+        if held[_DIMENSION] != self._asked.dimension:
+            raise DimensionMismatch(expected=held[_DIMENSION], got=self._asked.dimension)
+        if space != _SPACES[self._asked.metric]:
+            raise MetricMismatch(expected=_METRICS.get(space, space), got=self._asked.metric)
+        return collection
+
+    async def _listed(self, client: Any) -> list[Any]:
+        """Return the collections of this store."""
+        found: list[Any] = []
+        for offset in range(0, 1 << 62, _COLLECTIONS_A_REQUEST):
+            page = await answer(client.list_collections(_COLLECTIONS_A_REQUEST, offset))
+            found += [one for one in page if _metadata(one).get(_PREFIX) == self._prefix]
+            if len(page) < _COLLECTIONS_A_REQUEST:
+                break
+        return found
+
+    async def _dropped(self, collection: Any) -> None:
+        """Empty a collection, then delete it: what is left of a full one may turn up elsewhere.
+
+        Source: https://github.com/chroma-core/chroma/issues/7594.
+        """
+        there = await answer(collection.get(include=[]))
+        for some in self._some(there["ids"]):
+            await answer(collection.delete(ids=some))
+        await answer(self._client.delete_collection(collection.name))
+
+
+async def _nearest(
+    collection: Any, query: NDArray[np.float32], k: int, where: dict[str, Any] | None
+) -> Rows:
+    """Return rows among which the k nearest are, with all that are as near as the k-th.
+
+    Chroma's graph may end early, above all where many vectors are alike: of 3,000 equal ones it
+    found 307. So if it finds fewer than it was asked for, all that pass the filter are read.
+    """
+    size = k + _SPARE
+    while True:
+        asked = collection.query(
+            query_embeddings=query[np.newaxis],
+            n_results=size,
+            where=where,
+            include=[*_EVERYTHING, "distances"],
+        )
+        found = Rows.of_query(await answer(asked))
+        if len(found.ids) < size:
+            return Rows(await answer(collection.get(where=where, include=_EVERYTHING)))
+        if found.distances[-1] != found.distances[k - 1]:
+            return found
+        size *= _GROWTH
+
+
+async def _counted(collection: Any) -> int:
+    try:
+        return await answer(collection.count())
+    except NotFoundError:  # deleted since it was listed
+        return 0
+
+
+def _metadata(collection: Any) -> dict[str, Any]:
+    return collection.metadata or {}
+
+
+def _hnsw(collection: Any) -> dict[str, Any]:
+    return collection.configuration_json.get("hnsw") or {}

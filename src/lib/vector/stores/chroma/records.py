@@ -1,0 +1,171 @@
+"""Records as Chroma's rows, and back, to the last bit.
+
+Chroma's metadata is flat, has no None, and two of its types have bugs: a fraction in a filter is
+cut to an int where ints are stored (chroma-core/chroma#7491), and list elements outlive their
+collection and turn up in another one (#7594). So metadata goes there as JSON text, which is what
+comes back, and beside it as scalar marks, which is what filters look at; no int and no list.
+
+    _             all of it, as JSON
+    k:<field>     True where the field is not absent
+    v:<field>     a string, a bool, or a number, always as a float
+    n:<field>     True where it is a number
+    e:<length>:<field><element>     True for each scalar in a list
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.errors import StoreCorrupt
+from lib.vector.records import Match, Record
+from lib.vector.validate import Batch
+from lib.vector.values import Scalar
+
+BYTES_A_REQUEST: Final = 8 << 20
+"""A server took 10 MB and refused 50 MB."""
+
+_JSON: Final = "_"
+_BYTES_A_FLOAT: Final = 24  # as JSON, at most
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def present(field: str) -> str:
+    """Return the mark of a field that is not absent."""
+    return f"k:{field}"
+
+
+def value(field: str) -> str:
+    """Return where a scalar stands."""
+    return f"v:{field}"
+
+
+def number(field: str) -> str:
+    """Return the mark of a field that is a number."""
+    return f"n:{field}"
+
+
+def element(field: str, item: Scalar) -> str:
+    """Return the mark of a list that has the element; the length keeps two fields apart."""
+    match item:
+        case bool():
+            token = f"b:{item}"
+        case str():
+            token = f"s:{item}"
+        case _:
+            token = f"n:{float(item) + 0.0!r}"  # which makes -0.0 the 0.0 that it equals
+    return f"e:{len(field)}:{field}{token}"
+
+
+def marks(meta: Mapping[str, Any]) -> dict[str, bool | float | str]:
+    """Return metadata as Chroma keeps it."""
+    kept: dict[str, bool | float | str] = {_JSON: _json(meta)}
+    for field, item in meta.items():
+        if item is not None:
+            kept[present(field)] = True
+            kept.update(_field(field, item))
+    return kept
+
+
+def _field(field: str, item: Any) -> dict[str, bool | float | str]:
+    match item:
+        case bool() | str():
+            return {value(field): item}
+        case int() | float():
+            return {value(field): float(item), number(field): True}
+        case list():
+            scalars = [
+                one for one in cast(list[Any], item) if isinstance(one, bool | int | float | str)
+            ]
+            return {element(field, one): True for one in scalars}
+        case _:
+            return {}
+
+
+def replacing(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes an upsert replace metadata, which it would merge: None removes a key."""
+    return {**dict.fromkeys(old or (), None), **new}
+
+
+def requests(batch: Batch, most: int) -> Iterator[slice]:
+    """Yield the rows of a batch, as many at a time as one request may carry."""
+    start, total = 0, 0
+    for row, text in enumerate(batch.texts):
+        meta = _json(batch.metas[row])
+        size = 4 * (len(text) + 3 * len(meta)) + _BYTES_A_FLOAT * batch.vectors.shape[1]
+        if row > start and (row - start == most or total + size > BYTES_A_REQUEST):
+            yield slice(start, row)
+            start, total = row, 0
+        total += size
+    yield slice(start, len(batch.texts))
+
+
+class Rows:
+    """What Chroma returned: of one query, or of a get."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        """Take the answer to `get`, or one of those to `query`."""
+        self.ids: list[str] = found["ids"]
+        self._found = found
+
+    @classmethod
+    def of_query(cls, answer: Mapping[str, Any]) -> Rows:
+        """Take the answer to a query with one vector."""
+        return cls({name: column[0] for name, column in answer.items() if name in _COLUMNS})
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """The vectors, one in a row."""
+        return np.ascontiguousarray(self._found["embeddings"], np.float32)
+
+    @property
+    def distances(self) -> list[float]:
+        """How far each row is from what was asked, nearest first."""
+        return self._found["distances"]
+
+    def records(self) -> list[Record]:
+        """Return the rows as records."""
+        vectors: list[list[float]] = self.vectors.tolist()
+        return [
+            Record(self.ids[row], vector, *self._contents(row))
+            for row, vector in enumerate(vectors)
+        ]
+
+    def match(self, row: int, score: float, vector: list[float] | None) -> Match:
+        """Return a row as a match."""
+        return Match(self.ids[row], score, *self._contents(row), vector)
+
+    def _contents(self, row: int) -> tuple[str, dict[str, Any]]:
+        try:
+            return self._found["documents"][row] or "", json.loads(
+                self._found["metadatas"][row][_JSON]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreCorrupt(
+                "the collection holds a record that this store has not written"
+            ) from error
+
+
+_COLUMNS: Final = ("ids", "embeddings", "documents", "metadatas", "distances")
+
+
+def columns(batch: Batch, rows: slice, old: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Return the arguments of an upsert that replaces what these rows' ids held.
+
+    Args:
+        batch: what to store.
+        rows: which of it.
+        old: the metadata that stands there, None where there is none.
+    """
+    return {
+        "ids": batch.ids[rows],
+        "embeddings": batch.vectors[rows],
+        "documents": batch.texts[rows],
+        "metadatas": [
+            replacing(held, marks(meta)) for held, meta in zip(old, batch.metas[rows], strict=True)
+        ],
+    }
