@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from lib.vector import Metric, exact
+from lib.vector import Metric, codes, exact
 from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, nearest, row_lengths, scales
 from lib.vector.validate import MIN_LENGTH
@@ -39,10 +39,15 @@ def plainly(
     ]
 
 
-def searched(vectors: Matrix, ids: list[str], metric: Metric, *, coded: bool = False) -> Rows:
-    codes = Codes(metric, vectors.shape[1], products) if coded else None
+def searched(vectors: Matrix, ids: list[str], metric: Metric, *, by: str = "floats") -> Rows:
+    first_pass = None
+    if by != "floats":
+        driver = codes._fast_products() if by == "driver" else products  # pyright: ignore[reportPrivateUsage] - the seam
+        if driver is None:
+            pytest.skip("simsimd is not installed")
+        first_pass = Codes(metric, vectors.shape[1], driver)
     lengths = row_lengths(vectors)
-    return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=codes)
+    return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=first_pass)
 
 
 def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
@@ -52,6 +57,8 @@ def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
 def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:
     return Selection(mask=None, count=size) if mask is None else Selection.of(mask)
 
+
+FIRST_PASSES = ["floats", "codes", "driver"]
 
 # Few values, so that many scores are equal or nearly so; and values of all sizes.
 few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
@@ -64,12 +71,12 @@ def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("by", FIRST_PASSES)
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 @settings(max_examples=120)
 @given(data=st.data())
 def test_nothing_that_belongs_to_the_answer_is_missed(
-    metric: Metric, coded: bool, data: st.DataObject
+    metric: Metric, by: str, data: st.DataObject
 ) -> None:
     draw: Any = data.draw
     size, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 9))
@@ -81,18 +88,21 @@ def test_nothing_that_belongs_to_the_answer_is_missed(
     ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
     k = draw(st.integers(1, 12))
 
-    rows = searched(vectors, ids, metric, coded=coded)
-    found = nearest(rows, query, k, metric=metric, among=allowing(allowed, size))
+    block_bytes = draw(st.sampled_from([1, 30, 1 << 20]))
+    with patch.object(codes, "_BLOCK_BYTES", block_bytes):
+        rows = searched(vectors, ids, metric, by=by)
+    with patch.object(codes, "_GATHERED_BYTES", block_bytes), patch.object(codes, "_GROUPS", 2):
+        found = nearest(rows, query, k, metric=metric, among=allowing(allowed, size))
 
     passing = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
     assert found == plainly(vectors, query, k, metric, rows=passing, ids=ids)
 
 
-@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("by", FIRST_PASSES)
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 def test_it_holds_for_thousands_of_rows_with_near_duplicates(
-    metric: Metric, share: float, coded: bool
+    metric: Metric, share: float, by: str
 ) -> None:
     noise = np.random.default_rng(3)
     centres = noise.standard_normal((40, 64))
@@ -100,13 +110,32 @@ def test_it_holds_for_thousands_of_rows_with_near_duplicates(
     vectors += noise.choice([0.0, 1e-7, 1e-5, 0.1], (6000, 1)) * noise.standard_normal((6000, 64))
     vectors = (vectors * noise.choice([1.0, 1e-6, 1e6], (6000, 1))).astype(np.float32)
     ids = [str(number) for number in noise.permutation(6000)]
-    rows = searched(vectors, ids, metric, coded=coded)
+    rows = searched(vectors, ids, metric, by=by)
     allowed = None if share == 1.0 else noise.random(6000) < share
     passing = list(range(6000)) if allowed is None else np.flatnonzero(allowed).tolist()
 
     for query in vectors[:6]:
         found = nearest(rows, query, 50, metric=metric, among=allowing(allowed, 6000))
         assert found == plainly(vectors, query, 50, metric, rows=passing, ids=ids)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric) -> None:
+    noise = np.random.default_rng(5)
+    vectors = noise.standard_normal((3000, 24)).astype(np.float32)
+    vectors *= 10.0 ** noise.integers(-12, 8, (3000, 1))
+    vectors[::50] *= np.float32(1e9)
+    vectors[7::100] = vectors[0]
+    ids = [str(number) for number in noise.permutation(3000)]
+    with patch.object(codes, "_BLOCK_BYTES", 24 * 700):
+        rows = searched(vectors, ids, metric, by="codes")
+
+    for k, share in [(1, 1.0), (10, 1.0), (10, 0.5), (700, 0.9), (2999, 1.0), (5, 0.01)]:
+        allowed = noise.random(3000) < share
+        passing = np.flatnonzero(allowed).tolist()
+        for query in vectors[noise.integers(0, 3000, 4)]:
+            found = nearest(rows, query, k, metric=metric, among=allowing(allowed, 3000))
+            assert found == plainly(vectors, query, k, metric, rows=passing, ids=ids)
 
 
 def test_where_a_row_stands_does_not_change_its_score() -> None:

@@ -53,7 +53,7 @@ _LARGEST: Final = 127
 _MOST_ELEMENTS: Final = (2**31 - 1) // 255**2  # so that no sum of products overflows 32 bits
 _BLOCK_BYTES: Final = 12 << 20  # what is done for a block costs little beside reading it
 _GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
-_FEWEST_GROUPS: Final = 128
+_GROUPS: Final = 128
 _CODED_CELLS: Final = 1 << 17
 _SMALLEST_STEP: Final = 2.0**-100
 _ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
@@ -287,7 +287,7 @@ def _kth_highest(keys: Floats, allowed: NDArray[np.bool_] | None, k: int) -> flo
     """Return what at least k of the allowed keys reach: the k-th highest or little less."""
     if allowed is not None:
         keys = np.where(allowed, keys, np.float32(-math.inf))
-    groups = max(_FEWEST_GROUPS, 8 * k)  # then the k highest are mostly in k of them
+    groups = max(_GROUPS, 8 * k)  # then the k highest are mostly in k of them
     if len(keys) >= 4 * groups:
         keys = keys[: len(keys) // groups * groups].reshape(-1, groups).max(axis=0)
     return float(_highest(keys.copy(), k)[0]) if len(keys) >= k else -math.inf

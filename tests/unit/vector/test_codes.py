@@ -72,6 +72,28 @@ def test_codes_follow_the_rows_and_are_made_once() -> None:
     assert effort(large, WHOLE) == 20_000 * 16 // 4
 
 
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+def test_codes_move_with_their_rows(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 16 * 300)
+    vectors = clustered(2_000, 16)
+    rows = rows_of(vectors, metric, Codes(metric, 16, products))
+    known = rows_of(vectors[:1_500], metric, rows.first_pass)  # type: ignore[arg-type]  # there
+    assert known.first_pass is not None
+    known.first_pass.candidates(known, vectors[0], 5, Selection(mask=None, count=1_500))
+
+    kept = np.flatnonzero(np.arange(2_000) % 3 > 0)
+    moved = known.first_pass.moved(kept, rows.scales)
+    assert moved.pending(len(kept)) == len(kept) - 1_000  # those that had none have none
+    left = rows_of(vectors[kept], metric, moved)  # type: ignore[arg-type]  # codes
+    fresh = rows_of(vectors[kept], metric, Codes(metric, 16, products))
+    among = Selection(mask=None, count=len(kept))
+    for query in vectors[:20]:
+        unit = query / np.linalg.norm(query) if metric == "cosine" else query
+        found = moved.candidates(left, unit, 5, among)
+        assert found.tolist() == fresh.first_pass.candidates(fresh, unit, 5, among).tolist()  # type: ignore[union-attr]  # there
+    assert known.first_pass.pending(1_500) == 0
+
+
 def test_vectors_that_are_nearly_nothing_are_left_out_of_the_codes_and_not_of_the_answer() -> None:
     vectors = np.array([[1e-40, 0], [0, 0], [1e-38, 1e-38], [1, 0]], np.float32)
     rows = rows_of(vectors, "dot", Codes("dot", 2, products))
@@ -109,9 +131,11 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
             found.append(await store.query(query, 10, filter={"x": 1}))
         return found
 
-    fast = run(answers())
+    stood_in = run(answers())
     monkeypatch.setattr(module, "_fast_products", lambda: None)
-    assert fast == run(answers())
+    without = run(answers())
+    monkeypatch.undo()
+    assert stood_in == without == run(answers())  # and with the driver, if it is installed
 
 
 def test_codes_are_used_where_their_package_is_installed_and_right(

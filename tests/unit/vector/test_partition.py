@@ -101,3 +101,38 @@ def test_memory_follows_what_lives_not_what_was_written() -> None:
 
     assert len(partition.snapshot.rows.ids) < 200
     assert shown(partition.snapshot) == expected(a=1999, b=1999)
+
+
+def test_a_write_moves_nothing_but_what_it_writes_until_there_is_no_room() -> None:
+    partition = Partition("dot", 2, Notes([]))
+    fill(partition, [str(number) for number in range(1000)], 1.0)
+    assert partition.moving(1001) == 2000
+    before = partition.snapshot
+
+    assert partition.moving(1) == 0
+    fill(partition, ["7", "new"], 2.0)
+    partition.delete([8])
+    after = partition.snapshot
+    assert np.shares_memory(before.rows.vectors, after.rows.vectors)
+    assert np.shares_memory(before.deaths, after.deaths)
+    assert (before.count, after.count) == (1000, 1000)
+    assert "living" not in vars(after)  # who lives is found out by whoever asks
+    assert after.living.count == 1000
+    assert partition.moving(400) == 2 * 1002  # so many deaths would make the living move
+
+
+def test_a_row_is_moved_a_few_times_at_most_however_many_come_and_go() -> None:
+    partition = Partition("dot", 2, Notes([]))
+    moved = written = 0
+    noise = np.random.default_rng(2)
+    for _ in range(3000):
+        names = [str(number) for number in noise.integers(0, 5000, 3)]
+        moved += partition.moving(3) // 2
+        fill(partition, sorted(set(names)), 1.0)
+        written += 3
+        rows = {row for row in map(partition.row, ["17", names[0]]) if row is not None}
+        moved += partition.moving(len(rows)) // 2
+        partition.delete(rows)
+        written += len(rows)
+
+    assert moved < 10 * written

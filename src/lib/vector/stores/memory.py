@@ -97,7 +97,7 @@ class InMemoryVectorStore:
         async with self._writing:
             cost = len(batch) * _RECORD_EFFORT
             if name in self._partitions:
-                cost += self._partitions[name].snapshot.rows.vectors.size
+                cost += self._partitions[name].moving(len(batch))
             await offload_whole(cost, partial(self._upsert, batch, name))
 
     async def query(
@@ -175,10 +175,13 @@ class InMemoryVectorStore:
         wanted, plan = checked_deletion(ids, filter)
         name = checked_namespace(namespace)
         async with self._writing:
-            snapshot, among = await self._selected(plan, name)
-            if snapshot is not None:
-                cost = snapshot.rows.vectors.size
-                await offload_whole(cost, partial(self._delete, name, wanted, among))
+            partition, mask, most = self._partitions.get(name), None, len(wanted or ())
+            if plan is not None:  # ids alone are looked up without reading every row
+                _, among = await self._selected(plan, name)
+                mask, most = among.mask, among.count
+            if partition is not None and most:
+                cost = partition.moving(most) + most * _DEATH_EFFORT
+                await offload_whole(cost, partial(self._delete, name, wanted, mask))
 
     async def count(
         self,
@@ -238,8 +241,8 @@ class InMemoryVectorStore:
         partition.upsert(batch.ids, batch.vectors, batch.lengths, items)
         self._partitions[name] = partition
 
-    def _delete(self, name: str, wanted: list[str] | None, among: Selection) -> None:
-        partition, mask = self._partitions[name], among.mask
+    def _delete(self, name: str, wanted: list[str] | None, mask: Mask | None) -> None:
+        partition = self._partitions[name]
         if wanted is None:
             size = len(partition.snapshot.rows.vectors)
             rows = range(size) if mask is None else np.flatnonzero(mask).tolist()
@@ -247,7 +250,7 @@ class InMemoryVectorStore:
             known = {row for row in map(partition.row, wanted) if row is not None}
             rows = [row for row in known if mask is None or mask[row]]
         partition.delete(rows)
-        if not partition.snapshot.living.count:
+        if not partition.snapshot.count:
             del self._partitions[name]
 
 
@@ -264,10 +267,10 @@ class _Contents:
         self.columns = Columns(lambda start, end: metas[start:end])
         self.lock = Lock()
         self._index = BM25()
+        self._order = (-1, list[int]())  # as of which version
         self._dead: list[int] = []
         self._removed = 0  # how many of the dead the index has left out
 
-        self._order = (-1, list[int]())  # as of which version
     def extend(self, items: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Append the texts and metadata of the rows that follow."""
         self.texts.extend(text for text, _ in items)
@@ -285,9 +288,6 @@ class _Contents:
             contents._index = self._index.compacted(kept[kept < len(self._index)])
         return contents
 
-    def selected(self, filter: Filter, n: int, living: Mask | None) -> Selection:
-        """Return which of the first n rows are alive and pass the filter; under the lock."""
-        passing = self.columns.mask(filter, n)
     def order(self, snapshot: Snapshot[_Contents]) -> list[int]:
         """Return the living rows in the order of their ids; remembered for the next page."""
         version, rows = self._order
@@ -298,6 +298,9 @@ class _Contents:
             self._order = (snapshot.version, rows)
         return rows
 
+    def selected(self, filter: Filter, n: int, living: Mask | None) -> Selection:
+        """Return which of the first n rows are alive and pass the filter; under the lock."""
+        passing = self.columns.mask(filter, n)
         return Selection.of(passing if living is None else passing & living)
 
     def ranked(self, text: str, rows: Rows, among: Selection, limit: int) -> list[int]:
@@ -321,15 +324,15 @@ class _Contents:
             self._removed += 1
 
 
-def _fused(
-    snapshot: Snapshot[_Contents],
-    query: NDArray[np.float32],
 def _following(snapshot: Snapshot[_Contents], start: str, limit: int) -> list[Record]:
     ids, order = snapshot.rows.ids, snapshot.contents.order(snapshot)
     first = bisect_right(order, start, key=ids.__getitem__)
     return [_record(snapshot, row) for row in order[first : first + limit]]
 
 
+def _fused(
+    snapshot: Snapshot[_Contents],
+    query: NDArray[np.float32],
     text: str,
     k: int,
     *,

@@ -159,3 +159,24 @@ def test_words_follow_the_rows_when_they_move() -> None:
             assert found == await fresh.query_hybrid([1.0, 0.0], text, 20)
 
     run(main())
+
+
+def test_ids_are_deleted_without_looking_at_every_row() -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore(metric="dot")
+        await store.upsert(many(300, 4))
+        await store.delete(["000001", "unknown"])
+        (partition,) = store._partitions.values()  # pyright: ignore[reportPrivateUsage] - no other sign
+        assert "living" not in vars(partition.snapshot)
+        assert await store.count() == 299
+        await store.delete(["000002", "000003"], filter={"row": 3})
+        await store.delete(["unknown"])
+        await store.delete(["000004"], namespace="unknown")
+        await store.delete(filter=F("row") == -1)
+        await store.delete(filter=F("row").in_([]))
+        assert [record.id for record in await store.get(["000002", "000003", "000004"])] == [
+            "000002",
+            "000004",
+        ]
+
+    run(main())

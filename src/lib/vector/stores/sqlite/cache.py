@@ -60,10 +60,10 @@ class CachedNamespace:
         self._partition.upsert(ids, vectors, lengths, items)
         self._places = None
 
-    def delete(self, rids: Sequence[int]) -> None:
+    def delete(self, ids: Sequence[str]) -> None:
         """Take rows out, once the file has lost them."""
-        rows, _ = self.rows(np.array(rids, np.int64))
-        self._partition.delete(rows.tolist())
+        rows = map(self._partition.row, ids)
+        self._partition.delete([row for row in rows if row is not None])
         self._places = None
 
     def rows(self, rids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
@@ -72,7 +72,7 @@ class CachedNamespace:
             mask, size = self.snapshot.living.mask, len(self.snapshot.rows.vectors)
             living = np.arange(size) if mask is None else np.flatnonzero(mask)
             known = np.array(self.snapshot.contents.rids)[living]
-            order = np.argsort(known)
+            order = np.argsort(known, kind="stable")  # fast where the order is nearly right
             self._places = known[order], living[order]
         known, living = self._places
         if not len(known):

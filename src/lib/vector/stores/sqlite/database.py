@@ -47,6 +47,7 @@ _FOLLOWING = """
 """
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
+_GONE = "SELECT rid, id FROM [table] WHERE "
 _PASSING = "SELECT rid FROM [table] WHERE "
 _COUNT = "SELECT count(*) FROM [table] WHERE "
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
@@ -137,20 +138,21 @@ class Database:
         records = {record.id: record for record in map(self._record, rows)}
         return [records[name] for name in ids if name in records]
 
-    def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
     def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
         """Return the first records whose ids follow; SQLite orders UTF-8, so by code point."""
         with self._transaction():
             rows = self._select(_FOLLOWING, namespace, after, limit)
         return [self._record(row) for row in rows]
 
+    def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         with self._transaction(write=True):
-            rids = self._passing(namespace, filter, ids)
-            self._select(_DELETE, _json(rids))
+            where, parameters = _where(namespace, filter, ids)
+            gone = self._select(_GONE + where, *parameters)
+            self._select(_DELETE, _json([rid for rid, _ in gone]))
             cached = self._cache.pop(namespace, None)
-        if cached and len(rids) < cached.snapshot.living.count:
-            cached.delete(rids)
+        if cached and len(gone) < cached.snapshot.count:
+            cached.delete([name for _, name in gone])
             self._cache[namespace] = cached
 
     def count(self, namespace: str, filter: Filter | None) -> int:
@@ -182,11 +184,9 @@ class Database:
     def _select(self, sql: str, *parameters: object) -> list[Any]:
         return self._connection.execute(self._table.named(sql), parameters).fetchall()
 
-    def _passing(
-        self, namespace: str, filter: Filter | None, ids: list[str] | None = None
-    ) -> list[int]:
-        """Return the row ids of the records that pass the filter and are among the ids."""
-        where, parameters = _where(namespace, filter, ids)
+    def _passing(self, namespace: str, filter: Filter) -> list[int]:
+        """Return the row ids of the records that pass the filter."""
+        where, parameters = _where(namespace, filter, None)
         return [rid for (rid,) in self._select(_PASSING + where, *parameters)]
 
     def _selected(
@@ -205,7 +205,7 @@ class Database:
         while self._cache and held + used > self._cache_bytes:
             oldest = self._cache.pop(next(iter(self._cache)))
             held -= oldest.snapshot.rows.vectors.nbytes
-        if cached.snapshot.living.count:
+        if cached.snapshot.count:
             self._cache[namespace] = cached
         return cached
 
