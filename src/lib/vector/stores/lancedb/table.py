@@ -158,7 +158,9 @@ class Table:
         """Return the rows that pass the filter, and how many were read."""
         with typed_errors(self._asked):
             read = await query.to_arrow()
-        return await offload(_ROW_EFFORT * read.num_rows, lambda: (_rows(read, filter), len(read)))
+        total, dimension = read.num_rows, self._asked.dimension
+        found = await offload(_ROW_EFFORT * total, lambda: _rows(read, filter, dimension))
+        return found, total
 
     async def _ids(self, namespace: str, ids: list[str] | None, filter: Filter) -> list[str]:
         """Return the ids of the records that pass the filter."""
@@ -271,25 +273,17 @@ async def _ensured(connection: Any, asked: Asked) -> Any:
             return await connection.open_table(asked.table)
 
 
-def _rows(read: Any, filter: Filter | None) -> list[Row]:
+def _rows(read: Any, filter: Filter | None, dimension: int) -> list[Row]:
     """Return the rows that pass the filter."""
-    if not read.num_rows:
-        return []
-    read = read.combine_chunks()
-    columns = {
-        name: read.column(name).to_pylist() for name in read.column_names if name != "vector"
-    }
-    vectors = read.column("vector").combine_chunks().flatten().to_numpy()
-    distances = columns.get("_distance", [0.0] * read.num_rows)
-    rows = map(
-        Row,
-        columns["id"],
-        vectors.reshape(read.num_rows, -1),
-        columns["text"],
-        columns["meta"],
-        distances,
-    )
-    return [row for row in rows if filter is None or matches(filter, json.loads(row.meta))]
+    if filter is not None:
+        metas = enumerate(read.column("meta").to_pylist())
+        passing = [row for row, meta in metas if matches(filter, json.loads(meta))]
+        read = read.take(np.array(passing, np.int64))
+    ids, texts, metas = (read.column(name).to_pylist() for name in ("id", "text", "meta"))
+    vectors = read.column("vector").combine_chunks().flatten().to_numpy().reshape(-1, dimension)
+    found = "_distance" in read.column_names
+    distances = read.column("_distance").to_pylist() if found else [0.0] * read.num_rows
+    return list(map(Row, ids, vectors, texts, metas, distances))
 
 
 def _where(namespace: str, ids: list[str] | None) -> str:
