@@ -8,7 +8,7 @@ import pytest
 
 from lib.llm import Message
 from lib.llm.scripted import FunctionClient
-from lib.testing.model_servers import API_KEY, CohereServer, ModelServer, VoyageServer, relevance
+from lib.testing.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer, relevance
 from lib.testing.reranker import RerankerContract, RerankerKind
 from lib.vector import CohereReranker, LLMReranker, Reranker, VoyageReranker
 
@@ -35,8 +35,8 @@ def llm_kind() -> RerankerKind:
     return RerankerKind(open=open_new, calls=lambda: len(newest[0].calls))
 
 
-def http_kind(serve: Callable[[], ModelServer], connect: type) -> RerankerKind:
-    newest: list[ModelServer] = []
+def http_kind(serve: Callable[[], VendorServer], connect: type) -> RerankerKind:
+    newest: list[VendorServer] = []
 
     def open_new() -> Reranker:
         newest[:] = [serve()]

@@ -52,7 +52,7 @@ class Received:
     body: Fields
 
 
-class ModelServer(ABC):
+class VendorServer(ABC):
     """A vendor's server.
 
     Attributes:
@@ -119,7 +119,7 @@ class ModelServer(ABC):
         """Return the body of a refusal."""
 
 
-class CohereServer(ModelServer):
+class CohereServer(VendorServer):
     """`/v2/rerank` and `/v2/embed` of Cohere."""
 
     def _endpoints(self) -> Mapping[str, tuple[frozenset[str], Endpoint]]:
@@ -154,7 +154,7 @@ class CohereServer(ModelServer):
         }
 
 
-class VoyageServer(ModelServer):
+class VoyageServer(VendorServer):
     """`/v1/rerank` and `/v1/embeddings` of Voyage AI."""
 
     def _endpoints(self) -> Mapping[str, tuple[frozenset[str], Endpoint]]:
@@ -182,7 +182,7 @@ class VoyageServer(ModelServer):
         return _listing(body, _indexed(body, texts, body.get("output_dimension")))
 
 
-class OpenAIServer(ModelServer):
+class OpenAIServer(VendorServer):
     """`/v1/embeddings` of OpenAI."""
 
     def _endpoints(self) -> Mapping[str, tuple[frozenset[str], Endpoint]]:

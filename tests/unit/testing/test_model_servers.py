@@ -9,8 +9,8 @@ import pytest
 from lib.testing.model_servers import (
     API_KEY,
     CohereServer,
-    ModelServer,
     OpenAIServer,
+    VendorServer,
     VoyageServer,
     relevance,
     vector_of,
@@ -20,7 +20,7 @@ Body = dict[str, Any]
 RERANK: Body = {"model": "m", "query": "a b", "documents": ["b", "c", "a b"]}
 COHERE_EMBED: Body = {"model": "m", "texts": ["a"], "input_type": "search_query"}
 EMBED: Body = {"model": "m", "input": ["a"]}
-SERVERS: dict[str, ModelServer] = {
+SERVERS: dict[str, VendorServer] = {
     "/v2/rerank": CohereServer(),
     "/v2/embed": CohereServer(),
     "/v1/rerank": VoyageServer(),
@@ -29,7 +29,7 @@ SERVERS: dict[str, ModelServer] = {
 }
 
 
-def asked(server: ModelServer, path: str, body: Body, key: str = API_KEY) -> httpx2.Response:
+def asked(server: VendorServer, path: str, body: Body, key: str = API_KEY) -> httpx2.Response:
     headers = {"authorization": f"Bearer {key}"}
     request = httpx2.Request("POST", "http://x" + path, content=json.dumps(body), headers=headers)
     return server(request)
@@ -78,7 +78,7 @@ def test_a_request_that_breaks_a_rule_is_refused(
 @pytest.mark.parametrize(
     ("server", "field"), [(CohereServer(), "message"), (VoyageServer(), "detail")]
 )
-def test_refusals_are_in_the_words_of_the_vendor(server: ModelServer, field: str) -> None:
+def test_refusals_are_in_the_words_of_the_vendor(server: VendorServer, field: str) -> None:
     unknown_key = asked(server, "/v2/rerank", RERANK, key="wrong")
     unknown_path = asked(server, "/v9/rerank", RERANK)
 

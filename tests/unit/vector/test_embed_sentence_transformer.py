@@ -6,6 +6,7 @@ import sys
 import threading
 import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,23 @@ def test_the_dimension_is_discovered_by_loading(library: list[Model]) -> None:
         await embedder.aclose()
 
     run(main())
+
+
+def test_a_model_may_be_the_path_of_a_folder(library: list[Model], tmp_path: Path) -> None:
+    async def main() -> None:
+        embedder = SentenceTransformerEmbedder(tmp_path)
+        await embedder.discover()
+        await embedder.aclose()
+
+        assert [model.name for model in library] == [str(tmp_path)]
+
+    run(main())
+
+
+@pytest.mark.parametrize("model", [None, 7, object()], ids=["none", "number", "object"])
+def test_what_cannot_encode_is_no_model(model: Any) -> None:
+    with pytest.raises(TypeError, match="a name, a path or has encode"):
+        SentenceTransformerEmbedder(model)
 
 
 def test_a_closed_embedder_lets_its_model_go_and_loads_it_again(library: list[Model]) -> None:

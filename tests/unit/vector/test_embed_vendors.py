@@ -17,8 +17,8 @@ from lib.testing.model_servers import (
     API_KEY,
     DIMENSION,
     CohereServer,
-    ModelServer,
     OpenAIServer,
+    VendorServer,
     VoyageServer,
     vector_of,
 )
@@ -28,7 +28,7 @@ from lib.vector.embed.remote import RemoteEmbedder
 TEXTS = ["one", "two words", "three", "naïve 猫", "five"]
 
 Connect = Callable[..., RemoteEmbedder]
-Vendor = tuple[Callable[..., ModelServer], Connect]
+Vendor = tuple[Callable[..., VendorServer], Connect]
 VENDORS: dict[str, Vendor] = {
     "cohere": (CohereServer, CohereEmbedder),
     "voyage": (VoyageServer, VoyageEmbedder),
@@ -41,7 +41,7 @@ def vendor(request: pytest.FixtureRequest) -> Vendor:
     return request.param
 
 
-def connected(connect: Connect, server: ModelServer, **options: Any) -> RemoteEmbedder:
+def connected(connect: Connect, server: VendorServer, **options: Any) -> RemoteEmbedder:
     given: dict[str, Any] = {"api_key": API_KEY, "model": "own-model"}
     return connect(**given | options, transport=server.transport)
 
@@ -286,7 +286,7 @@ def test_what_may_pass_is_tried_again(vendor: Vendor) -> None:
 class Slow:
     """A server that answers when it is told to, and counts who waits for it."""
 
-    def __init__(self, server: ModelServer) -> None:
+    def __init__(self, server: VendorServer) -> None:
         self.server = server
         self.waiting: list[tuple[httpx2.Request, asyncio.Future[None]]] = []
         self.gone = 0

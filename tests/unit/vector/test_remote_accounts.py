@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from lib.testing.aio import run
-from lib.testing.model_servers import CohereServer, ModelServer, VoyageServer
+from lib.testing.model_servers import CohereServer, VendorServer, VoyageServer
 from lib.vector import CohereEmbedder, CohereReranker, VoyageEmbedder, VoyageReranker
 
 Connect = Callable[..., Any]
-CLASSES: dict[str, tuple[Connect, Callable[..., ModelServer], str]] = {
+CLASSES: dict[str, tuple[Connect, Callable[..., VendorServer], str]] = {
     "cohere rerank": (CohereReranker, CohereServer, "/v2/rerank"),
     "cohere embed": (CohereEmbedder, CohereServer, "/v2/embed"),
     "voyage rerank": (VoyageReranker, VoyageServer, "/v1/rerank"),

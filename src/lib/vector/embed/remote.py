@@ -64,7 +64,7 @@ class RemoteEmbedder(ABC):
         self._asked = dimension if dimension != own_dimension else None
         self._batch_size, self._max_batch_bytes = batch_size, max_batch_bytes
         self._concurrency = concurrency
-        self._prefixes = dict(prefixes or {})
+        self._prefixes: dict[Purpose, str] = {"document": "", "query": "", **(prefixes or {})}
 
     @property
     def dimension(self) -> int:
@@ -100,7 +100,7 @@ class RemoteEmbedder(ABC):
                 first batch that fails stops the others.
             InvalidReply: its answer cannot be read, or has vectors of another length.
         """
-        prefix = self._prefixes.get(purpose, "")
+        prefix = self._prefixes[purpose]
         sent = [prefix + text if (prefix + text).strip() else self._stand_in for text in texts]
         limits = {"max_texts": self._batch_size, "max_bytes": self._max_batch_bytes}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -52,12 +53,17 @@ class SentenceTransformerEmbedder:
             query_prefix: put before each query.
 
         Raises:
+            TypeError: `model` is neither a name nor something with `encode`.
             ValueError: `batch_size` is below 1, or `device` is given for a model that is loaded.
         """
+        if isinstance(model, os.PathLike):
+            model = os.fspath(cast("os.PathLike[str]", model))
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, it has to be at least 1")
         if device is not None and not isinstance(model, str):
             raise ValueError("this model is loaded already: move it to its device, leave device=")
+        if not isinstance(model, str) and not callable(getattr(model, "encode", None)):
+            raise TypeError(f"model is a name, a path or has encode(), got {type(model).__name__}")
         self.model = model
         self._device, self._batch_size = device, batch_size
         self._prefixes: Mapping[Purpose, str] = {

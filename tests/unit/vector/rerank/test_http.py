@@ -13,7 +13,7 @@ from lib.errors import InvalidReply, LLMError
 from lib.resilience import RetryPolicy
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.model_servers import API_KEY, CohereServer, ModelServer, VoyageServer
+from lib.testing.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer
 from lib.vector import CohereReranker, RerankerA, RerankerB, VoyageReranker
 from lib.vector.rerank.http import HTTPReranker
 
@@ -21,7 +21,7 @@ QUERY = "when do refunds arrive"
 TEXTS = ["a secret passage", "refunds", "refunds arrive", "when do refunds arrive"]
 
 Connect = Callable[..., HTTPReranker]
-Vendor = tuple[Callable[..., ModelServer], Connect, str]
+Vendor = tuple[Callable[..., VendorServer], Connect, str]
 VENDORS: dict[str, Vendor] = {
     "cohere": (CohereServer, CohereReranker, "results"),
     "voyage": (VoyageServer, VoyageReranker, "data"),
@@ -45,7 +45,7 @@ class Impatient(ManualClock):
         self.advance(delay_s)
 
 
-def order(vendor: Vendor, server: ModelServer, k: int = 4, **options: Any) -> list[int]:
+def order(vendor: Vendor, server: VendorServer, k: int = 4, **options: Any) -> list[int]:
     _, connect, _ = vendor
     given: dict[str, Any] = {"api_key": API_KEY, "transport": server.transport} | options
     return run(connect(**given).rerank(QUERY, TEXTS, k))
@@ -289,7 +289,7 @@ def test_one_deadline_holds_for_all_attempts(vendor: Vendor) -> None:
     [(VoyageReranker, VoyageServer, 1_000), (CohereReranker, CohereServer, 10_000)],
 )
 def test_more_texts_than_the_server_takes_are_not_sent(
-    connect: Connect, serve: Callable[[], ModelServer], limit: int
+    connect: Connect, serve: Callable[[], VendorServer], limit: int
 ) -> None:
     server = serve()
     reranker = connect(API_KEY, transport=server.transport)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lib.errors import InvalidReply, LLMError, ScriptError
 from lib.llm import Reply, ScriptedClient, Text
@@ -87,6 +89,11 @@ def test_an_unreadable_reply_keeps_the_original_order(answer: Step) -> None:
 
 def test_a_reply_that_takes_long_to_read_as_prose_does_not_exist() -> None:
     assert ranked("[1]" + " " * 50_000 + "x" + "[2 " * 50_000) == [0, 1, 2, 3]
+
+
+@given(st.text('[]{}0123456789,> \n"order:-.') | st.lists(st.integers(0, 5)).map(str))
+def test_whatever_a_model_replies_every_passage_comes_once(answer: str) -> None:
+    assert sorted(ranked(answer)) == [0, 1, 2, 3]
 
 
 def test_a_call_that_fails_is_an_error() -> None:
