@@ -1,0 +1,240 @@
+"""Vector stores by the name that a person types: a path, or a URL with one scheme for each kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import click
+
+import lib.vector
+from lib.vector import Metric, VectorStore
+from lib.vector.protocol import KeptStore
+from lib.vector.records import Layout
+
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreName:
+    """A vector store that a person has named.
+
+    Attributes:
+        shown: the name, without a password.
+        kind: the store's class in `lib.vector`.
+        options: what its constructor takes beside dimension and metric; may hold a secret.
+    """
+
+    shown: str = field(compare=False)
+    kind: str
+    options: Options = field(repr=False)
+
+    def made(self, layout: Layout) -> VectorStore:
+        """Return a store object for this place, not set up yet.
+
+        Raises:
+            UsageError: the constructor refuses what the name says.
+        """
+        try:
+            store: VectorStore = getattr(lib.vector, self.kind)(
+                dimension=layout.dimension, metric=layout.metric, **self.options
+            )
+        except ValueError as error:
+            raise click.UsageError(f"{self.shown}: {error}") from error
+        return store
+
+
+class StoreParam(click.ParamType[StoreName]):
+    """An argument that names a vector store."""
+
+    name = "store"
+
+    def convert(
+        self,
+        value: str | StoreName,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> StoreName:
+        """Return what the argument names."""
+        if isinstance(value, StoreName):
+            return value
+        try:
+            return store_name(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def store_name(given: str) -> StoreName:
+    """Return the store that a path or a URL names.
+
+    Raises:
+        ValueError: it names none; the message says how to, and holds no password.
+    """
+    if given in ("", ":memory:", "memory:"):
+        raise ValueError("name a store that outlives this command: a path or a URL")
+    scheme, colon, _ = given.partition(":")
+    if not colon or scheme not in _SCHEMES:
+        if "://" in given:
+            raise ValueError(f"unknown scheme {scheme!r}: known are a path, {', '.join(_FORMS)}")
+        return StoreName(shown=given, kind="SQLiteVectorStore", options={"path": _place(given)})
+    kind, options = _SCHEMES[scheme]
+    url = urlsplit(given, allow_fragments=False)
+    user = f"{url.username}@" if url.username else ""
+    place = url.netloc.rpartition("@")[2]
+    return StoreName(
+        shown=f"{url.scheme}://{user}{place}{url.path}", kind=kind, options=options(url)
+    )
+
+
+@asynccontextmanager
+async def reading(
+    name: StoreName, *, dimension: int | None = None, metric: Metric | None = None
+) -> AsyncGenerator[VectorStore]:
+    """Open a store that exists, and close it.
+
+    Args:
+        name: of the store.
+        dimension: of its vectors; None asks the store.
+        metric: how it measures nearness; None asks the store.
+
+    Raises:
+        UsageError: there is no store, or it cannot tell its dimension.
+    """
+    asked = Layout(dimension=dimension, metric=metric)
+    async with writing(name, await _layout(name, asked)) as store:
+        yield store
+
+
+@asynccontextmanager
+async def writing(name: StoreName, layout: Layout) -> AsyncGenerator[VectorStore]:
+    """Open a store, made if it is missing, and close it."""
+    store = name.made(layout)
+    try:
+        await store.setup()
+        yield store
+    finally:
+        await store.close()
+
+
+async def _layout(name: StoreName, asked: Layout) -> Layout:
+    """Return how the store was made, completed by what the person says; makes nothing."""
+    found: Layout | None = asked
+    probe = name.made(Layout(dimension=asked.dimension or 1, metric=asked.metric or "cosine"))
+    try:
+        if isinstance(probe, KeptStore):
+            found = await probe.existing()
+    finally:
+        await probe.close()
+    if found is None:
+        raise click.UsageError(f"there is no vector store at {name.shown}")
+    dimension = asked.dimension or found.dimension
+    if dimension is None:
+        raise click.UsageError(f"{name.shown} does not tell its dimension: give --dimension")
+    return Layout(dimension=dimension, metric=asked.metric or found.metric or "cosine")
+
+
+def _place(path: str) -> str:
+    """Return the absolute path, by which one place is known however it is written.
+
+    What is itself a URL, as that of a bucket, stays as it is.
+    """
+    return path if "://" in path else str(Path(path).resolve())
+
+
+def _file(url: SplitResult) -> str:
+    """Return the path of `scheme:///PATH`, which is relative unless PATH begins with a slash."""
+    if url.netloc or not url.path.startswith("/") or url.path == "/":
+        raise ValueError(f"a {url.scheme} store is named {url.scheme}:///PATH")
+    return _place(url.path[1:])
+
+
+def _asked(url: SplitResult, *known: str) -> Options:
+    """Return what stands behind the question mark."""
+    pairs = [pair.partition("=") for pair in url.query.split("&") if pair]
+    for key, _, _ in pairs:
+        if key not in known:
+            allowed = f"known is {', '.join(known)}" if known else "there are none"
+            raise ValueError(f"unknown option {key!r} of a {url.scheme} store: {allowed}")
+    return {key: unquote(value) for key, _, value in pairs}
+
+
+def _server(url: SplitResult) -> Options:
+    """Return the host and the port."""
+    if not url.hostname:
+        raise ValueError(f"a {url.scheme} store on a server is named {url.scheme}://HOST:PORT")
+    return {"host": url.hostname, **({"port": url.port} if url.port else {})}
+
+
+def _sqlite(url: SplitResult) -> Options:
+    return {"path": _file(url), **_asked(url, "table")}
+
+
+def _lancedb(url: SplitResult) -> Options:
+    return {"uri": _file(url), **_asked(url, "table")}
+
+
+def _postgres(url: SplitResult) -> Options:
+    """Return the name of the database without our own options, which it would refuse."""
+    if "@" in url.path:  # the rest of a password, which must not be shown as part of a name
+        raise ValueError("write '/' as %2F in a password or a user's name")
+    pairs = [pair for pair in url.query.split("&") if pair]
+    ours = [unquote(pair[6:]) for pair in pairs if pair.startswith("table=")]
+    others = "&".join(pair for pair in pairs if not pair.startswith("table="))
+    dsn = f"{url.scheme}://{url.netloc}{url.path}" + (f"?{others}" if others else "")
+    return {"dsn": dsn, **({"table": ours[-1]} if ours else {})}
+
+
+def _qdrant(url: SplitResult) -> Options:
+    return {"path": _file(url), **_asked(url, "collection")}
+
+
+def _qdrant_server(url: SplitResult) -> Options:
+    _asked(url)
+    _server(url)
+    collection = unquote(url.path.strip("/"))
+    key = os.environ.get("QDRANT_API_KEY")
+    return {
+        "url": f"{url.scheme.removeprefix('qdrant+')}://{url.netloc}",
+        **({"collection": collection} if collection else {}),
+        **({"api_key": key} if key else {}),
+    }
+
+
+def _chroma(url: SplitResult) -> Options:
+    where = _server(url) if url.netloc else {"path": _file(url)}
+    return {**where, **_asked(url, "prefix")}
+
+
+def _pinecone(url: SplitResult) -> Options:
+    _asked(url)
+    if not url.netloc or url.path.strip("/"):
+        raise ValueError("a pinecone store is named pinecone://INDEX")
+    return {"index_name": url.netloc, "api_key": os.environ.get("PINECONE_API_KEY")}
+
+
+_SCHEMES: Final[Mapping[str, tuple[str, Callable[[SplitResult], Options]]]] = {
+    "chroma": ("ChromaVectorStore", _chroma),
+    "lancedb": ("LanceDBVectorStore", _lancedb),
+    "pinecone": ("PineconeVectorStore", _pinecone),
+    "postgres": ("PostgresVectorStore", _postgres),
+    "postgresql": ("PostgresVectorStore", _postgres),
+    "qdrant": ("QdrantVectorStore", _qdrant),
+    "qdrant+http": ("QdrantVectorStore", _qdrant_server),
+    "qdrant+https": ("QdrantVectorStore", _qdrant_server),
+    "sqlite": ("SQLiteVectorStore", _sqlite),
+}
+_FORMS: Final = (
+    "sqlite:///PATH",
+    "postgresql://HOST/DATABASE",
+    "qdrant+http://HOST:PORT/COLLECTION",
+    "qdrant:///PATH",
+    "lancedb:///PATH",
+    "chroma://HOST:PORT",
+    "chroma:///PATH",
+    "pinecone://INDEX",
+)
