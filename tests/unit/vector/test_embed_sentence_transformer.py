@@ -76,14 +76,22 @@ class Bare:
         return self.answer
 
 
+FAILURES: dict[str, Exception] = {
+    "missing": OSError("no such model, says a long text with a path"),
+    "cuda": AssertionError("Torch not compiled with CUDA enabled"),
+    "needs more": ImportError("this model needs einops"),
+    "too new": KeyError("model type"),
+}
+
+
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> list[Model]:
     """Put a small sentence-transformers in the place of the real one; return what it loaded."""
     loaded: list[Model] = []
 
     def load(name: str, device: str | None = None) -> Model:
-        if name == "missing":
-            raise OSError("no such model, says a long text with a path")
+        if name in FAILURES:
+            raise FAILURES[name]
         loaded.append(Model(name, device))
         return loaded[-1]
 
@@ -174,13 +182,17 @@ def test_a_model_that_is_handed_in_stays() -> None:
     run(main())
 
 
-def test_a_model_that_cannot_be_loaded_is_an_error_and_tried_again(library: list[Model]) -> None:
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_model_that_cannot_be_loaded_is_an_error_and_tried_again(
+    library: list[Model], name: str
+) -> None:
     async def main() -> None:
-        embedder = SentenceTransformerEmbedder("missing")
+        kind = type(FAILURES[name]).__name__
+        embedder = SentenceTransformerEmbedder(name)
         for _ in range(2):
-            with pytest.raises(VectorError, match="'missing' cannot be loaded: OSError") as failed:
+            with pytest.raises(VectorError, match=f"'{name}' cannot be loaded: {kind}") as failed:
                 await embedder.embed(["a"])
-            assert isinstance(failed.value.__cause__, OSError)
+            assert failed.value.__cause__ is FAILURES[name]
         await embedder.aclose()
 
     run(main())

@@ -20,6 +20,14 @@ T = TypeVar("T")
 _TURN: Final = 32
 """Batches in one turn of the thread: then a query may overtake, and a cancelled call has ended."""
 _ENCODERS: Final[Mapping[Purpose, str]] = {"document": "encode_document", "query": "encode_query"}
+_LOAD_FAILURES: Final = (
+    AssertionError,  # torch: built without the device
+    ImportError,  # transformers: a model that needs more packages
+    LookupError,  # a kind of model that this release does not know
+    OSError,  # no such model, no network
+    RuntimeError,  # torch: no memory, a device that is gone
+    ValueError,  # a configuration that contradicts itself
+)
 _DIMENSIONS: Final = ("get_embedding_dimension", "get_sentence_embedding_dimension")
 
 
@@ -160,7 +168,7 @@ def _load(name: str, device: str | None) -> Any:
         ) from error
     try:
         return library.SentenceTransformer(name, device=device)
-    except (OSError, RuntimeError, ValueError) as error:
+    except _LOAD_FAILURES as error:
         raise VectorError(f"the model {name!r} cannot be loaded: {type(error).__name__}") from error
 
 
