@@ -1,1 +1,1 @@
-"""Embedders: `LSAEmbedder` needs no model and no network, `OpenAIEmbedder` asks a server."""
+"""Embedders: `LSAEmbedder` needs no model and no network, the others ask a model or a server."""
