@@ -59,9 +59,10 @@ async def opened(place: Place) -> Any:
     """
     if place.client is not None:
         return place.client
-    settings = Settings(anonymized_telemetry=False)
     if place.host is not None:
-        return await _server(place.host, place.port, settings)
+        loop = asyncio.get_running_loop()
+        return await asyncio.to_thread(_server, place.host, place.port, loop)
+    settings = Settings(anonymized_telemetry=False)
     try:
         if place.path is not None:
             return chromadb.PersistentClient(place.path, settings=settings)
@@ -73,36 +74,38 @@ async def opened(place: Place) -> Any:
 
 
 class _Client(AsyncClient):
-    """Chroma's client for a server, with connections of its own.
+    """What `chromadb.AsyncHttpClient` returns, made off the event loop.
 
-    Workaround: those of all its clients are in one dict of the class, by the hash of their event
-    loop; a later loop can have the same hash and be handed connections of one that is closed.
+    Workaround: that function reads files on the event loop, checks no TLS certificates, and keeps
+    the connections of all clients in one dict of the class, by the hash of their loop; a later
+    loop can have the same hash, and be handed connections that are closed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(settings=settings)
         server: Any = self._system.instance(AsyncServerAPI)
-        server._clients = {}  # noqa: SLF001 - see above
+        self._server = server
+        self._http = httpx.AsyncClient(
+            timeout=TIMEOUT_S, headers={"content-type": "application/json"}
+        )
+        server._clients = {hash(loop): self._http}  # noqa: SLF001 - see above
 
     async def aclose(self) -> None:
         """Close the connections, for which Chroma has no public way."""
-        server: Any = self._server
-        await server._cleanup()  # noqa: SLF001 - see above
+        await self._http.aclose()
 
 
-async def _server(host: str, port: int, settings: Settings) -> Any:
-    """Return what `chromadb.AsyncHttpClient` does, but TLS certificates are checked."""
+def _server(host: str, port: int, loop: asyncio.AbstractEventLoop) -> Any:
+    """Return a client of a server; nothing is asked yet."""
+    settings = Settings(anonymized_telemetry=False)
     settings.chroma_api_impl = "chromadb.api.async_fastapi.AsyncFastAPI"
     settings.chroma_server_host = host
     settings.chroma_server_http_port = port
-    settings.chroma_server_ssl_verify = True
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await _Client.create(settings=settings)
-    except ValueError as error:  # raised for what is in truth no answer, or a strange one
+        return _Client(settings, loop)
+    except ValueError as error:
         raise StoreUnavailable(
-            "the Chroma server cannot be reached, or what answers is none",
-            retryable=isinstance(error.__context__, httpx.HTTPError),
+            f"host is a name or an http or https address, got {host!r}"
         ) from error
 
 
