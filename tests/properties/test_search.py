@@ -67,7 +67,10 @@ many = st.floats(-1e9, 1e9, width=32) | st.floats(-1, 1, width=32)
 
 @pytest.fixture(autouse=True, scope="module")
 def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
-    with patch.object(exact, "_FIRST_PASS_CELLS", 0):
+    with (
+        patch.object(exact, "_FIRST_PASS_CELLS", 0),
+        patch.object(exact, "_FIRST_PASS_CELLS_GATHERED", 0),
+    ):
         yield
 
 

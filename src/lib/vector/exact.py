@@ -24,7 +24,8 @@ GATHER_SHARE = 0.25
 _BLOCK_BYTES = 1 << 18  # rows are collected in blocks that stay in the cache
 _RESCORED_AT_ONCE = 4096
 _FEW = 128  # above, a pass in 32 bits before the one in 64 pays
-_FIRST_PASS_CELLS = 1 << 18  # below, what surrounds a first pass costs more than it saves
+# Below, what surrounds a first pass costs more than it saves; floats here and there are dearer.
+_FIRST_PASS_CELLS, _FIRST_PASS_CELLS_GATHERED = 1 << 20, 1 << 17
 _CODING_EFFORT = 1 << 20  # a row without a code is work for a thread, were it only for the lock
 _EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
 
@@ -125,7 +126,7 @@ def _found(
     rows: Rows, query: NDArray[np.float32], k: int, metric: Metric, among: Selection
 ) -> NDArray[np.intp]:
     """Return every row that can be among the k best, by the fastest way there is."""
-    if rows.first_pass is None or _cells(rows, among) < _FIRST_PASS_CELLS:
+    if rows.first_pass is None or not _pays(rows, among):
         if among.positions is None:
             return _search_all(rows, query, k, metric, among)
         return _search_some(rows, query, k, metric, among.positions)
@@ -139,9 +140,15 @@ def effort(rows: Rows, among: Selection) -> int:
     """Return about how many floats a search reads, in the time of reading them in order."""
     cells = _cells(rows, among)
     read = cells if among.positions is None else 2 * cells
-    if rows.first_pass is None or cells < _FIRST_PASS_CELLS:
+    if rows.first_pass is None or not _pays(rows, among):
         return read
     return read // 4 + rows.first_pass.pending(len(rows.vectors)) * _CODING_EFFORT
+
+
+def _pays(rows: Rows, among: Selection) -> bool:
+    """Tell whether there is so much to read that a first pass pays."""
+    least = _FIRST_PASS_CELLS if among.positions is None else _FIRST_PASS_CELLS_GATHERED
+    return _cells(rows, among) >= least
 
 
 def _cells(rows: Rows, among: Selection) -> int:

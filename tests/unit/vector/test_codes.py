@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.testing.aio import run
-from lib.vector import InMemoryVectorStore, Metric, Record
+from lib.vector import InMemoryVectorStore, Metric, Record, exact
 from lib.vector import codes as module
 from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, effort, row_lengths, scales
@@ -37,8 +37,9 @@ def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a stand-in that is slow but right be the optional package."""
+    """Let a stand-in that is slow but right be the optional package, used for thousands of rows."""
     monkeypatch.setattr(module, "_fast_products", lambda: products)
+    monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
@@ -66,10 +67,10 @@ def test_codes_follow_the_rows_and_are_made_once() -> None:
         assert codes.pending(size) == 0
     assert codes.pending(3_100) == 100
     assert effort(whole, Selection(mask=None, count=3_000)) == 3_000 * 16
-    large = rows_of(clustered(20_000, 16), "dot", Codes("dot", 16, products))
+    large = rows_of(clustered(20_000, 64), "dot", Codes("dot", 64, products))
     assert effort(large, WHOLE) > 1_000_000  # codes have to be made
-    large.first_pass.candidates(large, vectors[0], 5, WHOLE)  # type: ignore[union-attr]  # there
-    assert effort(large, WHOLE) == 20_000 * 16 // 4
+    large.first_pass.candidates(large, large.vectors[0], 5, WHOLE)  # type: ignore[union-attr]  # there
+    assert effort(large, WHOLE) == 20_000 * 64 // 4
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
@@ -135,6 +136,7 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "_fast_products", lambda: None)
     without = run(answers())
     monkeypatch.undo()
+    monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
     assert stood_in == without == run(answers())  # and with the driver, if it is installed
 
 

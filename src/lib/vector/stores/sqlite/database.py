@@ -50,6 +50,7 @@ _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _GONE = "SELECT rid, id FROM [table] WHERE "
 _PASSING = "SELECT rid FROM [table] WHERE "
 _COUNT = "SELECT count(*) FROM [table] WHERE "
+_READ_AT_ONCE = 2_000
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
 
 
@@ -211,10 +212,11 @@ class Database:
 
     def _read(self, namespace: str) -> CachedNamespace:
         cached = CachedNamespace(self._table.metric, self._table.dimension)
-        rows = self._select(_ALL, namespace)
-        matrix = self._matrix([blob for _, _, blob in rows])
-        items = self._sized([rid for rid, _, _ in rows])
-        cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
+        cursor = self._connection.execute(self._table.named(_ALL), (namespace,))
+        while rows := cursor.fetchmany(_READ_AT_ONCE):
+            matrix = self._matrix([blob for _, _, blob in rows])
+            items = self._sized([rid for rid, _, _ in rows])
+            cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
         return cached
 
     def _items(self, namespace: str, ids: list[str]) -> list[tuple[int, int]]:
