@@ -1,11 +1,13 @@
-"""Exact top-10 search beside numpy, faiss and LangChain: all in one process, in turns.
+"""Top-10 search beside numpy, faiss, HNSW, databases and frameworks: in one process, in turns.
 
     make bench ARGS=search
+    make bench ARGS="search --records 1000000 --engines memory sqlite numpy faiss-flat"
 
-Every engine holds the same unit vectors in 32 bits (LangChain: as lists) and answers the same
-queries, one at a time. The filters keep 1 % and 50 % of the records; faiss is given its selectors
-ready made, the others evaluate a condition on metadata. An answer that differs from the plain
-computation in 64 bits is reported. Only ratios within one run mean anything.
+Every engine holds the same unit vectors in 32 bits (frameworks: as lists), searches by dot
+product, and answers the same queries one at a time, as fast as its Python interface allows. The
+filters keep 1 % and 50 % of the records by conditions on metadata, in the words of each engine;
+"-" stands for what it has no words for. Recall is the share of the 10 nearest, computed in 64
+bits, that were found. Only ratios within one run mean anything.
 """
 
 from __future__ import annotations
@@ -15,173 +17,208 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import Mock, patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, VectorStore
+from lib.vector.codes import Codes
 
 Matrix: TypeAlias = NDArray[np.float32]
 Search: TypeAlias = Callable[[Matrix], Awaitable[list[int]]]
 
 K = 10
-OURS = "lib InMemoryVectorStore"
-SLOW = "langchain InMemoryVectorStore"
+OURS = ("memory", "sqlite", "memory-numpy")
+MANY = 40_000_000  # floats, above which the slowest are left out
+TURN_S = 1.0  # how long an engine may take for a case before the next one has its turn
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """One engine, filled: its searches by case, and what was measured of them."""
+
+    name: str
+    searches: dict[str, Search]
+    fill_s: float
+    times: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    recall: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def clustered(records: int, dimension: int, queries: int) -> tuple[Matrix, Matrix]:
     """Return unit vectors that have neighbours, as embeddings do, and queries among them."""
     noise = np.random.default_rng(7)
     centres = noise.standard_normal((1000, 48))
-    points = centres[noise.integers(0, 1000, records)]
-    points = points + 0.3 * noise.standard_normal((records, 48))
-    vectors = points @ noise.standard_normal((48, dimension))
-    asked = vectors[noise.integers(0, records, queries)]
-    asked = asked + 0.5 * noise.standard_normal(asked.shape)
-    return unit(vectors), unit(asked)
+    spread = noise.standard_normal((48, dimension))
+    vectors = np.empty((records, dimension), np.float32)
+    for start in range(0, records, 10_000):
+        part = vectors[start : start + 10_000]
+        points = centres[noise.integers(0, 1000, len(part))]
+        part[:] = unit((points + 0.3 * noise.standard_normal(points.shape)) @ spread)
+    asked = vectors[noise.integers(0, records, queries)].astype(np.float64)
+    asked += 0.07 * noise.standard_normal(asked.shape) * np.sqrt(1 / dimension)
+    return vectors, unit(asked)
 
 
 def unit(vectors: NDArray[np.float64]) -> Matrix:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def numpy_rows(matrix: Matrix, masks: dict[str, NDArray[np.bool_]]) -> dict[str, Search]:
-    """Return the least that any exact search in numpy does."""
+def records(matrix: Matrix, start: int, end: int) -> list[Record]:
+    return [
+        Record(str(row), matrix[row], "", {"bucket": row % 100, "half": row % 2})
+        for row in range(start, end)
+    ]
 
-    def search(mask: NDArray[np.bool_]) -> Search:
-        rows = None if mask.all() else np.flatnonzero(mask)
+
+async def stored(store: VectorStore, matrix: Matrix) -> None:
+    for start in range(0, len(matrix), 10_000):
+        await store.upsert(records(matrix, start, min(start + 10_000, len(matrix))))
+
+
+def without_codes() -> Any:
+    """Return what keeps stores from using the extra `fast` where they are first written to."""
+    return patch.object(Codes, "if_available", Mock(return_value=None))
+
+
+async def ours(name: str, data: Any, cases: dict[str, Any]) -> dict[str, Search]:
+    """Return the searches of a store of this library that holds the records."""
+    if name == "sqlite":
+        path = Path(data.folder, "vectors.db")
+        store = SQLiteVectorStore(
+            path, dimension=data.matrix.shape[1], metric="dot", cache_bytes=1 << 40
+        )
+    else:
+        store = InMemoryVectorStore(metric="dot")
+    with without_codes() if "numpy" in name else ExitStack():
+        await stored(store, data.matrix)
+
+    def search(wanted: tuple[str, int] | None) -> Search:
+        only = None if wanted is None else {wanted[0]: wanted[1]}
 
         async def found(query: Matrix) -> list[int]:
-            scores = matrix @ query
-            if rows is not None:
-                scores = scores[rows]
-            best = np.argpartition(scores, len(scores) - K)[len(scores) - K :]
-            best = best[np.argsort(-scores[best])]
-            return (best if rows is None else rows[best]).tolist()
+            return [int(match.id) for match in await store.query(query, K, filter=only)]
 
         return found
 
-    return {case: search(mask) for case, mask in masks.items()}
+    return {case: search(wanted) for case, wanted in cases.items()}
 
 
-async def filled(
-    store: VectorStore, matrix: Matrix, masks: dict[str, NDArray[np.bool_]]
-) -> dict[str, Search]:
-    await store.upsert(
-        [
-            Record(str(row), vector, "", {case: bool(mask[row]) for case, mask in masks.items()})
-            for row, vector in enumerate(matrix)
-        ]
-    )
+def awaited(blocking: Callable[[Matrix], list[int]]) -> Search:
+    async def found(query: Matrix) -> list[int]:
+        return blocking(query)
 
-    def search(case: str) -> Search:
-        wanted = None if masks[case].all() else {case: True}
-
-        async def found(query: Matrix) -> list[int]:
-            return [int(match.id) for match in await store.query(query, K, filter=wanted)]
-
-        return found
-
-    return {case: search(case) for case in masks}
+    return found
 
 
-def awaited(searches: dict[str, Callable[[Matrix], list[int]]]) -> dict[str, Search]:
-    def search(blocking: Callable[[Matrix], list[int]]) -> Search:
-        async def found(query: Matrix) -> list[int]:
-            return blocking(query)
+async def filled(name: str, data: Any, peers: Any) -> Engine:
+    start = time.perf_counter()
+    if name in OURS:
+        searches = await ours(name, data, peers.CASES)
+    else:
+        given = peers.filled(name, data)
+        searches = {case: awaited(blocking) for case, blocking in given.items()}
+    spent = time.perf_counter() - start
+    print(f"  {name}: filled in {spent:.1f} s", flush=True)
+    return Engine(name=name, searches=searches, fill_s=spent)
 
-        return found
 
-    return {case: search(blocking) for case, blocking in searches.items()}
-
-
-async def measure(
-    engines: dict[str, dict[str, Search]], queries: Matrix, rounds: int
-) -> dict[tuple[str, str], list[float]]:
-    """Return the times of all queries in ms; in each round every engine has its turn."""
-    times: dict[tuple[str, str], list[float]] = {}
+async def take_turns(engines: list[Engine], queries: Matrix, rounds: int) -> None:
+    """Measure the engines in ms; in each round each has its turn with each case."""
     for turn in range(-1, rounds):
-        for name, searches in engines.items():
-            for case, search in searches.items():
-                for query in queries[: 2 if name == SLOW or turn < 0 else len(queries)]:
-                    start = time.perf_counter()
-                    await search(query)
-                    spent = 1000 * (time.perf_counter() - start)
-                    if turn >= 0:  # the round before the first one warms up
-                        times.setdefault((name, case), []).append(spent)
+        for engine in engines:
+            for case, search in engine.searches.items():
+                spent = await timed(search, queries if turn >= 0 else queries[:2])
+                if turn >= 0:  # the round before the first one warms up
+                    engine.times.setdefault(case, []).extend(spent)
+
+
+async def timed(search: Search, queries: Matrix) -> list[float]:
+    times, end = list[float](), time.perf_counter() + TURN_S
+    for query in queries:
+        start = time.perf_counter()
+        await search(query)
+        times.append(1000 * (time.perf_counter() - start))
+        if time.perf_counter() > end:
+            break
     return times
 
 
-async def differing(
-    searches: dict[str, Search],
-    matrix: Matrix,
-    masks: dict[str, NDArray[np.bool_]],
-    queries: Matrix,
-) -> int:
-    """Return how many answers differ from the scores computed in 64 bits."""
-    wrong = 0
-    for query in queries[:20]:
-        scores = matrix.astype(np.float64) @ query.astype(np.float64)
-        for case, search in searches.items():
-            allowed = np.where(masks[case], scores, -np.inf)
-            wrong += await search(query) != np.argsort(-allowed, kind="stable")[:K].tolist()
-    return wrong
+async def check(engines: list[Engine], queries: Matrix, data: Any, cases: list[str]) -> None:
+    """Compare the answers to some queries with those computed in 64 bits."""
+    asked = queries[:20]
+    scores = np.empty((len(data.matrix), len(asked)))
+    for start in range(0, len(scores), 10_000):
+        part = slice(start, start + 10_000)
+        scores[part] = data.matrix[part].astype(np.float64) @ asked.T.astype(np.float64)
+    for case in cases:
+        mask = data.mask(case)
+        allowed = scores if mask is None else np.where(mask[:, np.newaxis], scores, -np.inf)
+        truth = [set(np.argpartition(-column, K)[:K].tolist()) for column in allowed.T]
+        for engine in engines:
+            if case in engine.searches:
+                search = engine.searches[case]
+                hits = [
+                    len(right & set(await search(q))) for right, q in zip(truth, asked, strict=True)
+                ]
+                engine.recall[case] = sum(hits) / (K * len(hits))
 
 
-def show(
-    times: dict[tuple[str, str], list[float]], cases: list[str], wrong: dict[str, int]
-) -> None:
-    width = max(len(name) for name in wrong)
-    print(f"{'':{width}}" + "".join(f"{case:>26}" for case in cases) + f"{'wrong':>8}")
-    for name, faults in wrong.items():
-        line = f"{name:{width}}"
+def show(engines: list[Engine], cases: list[str]) -> None:
+    width = max(len(engine.name) for engine in engines)
+    print(f"{'':{width}}" + "".join(f"{case:^34}" for case in cases) + "filled")
+    print(f"{'':{width}}" + f"{'p50 ms':>12}{'p99':>8}{'ratio':>8}{'rec.':>6}" * len(cases))
+    for engine in engines:
+        line = f"{engine.name:{width}}"
         for case in cases:
-            spent = np.median(times[name, case])
-            ratio = spent / np.median(times[OURS, case])
-            line += f"{spent:12.3f} ms {ratio:8.2f} x "
-        print(line + f"{faults:8}")
+            if case not in engine.times:
+                line += f"{'-':>12}{'-':>8}{'-':>8}{'-':>6}"
+                continue
+            spent = np.median(engine.times[case])
+            ratio = spent / np.median(engines[0].times[case])
+            late = np.percentile(engine.times[case], 99)
+            line += f"{spent:12.3f}{late:8.2f}{ratio:8.2f}{engine.recall[case]:6.3f}"
+        print(f"{line}{engine.fill_s:8.1f} s")
+
+
+async def compare(arguments: argparse.Namespace, count: int) -> None:
+    matrix, queries = clustered(count, arguments.dimension, arguments.queries)
+    peers: Any = import_module("peers.search")
+    names = [*OURS, *peers.PEERS]
+    if matrix.size > MANY:
+        names = [name for name in names if name not in peers.SLOW]
+    if arguments.engines:
+        names = [name for name in names if name in arguments.engines]
+    coded = "with" if find_spec("simsimd") else "without"
+    print(
+        f"{count} x {matrix.shape[1]}, top {K}, {len(queries)} queries, {arguments.rounds} rounds"
+    )
+    print(f"lib {coded} its extra `fast`; ratios to {names[0]}")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as closing:
+        data = peers.Data(matrix=matrix, k=K, folder=Path(folder), closing=closing)
+        engines = [await filled(name, data, peers) for name in names]
+        await take_turns(engines, queries, arguments.rounds)
+        cases = list(peers.CASES)
+        await check(engines, queries, data, cases)
+        show(engines, cases)
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    matrix, queries = clustered(arguments.records, arguments.dimension, arguments.queries)
-    row = np.arange(len(matrix))
-    masks = {"all": row >= 0, "1 %": row % 100 == 7, "50 %": row % 2 == 0}
-    peers: Any = import_module("peers.search")
-    coded = "with" if find_spec("simsimd") else "without"
-    print(f"{len(matrix)} x {matrix.shape[1]}, top {K}, {len(queries)} queries, median of each")
-    print(f"lib {coded} its extra `fast`")
-    with tempfile.TemporaryDirectory() as folder:
-        memory = InMemoryVectorStore(metric="dot")
-        file = SQLiteVectorStore(
-            Path(folder, "vectors.db"), dimension=matrix.shape[1], metric="dot"
-        )
-        engines = {
-            OURS: await filled(memory, matrix, masks),
-            "lib SQLiteVectorStore": await filled(file, matrix, masks),
-            "numpy": numpy_rows(matrix, masks),
-            "faiss IndexFlatIP": awaited(peers.faiss_flat(matrix, masks, K)),
-        }
-        if not arguments.fast:
-            engines[SLOW] = awaited(peers.langchain_memory(matrix, masks, K))
-        times = await measure(engines, queries, arguments.rounds)
-        wrong = {
-            name: 0 if name == SLOW else await differing(searches, matrix, masks, queries)
-            for name, searches in engines.items()
-        }
-        show(times, list(masks), wrong)
-        await memory.close()
-        await file.close()
+    for count in arguments.records:
+        await compare(arguments, count)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--records", type=int, nargs="+", default=[100_000])
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--fast", action="store_true", help="leave LangChain out")
+    parser.add_argument("--engines", nargs="+", help="only these; see benchmarks/peers/search")
     asyncio.run(main(parser.parse_args()))
