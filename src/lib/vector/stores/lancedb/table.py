@@ -144,9 +144,8 @@ class Table:
 
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records, sorted."""
-        with typed_errors(self._asked):
-            column = (await self._table.query().select(["ns"]).to_arrow()).column("ns")
-        names: list[str] = column.unique().to_pylist()
+        read = await self._read(self._table.query().select(["ns"]))
+        names: list[str] = read.column("ns").unique().to_pylist()
         return sorted(name for name in names if name.startswith(prefix))
 
     def _search(self, namespace: str, query: NDArray[np.float32]) -> Any:
@@ -154,10 +153,13 @@ class Table:
         search = search.distance_type(_TYPES[self._asked.metric])
         return search.bypass_vector_index().where(_where(namespace, None))
 
+    async def _read(self, query: Any) -> Any:
+        with typed_errors(self._asked):
+            return await query.to_arrow()
+
     async def _passing(self, query: Any, filter: Filter | None) -> tuple[list[Row], int]:
         """Return the rows that pass the filter, and how many were read."""
-        with typed_errors(self._asked):
-            read = await query.to_arrow()
+        read = await self._read(query)
         total, dimension = read.num_rows, self._asked.dimension
         found = await offload(_ROW_EFFORT * total, lambda: _rows(read, filter, dimension))
         return found, total
@@ -165,8 +167,7 @@ class Table:
     async def _ids(self, namespace: str, ids: list[str] | None, filter: Filter) -> list[str]:
         """Return the ids of the records that pass the filter."""
         query = self._table.query().where(_where(namespace, ids)).select(["id", "meta"])
-        with typed_errors(self._asked):
-            read = await query.to_arrow()
+        read = await self._read(query)
 
         def passing() -> list[str]:
             columns = (read.column(name).to_pylist() for name in ("id", "meta"))
