@@ -59,16 +59,22 @@ class Connections:
                 max_size=_MAX_CONNECTIONS,
                 open=False,
                 configure=_configure,
-                check=_check,
                 name=NAME,
             )
             await self._own.open()
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[Connection]:
-        """Lend a connection; what was done with it is committed, or undone after an error."""
-        async with self._pool.connection() as connection:
-            yield connection
+        """Lend a connection; what was done with it is committed, or undone after an error.
+
+        Those that were lost while they lay in the pool are closed, and so replaced, at once: the
+        pool's own check waits a second and more after each of them.
+        """
+        while True:
+            async with self._pool.connection() as connection:
+                if await _is_alive(connection):
+                    yield connection
+                    return
 
     async def close(self) -> None:
         """Close the pool, unless it is the caller's."""
@@ -94,13 +100,19 @@ async def _configure(connection: Connection) -> None:
     await connection.execute("SET jit = off")
 
 
-async def _check(connection: Connection) -> None:
-    """Refuse a connection that was lost while it lay in the pool.
+async def _is_alive(connection: Connection) -> bool:
+    """Return whether the server still listens; if not, the connection is closed.
 
     On an idle one there is nothing to read, unless the server has said goodbye: only then it is
     worth asking.
     """
     with selectors.DefaultSelector() as selector:
         selector.register(connection.fileno(), selectors.EVENT_READ)
-        if selector.select(0):
-            await psycopg_pool.AsyncConnectionPool.check_connection(connection)
+        if not selector.select(0):
+            return True
+    try:
+        await psycopg_pool.AsyncConnectionPool.check_connection(connection)
+    except psycopg.OperationalError:
+        await connection.close()
+        return False
+    return True

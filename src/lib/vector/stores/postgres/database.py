@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector import fusion
+from lib.vector import fusion, records
 from lib.vector.filter import Filter
 from lib.vector.records import Match, Record
 from lib.vector.stores.postgres import lexical, setup, writing
@@ -31,8 +31,17 @@ from lib.vector.stores.postgres.translate import condition
 from lib.vector.validate import Batch
 
 _INLINE_FLOATS: Final = 100_000  # in batches below, nothing is long enough for a thread
+# So many records, and such a share of those there are, make statistics stale: what the server does
+# for itself within a minute is too late for a table that was filled just now.
+_WRITTEN: Final = 1_000
+_WRITTEN_SHARE: Final = 0.2
 
 _RECORDS: Final = sql.SQL("SELECT r.id{content} FROM {table} AS r WHERE {where}")
+_FOLLOWING: Final = sql.SQL("""
+    SELECT r.id{content} FROM {table} AS r
+    WHERE {where} AND r.id COLLATE "C" > %(after)s::text
+    ORDER BY r.id COLLATE "C" LIMIT %(limit)s
+""")
 _DELETE: Final = sql.SQL("DELETE FROM {table} AS r WHERE {where}")
 _COUNT: Final = sql.SQL("SELECT count(*) FROM {table} AS r WHERE {where}")
 # One look into the primary key for each namespace, however many records there are.
@@ -57,6 +66,7 @@ class Database:
         """Take over connections to a table that is ready."""
         self._connections, self._layout = connections, layout
         self._planner = Planner(layout)
+        self._written = 0  # records since statistics were last asked for
 
     async def setup(self) -> None:
         """Look at the table again, and make what somebody has dropped since."""
@@ -77,6 +87,11 @@ class Database:
         ):
             for piece in pieces:
                 await run(writer, statement, {"namespace": namespace, **piece})
+            self._written += len(batch.ids)
+            if self._written > _WRITTEN + _WRITTEN_SHARE * self._planner.rows:
+                self._written = 0
+                await run(writer, self._layout.put(writing.ANALYZE))
+                await self._planner.learn(writer)
 
     async def query(
         self,
@@ -143,6 +158,15 @@ class Database:
             for text, meta, vector in [stored[name]]
         ]
 
+    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
+        """Return the first records whose ids follow, by code point."""
+        where, parameters = _where(namespace, None)
+        statement = self._layout.put(_FOLLOWING, where=where, content=content(vectors=True))
+        parameters |= {"after": after, "limit": limit}
+        async with self._connection() as connection, cursor(connection) as reading:
+            rows = await (await run(reading, statement, parameters)).fetchall()
+        return [Record(name, vector, text, json.loads(meta)) for name, text, meta, vector in rows]
+
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         where, parameters = _where(namespace, filter, ids)
@@ -202,6 +226,19 @@ async def opened(dsn: str | None, pool: Any, table: Table) -> Database:
             layout = await setup.opened(connection, table)
         await connections.open()
     return Database(connections, layout)
+
+
+async def existing(dsn: str | None, pool: Any, table: Table) -> records.Layout | None:
+    """Return how the table was made; None if there is none.
+
+    Raises:
+        ValueError: the dsn cannot be read.
+        StoreUnavailable: the server cannot be reached, or refuses.
+        StoreCorrupt, SchemaTooNew: as `setup.existing` says.
+    """
+    with typed_errors(table.place):
+        async with Connections(dsn, pool).first() as connection:
+            return await setup.existing(connection, table)
 
 
 def _where(

@@ -151,4 +151,4 @@ async def run(
     A plan that is kept for later parameters would have to suit them all, which no plan does where
     a filter may let through ten rows or all; and poolers such as PgBouncer lose prepared ones.
     """
-    return await cursor.execute(sql.Composed([statement]), parameters, prepare=False)
+    return await cursor.execute(sql.Composed([statement]), parameters or {}, prepare=False)

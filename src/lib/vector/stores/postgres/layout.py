@@ -135,14 +135,24 @@ def half(ext: str, dimension: int, value: sql.Composable) -> sql.Composable:
 
 
 def identifier(table: Table) -> sql.Identifier:
-    """Return the table's name in statements."""
-    return sql.Identifier(*table.name.split("."))
+    """Return the table's name in statements, where the driver reads a percent sign twice."""
+    return sql.Identifier(*table.name.replace("%", "%%").split("."))
+
+
+def quoted(table: Table) -> str:
+    """Return the table's name as a value that casts to `regclass`."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in table.name.split("."))
+
+
+def literal(value: str) -> sql.Literal:
+    """Return a constant in a statement that has no parameters."""
+    return sql.Literal(value.replace("%", "%%"))
 
 
 def terms(config: str, text: sql.Composable, *, folding: bool = True) -> sql.Composable:
     """Return the text search vector of a text."""
     shape = _TERMS if folding else _PLAIN_TERMS
-    return shape.format(config=sql.Literal(config), text=text)
+    return shape.format(config=literal(config), text=text)
 
 
 def operators(metric: Metric, index: Index) -> str:

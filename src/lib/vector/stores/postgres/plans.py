@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lib.vector.stores.postgres.driver import Connection, Cursor, cursor, run, sql
-from lib.vector.stores.postgres.layout import Layout, identifier
+from lib.vector.stores.postgres.layout import Layout, quoted
 from lib.vector.stores.postgres.table import MAX_EF_SEARCH
 
 # So many rows are ranked as fast as ten are found among them through the index: a row costs about
@@ -31,6 +31,9 @@ _SPARE: Final = 8  # rows beyond the k-th, to see where its score ends
 _REMEMBERED: Final = 1_024
 _USES: Final = 100
 
+_ROWS: Final = sql.SQL(
+    "SELECT greatest(reltuples, 0)::float8 FROM pg_class WHERE oid = %(name)s::regclass"
+)
 _FEW_RANKED: Final = sql.SQL("""
     WITH passing AS MATERIALIZED (
         SELECT id, {score} AS score FROM {table} AS r WHERE {where} LIMIT %(few)s::bigint + 1
@@ -38,7 +41,8 @@ _FEW_RANKED: Final = sql.SQL("""
         SELECT id, score FROM passing ORDER BY score {direction}, id COLLATE "C" LIMIT %(k)s::bigint
     ), facts AS (
         SELECT (SELECT count(*) FROM passing) AS passing, (
-            SELECT reltuples::float8 FROM pg_class WHERE oid = %(name)s::regclass) AS rows
+            SELECT greatest(reltuples, 0)::float8 FROM pg_class WHERE oid = %(name)s::regclass
+        ) AS rows
     )
     SELECT facts.passing, facts.rows, r.id, best.score{content}
     FROM facts LEFT JOIN best ON facts.passing <= %(few)s::bigint
@@ -85,12 +89,16 @@ class Search:
 
 
 class Planner:
-    """Chooses how to search one table."""
+    """Chooses how to search one table.
+
+    Attributes:
+        rows: about how many the table has; 0 if nobody has counted yet.
+    """
 
     def __init__(self, layout: Layout) -> None:
         """Remember nothing yet."""
         self._layout = layout
-        self._rows = float(layout.rows)
+        self.rows = float(layout.rows)
         self._broad: OrderedDict[int, int] = OrderedDict()
 
     async def nearest(
@@ -114,6 +122,11 @@ class Planner:
                     found = await self._many(connection, reading, search)
             return self._best(search, found)[: search.k]
 
+    async def learn(self, reading: Cursor) -> None:
+        """Read how many rows there are, after the server has counted them."""
+        named = {"name": quoted(self._layout.table)}
+        ((self.rows,),) = await (await run(reading, _ROWS, named)).fetchall()
+
     def _is_broad(self, key: int) -> bool:
         """Return whether it is known that many rows pass; now and then they are counted anew."""
         uses = self._broad.pop(key, 0)
@@ -128,12 +141,11 @@ class Planner:
 
     async def _few(self, reading: Cursor, search: Search) -> list[tuple[Any, ...]] | None:
         """Return the nearest if only few rows pass."""
-        few = max(_FEW, search.k, int(_FEW_OF_MANY * math.sqrt(self._rows)))
-        name = identifier(self._layout.table).as_string(reading)
-        given = {**search.parameters, "k": search.k, "few": few, "name": name}
+        few = max(_FEW, search.k, int(_FEW_OF_MANY * math.sqrt(self.rows)))
+        given = {**search.parameters, "k": search.k, "few": few, "name": quoted(self._layout.table)}
         statement = self._statement(_FEW_RANKED, search)
         rows = await (await run(reading, statement, given)).fetchall()
-        passing, self._rows = rows[0][0], max(0.0, rows[0][1])
+        passing, self.rows = rows[0][:2]
         if passing > few:
             self._remember(search.key)
             return None

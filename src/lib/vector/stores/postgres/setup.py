@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lib.errors import (
     DimensionMismatch,
@@ -16,6 +16,7 @@ from lib.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
+from lib.vector import records
 from lib.vector.records import Metric
 from lib.vector.stores.postgres import layout
 from lib.vector.stores.postgres.driver import Connection, Cursor, cursor, psycopg, run, sql
@@ -113,18 +114,39 @@ async def opened(connection: Connection, table: Table) -> Layout:
         await run(making, sql.SQL("SELECT pg_advisory_xact_lock(%(lock)s)"), {"lock": _LOCK})
         found = await _look(making, table)
         while missing := _missing(found):
-            await _make(making, table, missing[0])
+            await make(making, table, missing[0])
             found = await _look(making, table)
         return found.layout()
 
 
-async def _make(cursor: Cursor, table: Table, statement: sql.Composable) -> None:
+async def existing(connection: Connection, table: Table) -> records.Layout | None:
+    """Return how a table was made; None if there is none.
+
+    Raises:
+        SchemaTooNew: a newer release has made it.
+        StoreCorrupt: a table of this name is not a vector store's.
+    """
+    async with cursor(connection) as reading:
+        found = await _look(reading, table)
+    if found.columns is None:
+        return None
+    _check_shape(found, found.columns)
+    metric = _recorded(table, found.columns["v"].comment)
+    return records.Layout(dimension=found.columns["v"].modifier, metric=metric)
+
+
+async def make(cursor: Cursor, table: Table, statement: sql.Composable) -> None:
+    """Make something that is missing.
+
+    Raises:
+        StoreUnavailable: the right to, the schema or the extension is missing.
+    """
     try:
         await run(cursor, statement)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreUnavailable(
             f"{table.place} is not ready, and this role may not make it so: have its owner, "
-            f"or for the extension a superuser, run {statement.as_string(cursor).strip()}"
+            f"or for the extension a superuser, run {_shown(statement, cursor)}"
         ) from error
     except psycopg.errors.InvalidSchemaName as error:
         raise StoreUnavailable(f"{table.place}: there is no such schema, create it") from error
@@ -135,8 +157,12 @@ async def _make(cursor: Cursor, table: Table, statement: sql.Composable) -> None
         ) from error
 
 
+def _shown(statement: sql.Composable, cursor: Cursor) -> str:
+    return " ".join(statement.as_string(cursor).replace("%%", "%").split())
+
+
 async def _look(cursor: Cursor, table: Table) -> _Found:
-    named = {"table": layout.identifier(table).as_string(cursor)}
+    named = {"table": layout.quoted(table)}
     ((encoding, oid, version, ext, vector_type),) = await _all(cursor, _DATABASE, named)
     if encoding != "UTF8":
         raise StoreUnavailable(f"{NAME} needs a database whose encoding is UTF8, not {encoding}")
@@ -168,7 +194,7 @@ async def _config(cursor: Cursor, name: str) -> str:
     try:
         async with cursor.connection.transaction():
             ((config,),) = await _all(cursor, _CONFIG, {"config": name})
-    except (psycopg.errors.UndefinedObject, psycopg.errors.SyntaxError) as error:
+    except psycopg.errors.ProgrammingError as error:  # unknown, or no name at all
         raise ValueError(
             f"this database has no text search configuration {name!r}: pg_ts_config lists them"
         ) from error
@@ -192,7 +218,9 @@ def _missing(found: _Found) -> list[sql.Composable]:
     comment = _checked_record(table, found.columns["v"].comment)
     if comment is not None:
         record = sql.SQL("COMMENT ON COLUMN {table}.v IS {comment}")
-        missing.append(record.format(table=layout.identifier(table), comment=sql.Literal(comment)))
+        missing.append(
+            record.format(table=layout.identifier(table), comment=layout.literal(comment))
+        )
     if "meta_raw" not in found.columns:
         missing.append(layout.META_RAW.format(**parts))
     if "ts" not in found.columns:
@@ -217,7 +245,7 @@ def _missing_indexes(found: _Found, parts: dict[str, sql.Composable]) -> list[sq
     return missing
 
 
-def _check_columns(found: _Found, columns: dict[str, _Column]) -> None:
+def _check_shape(found: _Found, columns: dict[str, _Column]) -> None:
     place = found.table.place
     for name, type_ in layout.COLUMNS.items():
         if name not in columns or columns[name].type != type_:
@@ -226,6 +254,10 @@ def _check_columns(found: _Found, columns: dict[str, _Column]) -> None:
         unique and sorted(names) == ["id", "namespace"] for names, unique, _ in found.indexes
     ):
         raise StoreCorrupt(f"{place} is not a vector store's: namespace and id are not its key")
+
+
+def _check_columns(found: _Found, columns: dict[str, _Column]) -> None:
+    _check_shape(found, columns)
     if columns["v"].modifier != found.table.dimension:
         raise DimensionMismatch(expected=columns["v"].modifier, got=found.table.dimension)
     if "ts" in columns:
@@ -252,13 +284,20 @@ def _checked_record(table: Table, comment: str | None) -> str | None:
 
     A table of other origin has no record: whoever opens it first settles its metric.
     """
-    record = _RECORD(comment or "")
-    if record is None:
+    metric = _recorded(table, comment)
+    if metric is None:
         before = f"{comment}; " if comment else ""
         return f"{before}lib.vector layout={_LAYOUT} metric={table.metric}"
-    if int(record[1]) > _LAYOUT:
-        raise SchemaTooNew(table.place, found=int(record[1]), supported=_LAYOUT)
-    metric: Metric | str = record[2]
     if metric != table.metric:
         raise MetricMismatch(expected=metric, got=table.metric)
     return None
+
+
+def _recorded(table: Table, comment: str | None) -> Metric | None:
+    """Return the metric that a comment records."""
+    record = _RECORD(comment or "")
+    if record is None:
+        return None
+    if int(record[1]) > _LAYOUT:
+        raise SchemaTooNew(table.place, found=int(record[1]), supported=_LAYOUT)
+    return cast(Metric, record[2])

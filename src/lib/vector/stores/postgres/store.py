@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from lib.errors import MissingDriver, StoreClosed
 from lib.vector.filter import Filter, fold, refusals
 from lib.vector.protocol import FilterLike
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.stores.postgres.table import NAME, Table
 from lib.vector.validate import (
     checked_batch,
@@ -21,6 +21,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_scan,
     checked_words,
 )
 from lib.vector.values import plain_text
@@ -200,6 +201,25 @@ class PostgresVectorStore:
         """Return the records of these ids in the order asked; unknown ids are left out."""
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         return await self._run(lambda database: database.get(name, wanted))
+
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
+        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        return await self._run(lambda database: database.scan(name, start, limit))
+
+    async def existing(self) -> Layout | None:
+        """Return how the table was made, whatever this object expects; None if there is none.
+
+        Raises:
+            StoreCorrupt: a table of this name is not a vector store's.
+            SchemaTooNew: a newer release has made it.
+            StoreUnavailable: the server cannot be reached.
+        """
+        self._check_open()
+        driven = await asyncio.to_thread(_driven)
+        return await driven.existing(self._dsn, self._pool, self._table)
 
     async def delete(
         self,

@@ -17,6 +17,8 @@ UPSERT: Final = sql.SQL("""
     ON CONFLICT (namespace, id) DO UPDATE
     SET v = excluded.v, text = excluded.text, meta = excluded.meta, meta_raw = excluded.meta_raw
 """)
+# Who does not own the table gets a warning, and no statistics.
+ANALYZE: Final = sql.SQL("ANALYZE (SKIP_LOCKED) {table} (namespace, id, meta)")
 _PIECE_ROWS: Final = 1_000
 _PIECE_BYTES: Final = 1 << 24
 
