@@ -12,6 +12,7 @@ from lib.testing.vector_store import (
     StoreKind,
     VectorStoreContract,
     check_against_memory,
+    check_tenants,
     features,
 )
 from lib.testing.vector_store.filters import refused
@@ -44,6 +45,9 @@ class NarrowStore:
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         return await self._whole.get(ids, namespace=namespace)
+
+    async def scan(self, **options: Any) -> list[Record]:
+        return await self._whole.scan(**options)
 
     async def delete(
         self,
@@ -97,6 +101,9 @@ class TestNarrowStore(VectorStoreContract):
 
     def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
         check_against_memory(kind, max_examples=5)
+
+    def test_no_tenant_reaches_what_another_one_has(self, kind: StoreKind) -> None:
+        check_tenants(kind, max_examples=5)
 
 
 def test_a_store_that_filters_by_what_it_was_said_to_refuse_is_caught() -> None:

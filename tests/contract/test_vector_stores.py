@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from lib.testing.servers import chroma, postgres
-from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
-from lib.testing.vector_store.tenants import check_tenants
+from lib.testing.vector_store import (
+    StoreKind,
+    VectorStoreContract,
+    check_against_memory,
+    check_tenants,
+)
 from lib.vector import (
     ChromaVectorStore,
     InMemoryVectorStore,
@@ -111,4 +115,4 @@ class TestVectorStores(VectorStoreContract):
         check_against_memory(kind, max_examples=30)
 
     def test_no_tenant_reaches_what_another_one_has(self, kind: StoreKind) -> None:
-        check_tenants(kind, max_examples=25)
+        check_tenants(kind, max_examples=15)

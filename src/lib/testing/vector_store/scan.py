@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -45,14 +45,39 @@ class ScanContract(StoreTests):
 
         using(body)
 
-    def test_a_page_shows_what_has_been_written_and_deleted_before_it(self, using: Using) -> None:
+    def test_what_is_deleted_between_two_pages_leaves_no_gap(self, using: Using) -> None:
         async def body(store: ScanStore) -> None:
-            await store.upsert(points("a", "b", "d"))
+            await store.upsert(points(*"abcdef"))
             assert ids(await store.scan(limit=2)) == ["a", "b"]
-            await store.upsert(points("aa", "c"))
-            await store.delete(["d"])
+            await store.delete(["c", "e"])
 
+            assert ids(await store.scan(after="b", limit=2)) == ["d", "f"]
+            assert ids(await store.scan(after="b", limit=1)) == ["d"]
+            assert ids(await store.scan(after="d", limit=1)) == ["f"]
+
+        using(body)
+
+    def test_the_first_page_shows_all_that_has_been_written_before_it(self, using: Using) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.upsert(points("b", "d"))
+            assert ids(await store.scan(limit=1)) == ["b"]
+            await store.upsert([Record("d", [0.0, 1.0], "new"), *points("a", "c")])
+
+            (record,) = [one for one in await store.scan(after="b") if one.id == "d"]
+            assert record == Record("d", [0.0, 1.0], "new")
+            assert ids(await store.scan(limit=3)) == ["a", "b", "c"]
+
+        using(body)
+
+    def test_two_namespaces_are_read_in_turns(self, using: Using) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.upsert(points("a", "b", "c"))
+            await store.upsert(points("b", "x", "y"), namespace="other")
+
+            assert ids(await store.scan(limit=2)) == ["a", "b"]
+            assert ids(await store.scan(limit=1, namespace="other")) == ["b"]
             assert ids(await store.scan(after="b", limit=2)) == ["c"]
+            assert ids(await store.scan(after="b", limit=2, namespace="other")) == ["x", "y"]
 
         using(body)
 
@@ -87,14 +112,15 @@ class ScanContract(StoreTests):
         elsewhere = using.place / "elsewhere"
         elsewhere.mkdir()
 
-        async def body(_: ScanStore) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.upsert(points("a"))
             other: Any = using.kind.open(using.place, 3, "euclidean")
-            kept = isinstance(other, KeptStore)
+            kept: bool = isinstance(other, KeptStore)
             assert kept or not using.kind.shared
             if kept:
                 made = Layout(dimension=2, metric="dot") if using.kind.shared else None
                 assert await other.existing() == made
-            await other.close()
+            await cast(Any, other).close()
 
             virgin: Any = using.kind.open(elsewhere, 3, "euclidean")
             if kept:

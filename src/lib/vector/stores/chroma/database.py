@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
 from lib.vector import exact
 from lib.vector.filter import Filter
-from lib.vector.records import Match, Metric, Record
+from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.chroma.clients import Place, answer, closed, opened, own_prefix
 from lib.vector.stores.chroma.failures import typed_errors
 from lib.vector.stores.chroma.records import Rows, columns, requests
@@ -25,7 +25,7 @@ from lib.vector.validate import Batch
 T = TypeVar("T")
 
 _SPACES: Final[dict[Metric, str]] = {"cosine": "cosine", "dot": "ip", "euclidean": "l2"}
-_METRICS: Final = {space: metric for metric, space in _SPACES.items()}
+_METRICS: Final[dict[str, Metric]] = {space: metric for metric, space in _SPACES.items()}
 _GRAPH: Final = {"ef_search": 256, "ef_construction": 200, "max_neighbors": 32}
 """Of 20,000 random vectors of 64 numbers, 10 of the 10 nearest are found; by default it is 8."""
 _EVERYTHING: Final = ["embeddings", "documents", "metadatas"]
@@ -160,6 +160,33 @@ class Database:
         await self._in(namespace, work)
         return [found[name] for name in ids if name in found]
 
+    async def ids(self, namespace: str) -> list[str]:
+        """Return the ids of a namespace, in any order."""
+
+        async def work(collection: Any) -> list[str]:
+            return (await answer(collection.get(include=[])))["ids"]
+
+        return await self._in(namespace, work) or []
+
+    async def existing(self) -> Layout | None:
+        """Return how the collections were made; None if there are none.
+
+        Raises:
+            StoreCorrupt: one was made by something else.
+            StoreUnavailable: the folder or the server cannot be opened.
+        """
+        with typed_errors():
+            client = self._client or await opened(self._asked.place)
+            try:
+                there = await self._listed(client)
+            finally:
+                if self._client is None and self._asked.place.client is None:
+                    await closed(client)
+        if not there:
+            return None
+        dimension, space = self._made(there[0])
+        return Layout(dimension=dimension, metric=_METRICS.get(space))
+
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         where = None if filter is None else condition(filter)
@@ -249,17 +276,21 @@ class Database:
 
     def _checked(self, collection: Any, namespace: str | None = None) -> Any:
         """Refuse a collection that was made for something else."""
+        dimension, space = self._made(collection, namespace)
+        if dimension != self._asked.dimension:
+            raise DimensionMismatch(expected=dimension, got=self._asked.dimension)
+        if space != _SPACES[self._asked.metric]:
+            raise MetricMismatch(expected=_METRICS.get(space, space), got=self._asked.metric)
+        return collection
+
+    def _made(self, collection: Any, namespace: str | None = None) -> tuple[int, str]:
+        """Return the dimension and the space of a collection of this store."""
         held = _metadata(collection)
-        space = str(_hnsw(collection).get("space"))
         if _DIMENSION not in held or (namespace is not None and held[_NAMESPACE] != namespace):
             raise StoreCorrupt(
                 f"collection {collection.name!r} is not this store's: take another prefix"
             )
-        if held[_DIMENSION] != self._asked.dimension:
-            raise DimensionMismatch(expected=held[_DIMENSION], got=self._asked.dimension)
-        if space != _SPACES[self._asked.metric]:
-            raise MetricMismatch(expected=_METRICS.get(space, space), got=self._asked.metric)
-        return collection
+        return held[_DIMENSION], str(_hnsw(collection).get("space"))
 
     async def _listed(self, client: Any) -> list[Any]:
         """Return the collections of this store."""

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed
 from lib.vector.filter import Filter, fold, refusals
+from lib.vector.listing import Listing
 from lib.vector.protocol import FilterLike
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.validate import (
     checked_batch,
     checked_deletion,
@@ -21,6 +23,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_scan,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +94,7 @@ class ChromaVectorStore:
         self._place: dict[str, Any] = {"path": path, "host": host, "port": port, "client": client}
         self._prefix = prefix
         self._database: Database | None = None
+        self._listing = Listing()
         self._blocks = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=_NAME)
         self._closed = False
@@ -167,6 +171,34 @@ class ChromaVectorStore:
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         return await self._run(lambda database: database.get(name, wanted))
 
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids.
+
+        All ids of the namespace are read with the first page, and kept until the last one.
+        """
+        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        return await self._run(
+            lambda database: self._listing.page(
+                name, start, limit, ids=database.ids, get=database.get
+            )
+        )
+
+    async def existing(self) -> Layout | None:
+        """Return how the collections were made, whatever this object expects; None without any.
+
+        Raises:
+            StoreCorrupt: one was made by something else.
+            StoreUnavailable: the folder cannot be opened, or the server not be reached.
+        """
+        self._check_open()
+        path = self._place["path"]
+        if path is not None and not await asyncio.to_thread(Path(path).is_dir):
+            return None
+        database = await self._opened()
+        return await self._do(database.existing)
+
     async def delete(
         self,
         ids: Sequence[str] | None = None,
@@ -213,13 +245,18 @@ class ChromaVectorStore:
         checked = refusals.checked(plan, store=_NAME)
         return await self._run(lambda database: work(database, checked))
 
-    async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"{_NAME} is closed")
-        database = self._database
-        if database is None:
-            loop = asyncio.get_running_loop()
-            database = await loop.run_in_executor(self._thread, self._open)
+
+    async def _opened(self) -> Database:
+        self._check_open()
+        if self._database is not None:
+            return self._database
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
+
+    async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+        database = await self._opened()
 
         async def prepared() -> T:
             await database.prepare()

@@ -7,8 +7,9 @@ from typing import Any, Final, cast
 import pyarrow  # pyright: ignore[reportMissingTypeStubs] - it has no types  # noqa: ICN001 - see below
 
 from lib.errors import DimensionMismatch, MetricMismatch, SchemaTooNew, StoreCorrupt
+from lib.vector.records import Layout, Metric
 from lib.vector.stores.lancedb.asked import Asked
-from lib.vector.validate import Batch
+from lib.vector.validate import Batch, checked_metric
 
 pa = cast(Any, pyarrow)
 
@@ -39,21 +40,35 @@ def check(found: Any, asked: Asked) -> None:
     """See that a table is of the kind asked for.
 
     Raises:
-        StoreCorrupt: it is not a vector store's.
-        SchemaTooNew: a newer release has made it.
+        StoreCorrupt, SchemaTooNew: as `made` says.
         DimensionMismatch, MetricMismatch: it was made for other vectors.
     """
+    dimension, metric = _made(found, asked)
+    if dimension != asked.dimension:
+        raise DimensionMismatch(expected=dimension, got=asked.dimension)
+    if metric != asked.metric:
+        raise MetricMismatch(expected=metric, got=asked.metric)
+
+
+def made(found: Any, asked: Asked) -> Layout:
+    """Return how a table was made.
+
+    Raises:
+        StoreCorrupt: it is not a vector store's.
+        SchemaTooNew: a newer release has made it.
+    """
+    dimension, metric = _made(found, asked)
+    return Layout(dimension=dimension, metric=checked_metric(cast(Metric, metric)))
+
+
+def _made(found: Any, asked: Asked) -> tuple[int, str]:
     noted: dict[bytes, bytes] = found.metadata or {}
     if not {_METRIC, _LAYOUT} <= noted.keys() or not set(NAMES) <= set(found.names):
         raise StoreCorrupt(f"{asked.place} is not a vector store's: name another")
     layout, metric = int(noted[_LAYOUT]), noted[_METRIC].decode()
     if layout > LAYOUT:
         raise SchemaTooNew(asked.place, found=layout, supported=LAYOUT)
-    dimension: int = found.field("vector").type.list_size
-    if dimension != asked.dimension:
-        raise DimensionMismatch(expected=dimension, got=asked.dimension)
-    if metric != asked.metric:
-        raise MetricMismatch(expected=metric, got=asked.metric)
+    return found.field("vector").type.list_size, metric
 
 
 def rows(namespace: str, batch: Batch, metas: list[str], asked: Asked) -> Any:

@@ -7,13 +7,15 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.util import find_spec
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed
 from lib.vector.filter import Filter, fold, refusals
+from lib.vector.listing import Listing
 from lib.vector.offload import offload
 from lib.vector.protocol import FilterLike
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.stores.lancedb.asked import Asked
 from lib.vector.validate import (
     checked_batch,
@@ -23,6 +25,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_scan,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +86,7 @@ class LanceDBVectorStore:
         self._storage_options = None if storage_options is None else dict(storage_options)
         self._initial_batch = _checked_batch_size(initial_batch)
         self._table: Table | None = None
+        self._listing = Listing()
         self._opening, self._writing = asyncio.Lock(), asyncio.Lock()
         self._closed = False
 
@@ -164,6 +168,31 @@ class LanceDBVectorStore:
         table = await self._opened()
         return await table.get(name, wanted)
 
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids.
+
+        All ids of the namespace are read with the first page, and kept until the last one.
+        """
+        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        table = await self._opened()
+        return await self._listing.page(name, start, limit, ids=table.ids, get=table.get)
+
+    async def existing(self) -> Layout | None:
+        """Return how the table was made, whatever this object expects; None if there is none.
+
+        Raises:
+            StoreCorrupt: it was made for something else.
+            SchemaTooNew: a newer release has made it.
+            StoreUnavailable: the place cannot be reached.
+        """
+        self._check_open()
+        if "://" not in self._uri and not await asyncio.to_thread(Path(self._uri).is_dir):
+            return None
+        driver = await asyncio.to_thread(_load)
+        return await driver.existing(self._asked())
+
     async def delete(
         self,
         ids: Sequence[str] | None = None,
@@ -216,29 +245,31 @@ class LanceDBVectorStore:
     async def _opened(self) -> Table:
         """Return the table; loading the driver takes a second, and a thread."""
         async with self._opening:
-            if self._closed:
-                raise StoreClosed(f"{_NAME} is closed")
-            if self._table is None:
-                self._table = await self._open()
-            return self._table
+            self._check_open()
+            table = self._table
+            if table is None:
+                driver = await asyncio.to_thread(_load)
+                table = self._table = await driver.opened(self._asked())
+            return table
 
-    async def _open(self) -> Table:
-        opened = await asyncio.to_thread(_load)
-        return await opened(
-            Asked(
-                uri=self._uri,
-                table=self._table_name,
-                dimension=self._dimension,
-                metric=self._metric,
-                storage_options=self._storage_options,
-            )
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"{_NAME} is closed")
+
+    def _asked(self) -> Asked:
+        return Asked(
+            uri=self._uri,
+            table=self._table_name,
+            dimension=self._dimension,
+            metric=self._metric,
+            storage_options=self._storage_options,
         )
 
 
-def _load() -> Callable[[Asked], Awaitable[Table]]:
-    from lib.vector.stores.lancedb.table import opened  # noqa: PLC0415 - loads the driver
+def _load() -> Any:
+    from lib.vector.stores.lancedb import table  # noqa: PLC0415 - loads the driver
 
-    return opened
+    return table
 
 
 def _checked_uri(uri: str) -> str:

@@ -29,7 +29,7 @@ from lib.resilience.retry import RetryPolicy, retry
 from lib.vector import exact
 from lib.vector.filter import Filter, matches
 from lib.vector.offload import offload
-from lib.vector.records import Match, Metric, Record
+from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.lancedb import layout
 from lib.vector.stores.lancedb.asked import Asked
 from lib.vector.ties import contenders
@@ -126,6 +126,12 @@ class Table:
             for row in found
         }
         return [records[name] for name in ids if name in records]
+
+    async def ids(self, namespace: str) -> list[str]:
+        """Return the ids of a namespace, in any order."""
+        query = self._table.query().where(_where(namespace, None)).select(["id"])
+        with typed_errors(self._asked):
+            return (await query.to_arrow()).column("id").to_pylist()
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
@@ -236,18 +242,31 @@ async def opened(asked: Asked) -> Table:
         StoreUnavailable: the place cannot be reached or written.
         StoreCorrupt, SchemaTooNew, DimensionMismatch, MetricMismatch: as `layout.check` says.
     """
-    connect = cast(Any, lancedb).connect_async
     with typed_errors(asked):
-        connection = await connect(
-            asked.uri,
-            storage_options=asked.storage_options,
-            read_consistency_interval=timedelta(0),  # see at once what others write
-        )
+        connection = await _connected(asked)
         table = await _ensured(connection, asked)
         schema = await table.schema()
         fragments = (await table.stats())["fragment_stats"]["num_small_fragments"]
     layout.check(schema, asked)
     return Table(connection, table, asked, fragments)
+
+
+async def existing(asked: Asked) -> Layout | None:
+    """Return how the table was made; None if there is none.
+
+    Raises:
+        StoreUnavailable: the place cannot be reached.
+        StoreCorrupt, SchemaTooNew: as `layout.made` says.
+    """
+    with typed_errors(asked):
+        connection = await _connected(asked)
+        try:
+            table = await connection.open_table(asked.table)
+        except ValueError:  # there is none
+            return None
+        finally:
+            connection.close()
+        return layout.made(await table.schema(), asked)
 
 
 @contextmanager
@@ -262,6 +281,14 @@ def typed_errors(asked: Asked) -> Generator[None]:
         raise StoreUnavailable(
             f"{asked.place} failed: {type(error).__name__}, {way_out}", retryable=retryable
         ) from error
+
+
+async def _connected(asked: Asked) -> Any:
+    return await cast(Any, lancedb).connect_async(
+        asked.uri,
+        storage_options=asked.storage_options,
+        read_consistency_interval=timedelta(0),  # see at once what others write
+    )
 
 
 async def _ensured(connection: Any, asked: Asked) -> Any:

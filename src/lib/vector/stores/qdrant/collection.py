@@ -13,7 +13,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
 from lib.vector.filter import Filter
-from lib.vector.records import Match, Metric, Record
+from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.qdrant import points
 from lib.vector.stores.qdrant.failures import typed_errors
 from lib.vector.stores.qdrant.translate import NAMESPACE, condition, within
@@ -24,6 +24,9 @@ _DISTANCES: Final[dict[Metric, models.Distance]] = {
     "cosine": models.Distance.COSINE,
     "dot": models.Distance.DOT,
     "euclidean": models.Distance.EUCLID,
+}
+_METRICS: Final[dict[models.Distance, Metric]] = {
+    distance: metric for metric, distance in _DISTANCES.items()
 }
 _IDS_A_REQUEST: Final = 1000
 _NAMESPACES_A_REQUEST: Final = 1000
@@ -123,16 +126,18 @@ class Collection:
             if error.status_code != _CONFLICT:  # another process was faster
                 raise
 
-    def _check(self, vectors: object) -> None:
+    def _own(self, vectors: object) -> models.VectorParams:
         if not isinstance(vectors, models.VectorParams):
             raise StoreCorrupt(f"collection {self._name!r} is not a vector store's: name another")
-        asked = self._asked
+        return vectors
+
+    def _check(self, found: object) -> None:
+        vectors, asked = self._own(found), self._asked
         if vectors.size != asked.dimension:
             raise DimensionMismatch(expected=vectors.size, got=asked.dimension)
         if vectors.distance != _DISTANCES[asked.metric]:
-            names = {distance: metric for metric, distance in _DISTANCES.items()}
-            found = names.get(vectors.distance, vectors.distance.value)
-            raise MetricMismatch(expected=found, got=asked.metric)
+            made: str = _METRICS.get(vectors.distance) or vectors.distance.value
+            raise MetricMismatch(expected=made, got=asked.metric)
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, in as few requests as can carry them."""
@@ -191,6 +196,37 @@ class Collection:
                     record = points.record(point)
                     found[record.id] = record
         return [found[name] for name in ids if name in found]
+
+    async def ids(self, namespace: str) -> list[str]:
+        """Return the ids of a namespace, in any order."""
+        found: list[str] = []
+        offset: Any = None
+        with typed_errors():
+            while True:
+                page, offset = await self._client.scroll(
+                    self._name,
+                    within(namespace),
+                    limit=_IDS_A_REQUEST,
+                    offset=offset,
+                    **points.IDS,
+                )
+                found += map(points.name, page)
+                if offset is None:
+                    return found
+
+    async def existing(self) -> Layout | None:
+        """Return how the collection was made; None if there is none.
+
+        Raises:
+            StoreCorrupt: it was not made by this store.
+            StoreUnavailable: the server cannot be asked.
+        """
+        with typed_errors():
+            if not await self._client.collection_exists(self._name):
+                return None
+            info = await self._client.get_collection(self._name)
+        vectors = self._own(info.config.params.vectors)
+        return Layout(dimension=vectors.size, metric=_METRICS.get(vectors.distance))
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""

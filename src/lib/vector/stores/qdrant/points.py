@@ -26,7 +26,11 @@ BYTES_A_REQUEST: Final = 8 << 20
 """The server takes 32 MB (`service.max_request_size_mb`)."""
 
 _ID, _TEXT, _JSON, _VECTOR = "id", "text", "json", "vector"
+IDS: Final[dict[str, Any]] = {"with_payload": [_ID], "with_vectors": False}
+"""The arguments that ask for what `name` needs."""
+
 _POINT_IDS: Final = UUID("90f4dfa8-3853-5225-ab83-e179cffc8a2a")
+_FOREIGN: Final = "the collection holds a point that this store has not written"
 _FLOAT_CHARS: Final = 22  # the longest that a 32-bit float, widened, is written with
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -77,6 +81,14 @@ def wanted(metric: Metric, *, vectors: bool) -> dict[str, Any]:
     return {"with_payload": fields, "with_vectors": vectors}
 
 
+def name(point: models.Record) -> str:
+    """Return the id of the record that a point was made of."""
+    try:
+        return (point.payload or {})[_ID]
+    except KeyError as error:
+        raise StoreCorrupt(_FOREIGN) from error
+
+
 def record(point: models.Record) -> Record:
     """Return the record that a point was made of."""
     name, text, meta = _contents(point)
@@ -94,9 +106,7 @@ def _contents(point: models.Record | models.ScoredPoint) -> tuple[str, str, dict
     try:
         return payload[_ID], payload[_TEXT], json.loads(payload[_JSON])
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreCorrupt(
-            "the collection holds a point that this store has not written"
-        ) from error
+        raise StoreCorrupt(_FOREIGN) from error
 
 
 def _vector(point: models.Record | models.ScoredPoint) -> list[float]:

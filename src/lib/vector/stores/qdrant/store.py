@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed
 from lib.vector.filter import Filter, fold, refusals
+from lib.vector.listing import Listing
 from lib.vector.offload import offload
 from lib.vector.protocol import FilterLike
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.validate import (
     checked_batch,
     checked_deletion,
@@ -21,6 +23,7 @@ from lib.vector.validate import (
     checked_metric,
     checked_namespace,
     checked_query,
+    checked_scan,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +84,7 @@ class QdrantVectorStore:
         self._name = _checked_name(collection)
         self._client, self._client_kwargs = client, client_kwargs
         self._collection: Collection | None = None
+        self._listing = Listing()
         # An in-process client blocks, so it does its work in the thread.
         self._blocks = client is None and (
             client_kwargs.get("location") == ":memory:" or client_kwargs.get("path") is not None
@@ -165,6 +169,33 @@ class QdrantVectorStore:
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         return await self._run(lambda collection: collection.get(name, wanted))
 
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the first `limit` records whose ids follow `after`, in the order of their ids.
+
+        All ids of the namespace are read with the first page, and kept until the last one.
+        """
+        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        return await self._run(
+            lambda collection: self._listing.page(
+                name, start, limit, ids=collection.ids, get=collection.get
+            )
+        )
+
+    async def existing(self) -> Layout | None:
+        """Return how the collection was made, whatever this object expects; None if there is none.
+
+        Raises:
+            StoreCorrupt: it was made for something else.
+            StoreUnavailable: the server cannot be reached or refuses, or the folder is in use.
+        """
+        path = self._client_kwargs.get("path")
+        if path is not None and not await asyncio.to_thread(Path(path).is_dir):
+            self._check_open()
+            return None
+        return await self._do(lambda collection: collection.existing())
+
     async def delete(
         self,
         ids: Sequence[str] | None = None,
@@ -209,14 +240,20 @@ class QdrantVectorStore:
         checked = refusals.checked(plan, store=_NAME)
         return await self._run(lambda collection: work(collection, checked))
 
-    async def _run(self, work: Callable[[Collection], Coroutine[Any, Any, T]]) -> T:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"{_NAME} is closed")
+
+    async def _run(self, work: Callable[[Collection], Coroutine[Any, Any, T]]) -> T:
+        return await self._do(lambda collection: _prepared(collection, work))
+
+    async def _do(self, work: Callable[[Collection], Coroutine[Any, Any, T]]) -> T:
+        self._check_open()
         in_thread = asyncio.get_running_loop().run_in_executor
         if self._blocks:
-            return await in_thread(self._thread, lambda: _finished(_prepared(self._open(), work)))
+            return await in_thread(self._thread, lambda: _finished(work(self._open())))
         collection = self._collection or await in_thread(self._thread, self._open)
-        return await _prepared(collection, work)
+        return await work(collection)
 
     def _open(self) -> Collection:
         """Return the collection; in the store's thread, since loading the driver takes a second."""

@@ -1,0 +1,54 @@
+"""Reading records in the order of their ids from a backend that has no order of ids."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from lib.vector.records import Record
+
+_IDS_A_REQUEST: Final = 1000
+
+
+class Listing:
+    """The ids of the namespace that is being read, kept from one page to the next.
+
+    All ids are read for the first page. A page that begins where the last one ended takes them
+    from here; any other one reads them again.
+    """
+
+    def __init__(self) -> None:
+        """Know no ids."""
+        self._next: tuple[str, str] | None = None  # the namespace, and where the last page ended
+        self._ids: list[str] = []
+
+    async def page(
+        self,
+        namespace: str,
+        after: str,
+        limit: int,
+        *,
+        ids: Callable[[str], Awaitable[Sequence[str]]],
+        get: Callable[[str, list[str]], Awaitable[list[Record]]],
+    ) -> list[Record]:
+        """Return the first records whose ids follow; fewer than `limit` only if no more do.
+
+        Args:
+            namespace: to read.
+            after: the id that the page follows; the empty string for the first page.
+            limit: how many records.
+            ids: returns all ids of a namespace, in any order.
+            get: returns those of these records that are still there, in their order.
+        """
+        known = self._ids if self._next == (namespace, after) else sorted(await ids(namespace))
+        found: list[Record] = []
+        start = bisect_right(known, after)
+        while len(found) < limit and start < len(known):
+            wanted = known[start : start + min(limit - len(found), _IDS_A_REQUEST)]
+            found += await get(namespace, wanted)
+            start += len(wanted)
+        more = start < len(known)
+        self._next = (namespace, known[start - 1]) if more else None
+        self._ids = known if more else []
+        return found
