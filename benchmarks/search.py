@@ -150,6 +150,15 @@ async def timed(search: Search, queries: Matrix) -> list[float]:
     return times
 
 
+async def recalled(search: Search, queries: Matrix, truth: list[set[int]]) -> float:
+    hits, end = list[int](), time.perf_counter() + 3 * TURN_S
+    for query, right in zip(queries, truth, strict=True):
+        hits.append(len(right & set(await search(query))))
+        if time.perf_counter() > end:
+            break
+    return sum(hits) / (K * len(hits))
+
+
 async def check(engines: list[Engine], queries: Matrix, data: Any, cases: list[str]) -> None:
     """Compare the answers to some queries with those computed in 64 bits."""
     asked = queries[:20]
@@ -163,11 +172,7 @@ async def check(engines: list[Engine], queries: Matrix, data: Any, cases: list[s
         truth = [set(np.argpartition(-column, K)[:K].tolist()) for column in allowed.T]
         for engine in engines:
             if case in engine.searches:
-                search = engine.searches[case]
-                hits = [
-                    len(right & set(await search(q))) for right, q in zip(truth, asked, strict=True)
-                ]
-                engine.recall[case] = sum(hits) / (K * len(hits))
+                engine.recall[case] = await recalled(engine.searches[case], asked, truth)
 
 
 def show(engines: list[Engine], cases: list[str]) -> None:

@@ -32,7 +32,7 @@ PEERS = {
 SLOW = frozenset({"qdrant-local", "langchain", "llama-index", "haystack"})
 """Left out above 40 million floats: they take minutes to fill, and 12 kB for 384 of them."""
 
-os.environ.setdefault("LANCE_LOG", "error")  # else a warning per query
+os.environ.setdefault("LANCEDB_LOG", "error")  # else a warning per query
 
 
 def filled(name: str, data: Data) -> Searches:
