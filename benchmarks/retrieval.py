@@ -25,7 +25,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector import InMemoryVectorStore, LSAEmbedder, Record, SQLiteVectorStore
+from lib.vector import (
+    InMemoryVectorStore,
+    LSAEmbedder,
+    PostgresVectorStore,
+    Record,
+    SQLiteVectorStore,
+)
 from lib.vector.analysis import analyze
 from lib.vector.bm25 import BM25
 
@@ -154,21 +160,25 @@ async def learned_vectors(collection: Collection) -> tuple[str, Vectors, Vectors
     return f"LSA-{embedder.dimension}", documents, queries
 
 
-def stores(dimension: int) -> dict[str, Callable[[], Any]]:
-    return {
+def stores(dimension: int, *, postgres: bool) -> dict[str, Callable[[], Any]]:
+    compared: dict[str, Callable[[], Any]] = {
         "memory": InMemoryVectorStore,
         "SQLite": lambda: SQLiteVectorStore(dimension=dimension),
     }
+    if postgres:
+        url = import_module("lib.testing.servers.postgres").url()
+        compared["PostgreSQL"] = lambda: PostgresVectorStore(url, dimension=dimension)
+    return compared
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, *, postgres: bool) -> None:
     collection = read(folder)
     report = Report(collection)
     peers: Any = import_module("peers.retrieval")
     report.show("bm25s", peers.bm25s_found(collection.texts, collection.ids, collection.queries))
     report.show("BM25", lexical(collection), beside="bm25s")
     model, documents, queries = given_vectors(folder) or await learned_vectors(collection)
-    for name, make in stores(documents.shape[1]).items():
+    for name, make in stores(documents.shape[1], postgres=postgres).items():
         dense, fused = await searched(make(), collection, documents, queries)
         report.show(f"{model}, {name}", dense)
         report.show(f"{model} + words, {name}", fused, beside=f"{model}, {name}")
@@ -177,4 +187,6 @@ async def main(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dataset", type=Path, required=True, metavar="DIR")
-    asyncio.run(main(parser.parse_args().dataset))
+    parser.add_argument("--postgres", action="store_true", help="start a server, and compare it")
+    arguments = parser.parse_args()
+    asyncio.run(main(arguments.dataset, postgres=arguments.postgres))
