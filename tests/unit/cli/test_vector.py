@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,6 +22,7 @@ from lib.cli import main
 from lib.cli.vector_stores import store_name
 from lib.testing.aio import run
 from lib.testing.model_servers import API_KEY, DIMENSION, OpenAIServer, vector_of
+from lib.testing.servers import postgres
 from lib.vector import Metric, Record, SQLiteVectorStore
 
 LIB = [sys.executable, "-m", "lib.cli"]
@@ -222,6 +225,55 @@ def stored(path: Path) -> int:
         return sum(counts)
 
     return run(counting())
+
+
+def test_records_move_through_every_kind_of_store_and_come_back_as_they_were(
+    path: Path, tmp_path: Path
+) -> None:
+    database = postgres.fresh_url()
+    stops = [
+        str(path),
+        f"{database}{'&' if '?' in database else '?'}table=moved",
+        f"lancedb:///{tmp_path}/l?table=moved",
+        f"qdrant:///{tmp_path}/q?collection=moved",
+        f"chroma:///{tmp_path}/c?prefix=moved",
+        f"sqlite:///{tmp_path}/back.db",
+    ]
+
+    for source, target in pairwise(stops):
+        moved = call("copy", source, target, "--json")
+        again = call("copy", source, target, "--json")
+        assert (moved.exit_code, again.exit_code) == (0, 0), moved.stderr
+        assert [line["written"] for line in lines(moved)] == [2, 1]
+        assert [line["written"] for line in lines(again)] == [0, 0]
+        (facts,) = lines(call("info", target, "--json"))
+        assert (facts["dimension"], facts["metric"], facts["records"]) == (2, "cosine", 3)
+        (like,) = lines(call("search", target, "--like", "tea", "--json"))
+        assert like["id"] == "mug"
+    before, after = contents(path), contents(tmp_path / "back.db")
+    assert list(after) == list(before)
+    for name, records in before.items():
+        assert [replace(record, vector=[]) for record in after[name]] == [
+            replace(record, vector=[]) for record in records
+        ]
+        for record, moved in zip(records, after[name], strict=True):
+            assert list(moved.vector) == pytest.approx(list(record.vector), rel=1e-6)
+
+
+@pytest.mark.parametrize("scheme", ["lancedb", "qdrant", "chroma"])
+def test_looking_for_a_folder_makes_none(tmp_path: Path, scheme: str) -> None:
+    result = call("info", f"{scheme}:///{tmp_path}/nothing")
+
+    assert (result.exit_code, "there is no vector store at" in result.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_for_a_table_makes_none() -> None:
+    database = postgres.fresh_url()
+    result = call("info", database)
+
+    assert (result.exit_code, "there is no vector store at" in result.stderr) == (2, True)
+    assert call("info", database).exit_code == 2
 
 
 def test_a_record_is_searched_for_by_another_one(path: Path) -> None:
