@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.testing.servers import chroma, postgres
 from lib.testing.vector_store import (
     StoreKind,
@@ -18,6 +19,7 @@ from lib.vector import (
     InMemoryVectorStore,
     LanceDBVectorStore,
     Metric,
+    PineconeVectorStore,
     PostgresVectorStore,
     QdrantVectorStore,
     SQLiteVectorStore,
@@ -46,6 +48,26 @@ def with_a_prefix_of_its_own(place: Path, dimension: int, metric: Metric) -> Chr
     prefix = sha256(str(place).encode()).hexdigest()[:16]
     return ChromaVectorStore(
         dimension=dimension, metric=metric, host=host, port=port, prefix=prefix
+    )
+
+
+PINECONE: dict[Path, PineconeServer] = {}
+
+
+def in_an_index_of_its_own(place: Path, dimension: int, metric: Metric) -> PineconeVectorStore:
+    """A place is a project; nobody comes back to those of earlier tests."""
+    if place not in PINECONE and place.parent not in PINECONE:
+        PINECONE.clear()
+    if place not in PINECONE:
+        PINECONE[place] = PineconeServer(lag=2)
+    return PineconeVectorStore(
+        dimension=dimension,
+        metric=metric,
+        api_key=API_KEY,
+        index_name="test",
+        create=True,
+        client=PINECONE[place].client(),
+        clock=HurryingClock(),
     )
 
 
@@ -91,6 +113,12 @@ VECTOR_STORES = {
         open=with_a_prefix_of_its_own,
         hybrid=False,
         refuses=REFUSALS["ChromaVectorStore"],
+        shared=True,
+    ),
+    "pinecone": StoreKind(
+        open=in_an_index_of_its_own,
+        hybrid=False,
+        refuses=REFUSALS["PineconeVectorStore"],
         shared=True,
     ),
     "postgres": StoreKind(open=in_a_table_of_its_own, shared=True, bm25=False, parts=False),

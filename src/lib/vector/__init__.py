@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from lib.vector.stores.lancedb import LanceDBVectorStore
     from lib.vector.stores.lancedb import LanceDBVectorStore as EmbeddedVectorStoreA
     from lib.vector.stores.memory import InMemoryVectorStore
+    from lib.vector.stores.pinecone import PineconeVectorStore
+    from lib.vector.stores.pinecone import PineconeVectorStore as HostedVectorStore
     from lib.vector.stores.postgres import PostgresVectorStore
     from lib.vector.stores.postgres import PostgresVectorStore as RelationalVectorStore
     from lib.vector.stores.qdrant import QdrantVectorStore
@@ -67,6 +69,7 @@ __all__ = [
     "FileVectorStore",
     "Filter",
     "Hit",
+    "HostedVectorStore",
     "HybridStore",
     "HybridUnavailable",
     "InMemoryVectorStore",
@@ -80,6 +83,7 @@ __all__ = [
     "Metric",
     "MetricMismatch",
     "OpenAIEmbedder",
+    "PineconeVectorStore",
     "PostgresVectorStore",
     "QdrantVectorStore",
     "Record",
@@ -110,11 +114,13 @@ _WHERE = {
     "EmbeddedVectorStoreB": "lib.vector.stores.chroma:ChromaVectorStore",
     "EmbeddingIndex": "lib.vector.index:EmbeddingIndex",
     "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
+    "HostedVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
     "InMemoryVectorStore": "lib.vector.stores.memory:InMemoryVectorStore",
     "LLMReranker": "lib.vector.rerank.llm:LLMReranker",
     "LSAEmbedder": "lib.vector.embed.lsa:LSAEmbedder",
     "LanceDBVectorStore": "lib.vector.stores.lancedb:LanceDBVectorStore",
     "OpenAIEmbedder": "lib.vector.embed.openai:OpenAIEmbedder",
+    "PineconeVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
     "PostgresVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
     "QdrantVectorStore": "lib.vector.stores.qdrant:QdrantVectorStore",
     "RelationalVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",

@@ -36,7 +36,7 @@ class Namespace:
         self.catch_up(0)
         return self.written
 
-    def catch_up(self, queries: int = 1) -> None:
+    def catch_up(self, queries: int) -> None:
         """Let queries go by."""
         for _, left, _ in self.pending:
             left[0] -= queries
@@ -72,12 +72,12 @@ class Index:
             "status": {"ready": ready, "state": "Ready" if ready else "Initializing"},
         }
 
-    def existing(self, name: str) -> Namespace:
-        """Return a namespace that searches know."""
+    def existing(self, name: str, *, queries: int = 0) -> Namespace:
+        """Return a namespace that searches know, after so many more of them."""
         namespace = self.namespaces.get(name)
-        if namespace is None or (not namespace.seen and namespace.pending):
-            if namespace is not None:
-                namespace.catch_up()
+        if namespace is not None:
+            namespace.catch_up(queries)
+        if namespace is None or not namespace.seen or name not in self.namespaces:
             raise Refused(404, "Namespace not found", code=5)
         return namespace
 
@@ -129,8 +129,8 @@ class Index:
             raise Refused(400, f"topK must be 1 to {limits.MAX_RESULTS}")
         asked = self._check(body["vector"])
         passes(body.get("filter") or {}, {})
-        namespace = self.existing(limits.check_name(body["namespace"], "Namespace"))
-        namespace.catch_up()
+        name = limits.check_name(body["namespace"], "Namespace")
+        namespace = self.existing(name, queries=1)
         rows = [
             row
             for row in namespace.rows.values()

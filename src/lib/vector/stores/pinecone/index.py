@@ -1,0 +1,320 @@
+"""What `PineconeVectorStore` asks of its index."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib._util.clock import Clock
+from lib.errors import StoreUnavailable
+from lib.vector.embed.batches import each
+from lib.vector.filter import Filter
+from lib.vector.records import Match, Metric, Record
+from lib.vector.stores.pinecone import answers, records
+from lib.vector.stores.pinecone.api import Api, NoNamespace, Reply
+from lib.vector.stores.pinecone.freshness import Freshness
+from lib.vector.stores.pinecone.names import decoded, decoded_namespace, encoded, encoded_namespace
+from lib.vector.stores.pinecone.translate import condition
+from lib.vector.ties import nearest
+from lib.vector.validate import Batch
+
+MAX_RESULTS: Final = 10_000
+_A_PAGE: Final = 100
+_WHOLE_RESULTS: Final = 1000  # above, metadata would exceed the 4 MB of an answer
+_TOO_LARGE: Final = (400, 413)
+_CONCURRENCY: Final = 8
+
+
+class Index:
+    """One index, whose address is known."""
+
+    def __init__(
+        self,
+        api: Api,
+        host: str,
+        *,
+        dimension: int,
+        metric: Metric,
+        consistency_timeout_s: float | None,
+        clock: Clock,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            api: how to ask.
+            host: the address.
+            dimension: of every vector.
+            metric: how nearness is measured.
+            consistency_timeout_s: how long to wait for writes to be seen; None does not wait.
+            clock: measures and waits.
+        """
+        self._api, self._host = api, host
+        self._dimension, self._metric = dimension, metric
+        self._freshness = (
+            None
+            if consistency_timeout_s is None
+            else Freshness(self._look, timeout_s=consistency_timeout_s, clock=clock)
+        )
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, in as few requests as can carry them."""
+        for body in records.requests(namespace, batch):
+            await self._write(namespace, "vectors/upsert", body, fills=True)
+        await self._settle(namespace)
+
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        await self._settle(namespace)  # so that a filter sees what it should delete
+        for what in answers.deletions(ids, filter):
+            body = {"namespace": encoded_namespace(namespace), **what}
+            with suppress(NoNamespace):
+                await self._write(namespace, "vectors/delete", answers.content(body), fills=False)
+        await self._settle(namespace)
+
+    async def _write(self, namespace: str, path: str, body: bytes, *, fills: bool) -> None:
+        reply = await self._api.post(f"{self._host}/{path}", body)
+        if self._freshness is not None:
+            self._freshness.wrote(namespace, reply.headers, fills=fills)
+
+    async def _settle(self, namespace: str) -> None:
+        if self._freshness is not None:
+            await self._freshness.settle(namespace)
+
+    async def _look(self, namespace: str) -> Mapping[str, str] | None:
+        """Return the headers of the cheapest query; None if there is no such namespace."""
+        vector = [1.0] + [0.0] * (self._dimension - 1)
+        try:
+            return (await self._ask(namespace, vector, 1, None, include=())).headers
+        except NoNamespace:
+            return None
+
+    # -- searching -----------------------------------------------------------------------------
+
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+        await self._settle(namespace)
+        higher = self._metric != "euclidean"
+
+        async def whole(size: int) -> list[Match]:
+            if size > _WHOLE_RESULTS:
+                raise _TooMuch
+            include = ("Metadata", "Values") if include_vectors else ("Metadata",)
+            rows = await self._query(namespace, query.tolist(), size, filter, include=include)
+            return [self._match(row, vectors=include_vectors) for row in rows]
+
+        async def bare(size: int) -> list[Match]:
+            rows = await self._query(namespace, query.tolist(), size, filter, include=())
+            return await self._named(namespace, rows)
+
+        try:
+            return await nearest(whole, k, higher_is_better=higher, limit=MAX_RESULTS)
+        except _TooMuch:
+            pass
+        except StoreUnavailable as error:
+            if error.status not in _TOO_LARGE:
+                raise
+        best = await nearest(bare, k, higher_is_better=higher, limit=MAX_RESULTS)
+        return await self._filled(namespace, best, include_vectors=include_vectors)
+
+    async def _query(
+        self,
+        namespace: str,
+        vector: list[float],
+        size: int,
+        filter: Filter | None,
+        *,
+        include: tuple[str, ...],
+    ) -> list[dict[str, Any]]:
+        try:
+            return answers.matches(
+                await self._ask(namespace, vector, size, filter, include=include)
+            )
+        except NoNamespace:
+            return []
+
+    async def _ask(
+        self,
+        namespace: str,
+        vector: list[float],
+        size: int,
+        filter: Filter | None,
+        *,
+        include: tuple[str, ...],
+    ) -> Reply:
+        body: dict[str, Any] = {
+            "namespace": encoded_namespace(namespace),
+            "vector": vector,
+            "topK": size,
+            "includeMetadata": "Metadata" in include,
+            "includeValues": "Values" in include,
+        }
+        if filter is not None:
+            body["filter"] = condition(filter)
+        return await self._api.post(f"{self._host}/query", answers.content(body))
+
+    def _match(self, row: dict[str, Any], *, vectors: bool) -> Match:
+        name, text, meta = records.contents(row)
+        return Match(name, self._score(row), text, meta, records.floats(row) if vectors else None)
+
+    def _score(self, row: dict[str, Any]) -> float:
+        """Return the score; Pinecone's Euclidean distance is squared."""
+        score = float(row["score"])
+        return max(score, 0.0) ** 0.5 if self._metric == "euclidean" else score
+
+    async def _named(self, namespace: str, rows: list[dict[str, Any]]) -> list[Match]:
+        """Return matches of ids and scores."""
+        names: dict[str, str | None] = {row["id"]: decoded(row["id"]) for row in rows}
+        await self._resolve(namespace, names)
+        return [
+            Match(name, self._score(row))
+            for row in rows
+            if (name := names[row["id"]]) is not None  # else it was deleted meanwhile
+        ]
+
+    async def _resolve(self, namespace: str, names: dict[str, str | None]) -> None:
+        """Fill in the ids that only records can tell."""
+        unknown = [name for name in names if names[name] is None]
+        async for name, vector in self._fetched(namespace, unknown):
+            names[name] = records.contents(vector)[0]
+
+    async def _filled(
+        self, namespace: str, best: list[Match], *, include_vectors: bool
+    ) -> list[Match]:
+        """Return the matches with what they hold; one deleted meanwhile is left out."""
+        held = await self._records(namespace, [match.id for match in best])
+        return [
+            replace(match, text=there.text, meta=there.meta, vector=vector)
+            for match in best
+            if (there := held.get(match.id)) is not None
+            for vector in [list(there.vector) if include_vectors else None]
+        ]
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        await self._settle(namespace)
+        held = await self._records(namespace, ids)
+        return [held[name] for name in ids if name in held]
+
+    async def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass, by listing them all, a hundred in a request.
+
+        Pinecone's own counts lag behind, and know no filters.
+        """
+        await self._settle(namespace)
+        name = encoded_namespace(namespace)
+        if filter is None:
+            return len(await self._listed(name))
+        total, token = 0, None
+        while True:
+            body = {"namespace": name, "filter": condition(filter), "limit": _A_PAGE}
+            if token is not None:
+                body["paginationToken"] = token
+            try:
+                reply = await self._api.post(
+                    f"{self._host}/vectors/fetch_by_metadata", answers.content(body)
+                )
+            except NoNamespace:
+                return total
+            total += len(answers.vectors(reply))
+            token = answers.next_page(reply)
+            if token is None:
+                return total
+
+    async def namespaces(self, prefix: str) -> list[str]:
+        """Return the namespaces that hold records and start so.
+
+        Pinecone lists a hundred in a request, with counts that lag behind; so each one is asked.
+        """
+        if self._freshness is not None:
+            await self._freshness.settle_all()
+        listed = [
+            name
+            async for page in self._pages("namespaces", limit=_A_PAGE)
+            for name in answers.names(page, "namespaces", "name")
+        ]
+        named = await each(listed, self._holding, concurrency=_CONCURRENCY)
+        return sorted(name for name in named if name is not None and name.startswith(prefix))
+
+    async def _holding(self, encoded_name: str) -> str | None:
+        """Return the name of a namespace that holds records, else None."""
+        try:
+            first = await self._api.get(
+                f"{self._host}/vectors/list", namespace=encoded_name, limit=1
+            )
+        except NoNamespace:
+            return None
+        ids, name = answers.names(first, "vectors", "id"), decoded_namespace(encoded_name)
+        if name is not None or not ids:
+            return name if ids else None
+        held = answers.vectors(await self._fetch(encoded_name, ids))
+        return next((records.namespace_of(vector) for vector in held.values()), None)
+
+    async def ids(self, namespace: str) -> list[str]:
+        """Return the ids of a namespace, in any order; a hundred come in a request."""
+        await self._settle(namespace)
+        names = {name: decoded(name) for name in await self._listed(encoded_namespace(namespace))}
+        await self._resolve(namespace, names)
+        return [name for name in names.values() if name is not None]
+
+    async def _listed(self, encoded_name: str) -> list[str]:
+        return [
+            name
+            async for page in self._pages("vectors/list", namespace=encoded_name, limit=_A_PAGE)
+            for name in answers.names(page, "vectors", "id")
+        ]
+
+    async def _pages(self, path: str, **parameters: Any) -> AsyncIterator[Reply]:
+        token: str | None = None
+        while True:
+            try:
+                page = await self._api.get(
+                    f"{self._host}/{path}", **parameters, paginationToken=token
+                )
+            except NoNamespace:
+                return
+            yield page
+            token = answers.next_page(page)
+            if token is None:
+                return
+
+    async def _records(self, namespace: str, ids: list[str]) -> dict[str, Record]:
+        wanted = list(dict.fromkeys(encoded(name) for name in ids))
+        found = [records.record(vector) async for _, vector in self._fetched(namespace, wanted)]
+        return {record.id: record for record in found}
+
+    async def _fetched(
+        self, namespace: str, ids: list[str]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        name = encoded_namespace(namespace)
+        for some in answers.fetches(ids):
+            for encoded_id, vector in answers.vectors(await self._fetch(name, some)).items():
+                yield encoded_id, vector
+
+    async def _fetch(self, encoded_name: str, ids: list[str]) -> Reply:
+        try:
+            return await self._api.get(
+                f"{self._host}/vectors/fetch", ids=ids, namespace=encoded_name
+            )
+        except NoNamespace:
+            return Reply({}, {})
+
+
+class _TooMuch(Exception):
+    """More results than can come with their metadata."""
