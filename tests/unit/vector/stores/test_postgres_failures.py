@@ -328,6 +328,15 @@ def test_a_store_closed_before_or_while_it_is_opened_stays_closed(dsn: str, name
     run(main())
 
 
+def test_calls_that_come_first_at_once_share_what_one_of_them_opens(dsn: str, name: str) -> None:
+    async def main() -> None:
+        store = PostgresVectorStore(dsn, dimension=2, table=name)
+        assert await asyncio.gather(*(store.count() for _ in range(5))) == [0] * 5
+        await store.close()
+
+    run(main())
+
+
 def test_names_that_cannot_be_stored_are_the_prefix_of_none(dsn: str, name: str) -> None:
     async def main() -> None:
         store = PostgresVectorStore(dsn, dimension=2, table=name)
