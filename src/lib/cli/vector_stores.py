@@ -55,14 +55,9 @@ class StoreParam(click.ParamType[StoreName]):
     name = "store"
 
     def convert(
-        self,
-        value: str | StoreName,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> StoreName:
         """Return what the argument names."""
-        if isinstance(value, StoreName):
-            return value
         try:
             return store_name(value)
         except ValueError as error:
