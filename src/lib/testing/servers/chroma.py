@@ -46,9 +46,7 @@ def forget_collections() -> None:
 
 
 def _started() -> int:
-    command = shutil.which("chroma", path=str(Path(sys.executable).parent)) or shutil.which(
-        "chroma"
-    )
+    command = _command()
     if command is None:
         raise RuntimeError("there is no command 'chroma': pip install 'lib-agents[chroma]'")
     folder = tempfile.mkdtemp(prefix="lib-chroma-")
@@ -70,10 +68,14 @@ def _started() -> int:
     return port
 
 
-def _stop(server: subprocess.Popen[bytes], folder: str) -> None:
+def _command() -> str | None:
+    return shutil.which("chroma", path=str(Path(sys.executable).parent)) or shutil.which("chroma")
+
+
+def _stop(server: subprocess.Popen[bytes], folder: str, patience_s: float = 5.0) -> None:
     server.terminate()
     try:
-        server.wait(timeout=5)
+        server.wait(timeout=patience_s)
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()

@@ -45,6 +45,21 @@ def typed_errors() -> Generator[None]:
             "Chroma's answer is unreadable, or its client refuses the call: "
             "the cause of this error holds its words"
         ) from error
+    except Exception as error:
+        # Workaround: its client raises this very class for an answer that it does not know.
+        if type(error) is not Exception:
+            raise
+        raise _answered(error.__context__) from error
+
+
+def _answered(error: BaseException | None) -> StoreUnavailable:
+    status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
+    hint = f": {_HINTS[status]}" if status in _HINTS else ""
+    return StoreUnavailable(
+        f"what should be a Chroma server answered {status}{hint}",
+        status=status,
+        retryable=status is not None and _may_pass(status),
+    )
 
 
 def _refused(error: ChromaError) -> StoreUnavailable:
@@ -53,5 +68,9 @@ def _refused(error: ChromaError) -> StoreUnavailable:
     return StoreUnavailable(
         f"Chroma answered {type(error).__name__}: {hint}",
         status=status,
-        retryable=status in RETRYABLE or status >= 500,  # noqa: PLR2004 - HTTP
+        retryable=_may_pass(status),
     )
+
+
+def _may_pass(status: int) -> bool:
+    return status in RETRYABLE or status >= 500  # noqa: PLR2004 - HTTP

@@ -1,0 +1,476 @@
+"""`ChromaVectorStore` in process: what Chroma gets wrong, and what this store makes of it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import chromadb
+import numpy as np
+import pytest
+from chromadb.config import Settings
+
+from lib.errors import (
+    DimensionMismatch,
+    MetricMismatch,
+    MissingDriver,
+    StoreClosed,
+    StoreCorrupt,
+    StoreUnavailable,
+)
+from lib.testing.aio import run
+from lib.vector import EVERYTHING, ChromaVectorStore, F, Filter, Record
+from lib.vector.filter import Or
+from lib.vector.stores.chroma import records
+
+X = [1.0, 0.0]
+
+
+def raw(place: Path) -> Any:
+    return chromadb.PersistentClient(
+        str(place / "chroma"), settings=Settings(anonymized_telemetry=False)
+    )
+
+
+def stored(place: Path, **arguments: Any) -> ChromaVectorStore:
+    everything: dict[str, Any] = {"dimension": 2, "path": str(place / "chroma"), **arguments}
+    return ChromaVectorStore(**everything)
+
+
+# -- what Chroma does, and what the store does instead -------------------------------------------
+
+
+def test_a_fraction_finds_no_int_as_it_does_in_chroma(tmp_path: Path) -> None:
+    client = raw(tmp_path)
+    collection = client.create_collection("raw", embedding_function=None)
+    collection.add(ids=["one"], embeddings=[X], metadatas=[{"x": 1}])
+    trap = collection.get(where={"x": {"$eq": 1.5}})["ids"]
+    client.close()
+
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("one", X, "", {"x": 1})])
+
+        assert await store.count(filter=F("x") == 1.5) == 0
+        assert await store.count(filter=F("x") >= 1.5) == 0
+        assert await store.count(filter=F("x") == 1.0) == 1
+        await store.close()
+
+    run(main())
+    assert trap == ["one"], "Chroma has mended #7491: numbers need not be floats any more"
+
+
+def test_lists_of_a_deleted_namespace_do_not_turn_up_in_another(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        for name in ("old", "new"):
+            await store.upsert(
+                [Record(str(n), X, "", {"tags": [name, n]}) for n in range(20)], namespace=name
+            )
+            await store.delete(filter=EVERYTHING, namespace="old")
+            await store.upsert([Record(str(n), X) for n in range(20)], namespace=f"after {name}")
+
+            assert await store.count(filter=F("tags").contains("old"), namespace=name) == 0
+            found = await store.query(X, 20, namespace=f"after {name}")
+            assert all(match.meta == {} for match in found)
+        assert "old" not in await store.namespaces()
+        await store.close()
+
+    run(main())
+    client = raw(tmp_path)
+    kept = [c.metadata["lib:namespace"] for c in client.list_collections()]
+    values: list[Any] = [
+        value
+        for c in client.list_collections()
+        for metadata in c.get()["metadatas"]
+        for value in metadata.values()
+    ]
+    client.close()
+    assert sorted(kept) == ["after new", "after old", "new"]
+    assert {type(value) for value in values} <= {str, bool, float}
+
+
+def test_an_upsert_replaces_though_chroma_merges(tmp_path: Path) -> None:
+    client = raw(tmp_path)
+    collection = client.create_collection("raw", embedding_function=None)
+    collection.upsert(ids=["a"], embeddings=[X], metadatas=[{"x": 1, "y": 1}], documents=["old"])
+    collection.upsert(ids=["a"], embeddings=[X], metadatas=[{"y": 2}])
+    trap = collection.get(ids=["a"])
+    client.close()
+    assert (trap["metadatas"], trap["documents"]) == ([{"x": 1, "y": 2}], ["old"])
+
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("a", X, "old", {"x": 1, "l": [1, 2], "t": "a"})])
+        await store.upsert([Record("a", X, "", {"t": 1, "l": [2]})])
+
+        assert await store.get(["a"]) == [Record("a", X, "", {"t": 1, "l": [2]})]
+        for filter in (F("x").exists(), F("t") == "a", F("l").contains(1)):
+            assert await store.count(filter=filter) == 0
+        await store.close()
+
+    run(main())
+
+
+def test_a_record_that_is_being_replaced_is_always_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = await asyncio.to_thread(
+            raw, tmp_path
+        )  # shared, so that two stores meet in one database
+        writer, reader = stored(tmp_path, path=None, client=client), stored(tmp_path)
+        await writer.upsert([Record("a", X, "", {"turn": -1})])
+
+        async def write() -> None:
+            for turn in range(60):
+                await writer.upsert([Record("a", X, "", {"turn": turn, str(turn): True})])
+
+        writing = asyncio.create_task(write())
+        while not writing.done():
+            (record,) = await reader.get(["a"])
+            turn = record.meta["turn"]
+            assert record.meta == ({"turn": turn, str(turn): True} if turn >= 0 else {"turn": -1})
+        await writing
+        await reader.close()
+        await writer.close()
+        client.close()
+
+    run(main())
+
+
+def test_as_many_are_found_as_there_are_though_chromas_graph_may_end_early(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = await asyncio.to_thread(raw, tmp_path)
+
+        def early(collection: Any) -> dict[str, Any]:
+            """Of 3,000 equal vectors, Chroma found 307; how many it finds differs by chance."""
+
+            def query(**arguments: Any) -> Any:
+                return collection.query(**{**arguments, "n_results": 3})
+
+            return {"query": query}
+
+        store = stored(tmp_path, path=None, client=_Altered(client, early))
+        await store.upsert([Record(f"{n:02}", X, "", {"even": n % 2 == 0}) for n in range(50)])
+
+        found = await store.query(X, 40)
+        assert [match.id for match in found] == [f"{n:02}" for n in range(40)]
+        assert len(await store.query(X, 40, filter={"even": True})) == 25
+        await store.close()
+        client.close()
+
+    run(main())
+
+
+def test_neighbours_are_those_that_counting_out_finds_in_a_larger_namespace(tmp_path: Path) -> None:
+    noise = np.random.default_rng(3)
+    vectors = noise.standard_normal((4000, 32)).astype(np.float32)
+    queries = noise.standard_normal((25, 32)).astype(np.float32)
+
+    async def main() -> None:
+        store = stored(tmp_path, dimension=32, metric="dot")
+        await store.upsert([Record(str(n), vector) for n, vector in enumerate(vectors)])
+
+        hits = 0
+        for query in queries:
+            best = {str(row) for row in np.argsort(-(vectors @ query))[:10]}
+            hits += len(best & {match.id for match in await store.query(query, 10)})
+        assert hits >= 245  # of 250
+        await store.close()
+
+    run(main())
+
+
+def test_the_elements_of_two_fields_are_kept_apart_whatever_their_names() -> None:
+    assert records.element("a", "b\x1fs:c") != records.element("a\x1fs:b", "c")
+    assert records.element("1", "x") != records.element("11", "x")
+    assert records.element("a", 1) == records.element("a", 1.0) != records.element("a", item=True)
+    assert records.element("a", 0.0) == records.element("a", -0.0) != records.element("a", "0.0")
+
+
+def test_large_filters_are_taken(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record(str(n), X, "", {"x": n, f"f{n}": n}) for n in range(30)])
+        mixed = [F(f"f{n}").in_([n, "a", True, None]) for n in range(256)]
+        deep: Filter = F("x") >= 20
+        for n in range(7):
+            deep = Or((~deep, F("f1") == 1)) if n % 2 else ~(deep & (F("x") > -1))
+
+        assert await store.count(filter=Or(tuple(mixed))) == 30
+        assert await store.count(filter=~Or(tuple(mixed))) == 0
+        assert await store.count(filter=F("x").in_(range(10_000))) == 30
+        await store.count(filter=deep)
+        await store.close()
+
+    run(main())
+
+
+# -- collections ---------------------------------------------------------------------------------
+
+
+def test_a_folder_made_for_other_vectors_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("a", X)])
+        await store.close()
+
+        with pytest.raises(MetricMismatch) as metric:
+            await stored(tmp_path, metric="dot").setup()
+        assert (metric.value.expected, metric.value.got) == ("cosine", "dot")
+        with pytest.raises(DimensionMismatch) as dimension:
+            await stored(tmp_path, dimension=3).setup()
+        assert (dimension.value.expected, dimension.value.got) == (2, 3)
+        await stored(tmp_path, dimension=3, prefix="other").setup()
+
+    run(main())
+
+
+def test_a_collection_made_meanwhile_for_other_vectors_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        one, other = stored(tmp_path), stored(tmp_path, metric="dot")
+        await one.setup()
+        await other.setup()
+        await one.upsert([Record("a", X)])
+
+        with pytest.raises(MetricMismatch):
+            await other.upsert([Record("a", X)])
+        with pytest.raises(MetricMismatch):
+            await other.query(X)
+        await one.close()
+        await other.close()
+
+    run(main())
+
+
+def test_stores_of_two_prefixes_share_nothing_though_one_begins_with_the_other(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        short, long = stored(tmp_path, prefix="lib"), stored(tmp_path, prefix="lib-x")
+        await short.upsert([Record("a", X)])
+        await long.upsert([Record("b", X)], namespace="n")
+
+        assert await short.namespaces() == [""]
+        assert await long.namespaces() == ["n"]
+        await long.delete(filter=EVERYTHING, namespace="n")
+        assert await short.count() == 1
+        await short.close()
+        await long.close()
+
+    run(main())
+
+
+def test_an_emptied_namespace_is_not_listed_and_its_collection_goes_when_all_is_deleted(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("a", X)])
+        await store.delete(["a"])
+        assert await store.namespaces() == []
+        client = await asyncio.to_thread(raw, tmp_path)
+        assert len(client.list_collections()) == 1
+
+        await store.delete(filter=EVERYTHING)
+        await store.delete(filter=EVERYTHING)
+        assert client.list_collections() == []
+        await store.close()
+        client.close()
+
+    run(main())
+
+
+def test_a_collection_that_somebody_deleted_or_made_anew_is_found_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        one, other = stored(tmp_path), stored(tmp_path)
+        await one.upsert([Record("a", X)])
+        await other.delete(filter=EVERYTHING)
+        assert await one.query(X) == []
+        assert await one.get(["a"]) == []
+
+        await one.upsert([Record("a", X)])
+        await other.delete(filter=EVERYTHING)
+        await other.upsert([Record("b", X)])
+        assert [match.id for match in await one.query(X)] == ["b"]
+        await other.delete(filter=EVERYTHING)
+        await one.upsert([Record("c", X)])
+        assert [match.id for match in await other.query(X)] == ["c"]
+        await one.close()
+        await other.close()
+
+    run(main())
+
+
+def test_collections_and_records_of_somebody_else_are_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("a", X)])
+        client = await asyncio.to_thread(raw, tmp_path)
+        (collection,) = client.list_collections()
+        collection.add(ids=["foreign"], embeddings=[X], metadatas=[{"x": 1}])
+        with pytest.raises(StoreCorrupt, match="not written"):
+            await store.query(X)
+        with pytest.raises(StoreCorrupt, match="not written"):
+            await store.get(["foreign"])
+
+        await store.delete(filter=EVERYTHING)
+        client.create_collection(collection.name, embedding_function=None)
+        with pytest.raises(StoreCorrupt, match="prefix"):
+            await store.upsert([Record("a", X)])
+        await store.close()
+        client.close()
+
+    run(main())
+
+
+def test_a_batch_is_sent_in_requests_of_bounded_number_and_size(tmp_path: Path) -> None:
+    async def main() -> None:
+        sizes: list[int] = []
+        client = await asyncio.to_thread(raw, tmp_path)
+
+        def watched(collection: Any) -> dict[str, Any]:
+            def upsert(**columns: Any) -> None:
+                sizes.append(len(columns["ids"]))
+                collection.upsert(**columns)
+
+            return {"upsert": upsert}
+
+        store = stored(tmp_path, path=None, client=_Altered(client, watched))
+        await store.upsert([Record(str(n), X) for n in range(6000)])
+        assert sizes == [5461, 539]
+
+        sizes.clear()
+        await store.upsert([Record(f"x{n}", X, "x" * 900_000) for n in range(6)])
+        assert sizes == [2, 2, 2]
+        assert await store.count() == 6006
+        await store.close()
+        client.close()
+
+    run(main(), timeout_s=60)
+
+
+class _Altered:
+    """A client whose collections do some things otherwise."""
+
+    def __init__(self, client: Any, otherwise: Callable[[Any], dict[str, Any]]) -> None:
+        self._client, self._otherwise = client, otherwise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def get_or_create_collection(self, *args: Any, **kwargs: Any) -> Any:
+        collection = self._client.get_or_create_collection(*args, **kwargs)
+        usual = {name: getattr(collection, name) for name in _OF_A_COLLECTION}
+        return SimpleNamespace(**{**usual, **self._otherwise(collection)})
+
+
+_OF_A_COLLECTION = (
+    *("name", "metadata", "configuration_json"),
+    *("upsert", "get", "query", "delete", "count"),
+)
+
+
+# -- where it is ---------------------------------------------------------------------------------
+
+
+def in_memory() -> list[str]:
+    client: Any = chromadb.EphemeralClient(Settings(anonymized_telemetry=False))
+    names = [collection.metadata["lib:namespace"] for collection in client.list_collections()]
+    client.close()
+    return names
+
+
+def test_memory_is_each_stores_own_and_gone_when_it_is_closed() -> None:
+    async def main() -> None:
+        one, other = ChromaVectorStore(dimension=2), ChromaVectorStore(dimension=2, metric="dot")
+        await one.upsert([Record("a", X)])
+        await other.upsert([Record("b", X)], namespace="n")
+        assert (await one.namespaces(), await other.namespaces()) == ([""], ["n"])
+
+        await one.close()
+        assert await asyncio.to_thread(in_memory) == ["n"]
+        await other.close()
+        assert await asyncio.to_thread(in_memory) == []
+
+    run(main())
+
+
+def test_a_given_client_is_used_and_not_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = await asyncio.to_thread(raw, tmp_path)
+        store = stored(tmp_path, path=None, client=client)
+        await store.upsert([Record("a", X)])
+        await store.close()
+        await store.close()
+
+        assert client.heartbeat()
+        with pytest.raises(StoreClosed):
+            await store.count()
+        client.close()
+        await stored(tmp_path).close()  # never opened
+
+    run(main())
+
+
+def test_a_folder_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    client = raw(tmp_path)
+
+    async def main() -> None:
+        with pytest.raises(StoreUnavailable, match="InternalError"):
+            await stored(tmp_path, path=str(tmp_path / "file")).setup()
+        other: Any = await asyncio.to_thread(
+            lambda: chromadb.PersistentClient(str(tmp_path / "other"), Settings(allow_reset=True))
+        )
+        with pytest.raises(StoreUnavailable, match="pass that client"):
+            await stored(tmp_path, path=str(tmp_path / "other")).setup()
+        other.close()
+
+    run(main())
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"path": "a", "host": "b"}, "one of path, host and client"),
+        ({"host": "b", "client": object()}, "one of path, host and client"),
+        ({"prefix": ""}, "prefix"),
+        ({"prefix": "-a"}, "prefix"),
+        ({"prefix": "a" * 257}, "prefix"),
+        ({"prefix": "a b"}, "prefix"),
+        ({"dimension": 0}, "dimension"),
+        ({"metric": "ip"}, "metric"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_made(
+    arguments: dict[str, Any], reason: str
+) -> None:
+    everything: dict[str, Any] = {"dimension": 2, **arguments}
+
+    with pytest.raises(ValueError, match=reason):
+        ChromaVectorStore(**everything)
+
+
+def test_without_chromadb_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.vector.stores.chroma.store.find_spec", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+
+    with pytest.raises(MissingDriver, match="chromadb"):
+        ChromaVectorStore(dimension=2)
+
+
+def test_a_client_that_is_neither_is_a_mistake(tmp_path: Path) -> None:
+    client = SimpleNamespace(list_collections=list, get_max_batch_size=_Sleeper)
+
+    async def main() -> None:
+        store = ChromaVectorStore(dimension=2, client=client)
+        with pytest.raises(RuntimeError):
+            await store.setup()
+
+    run(main())
+
+
+class _Sleeper:
+    def __await__(self) -> Any:
+        yield
