@@ -128,13 +128,13 @@ class Index:
         if not isinstance(size, int) or not 1 <= size <= limits.MAX_RESULTS:
             raise Refused(400, f"topK must be 1 to {limits.MAX_RESULTS}")
         asked = self._check(body["vector"])
-        passes(body.get("filter") or {}, {})
+        passes(body.get("filter", {}), {})
         name = limits.check_name(body["namespace"], "Namespace")
         namespace = self.existing(name, queries=1)
         rows = [
             row
             for row in namespace.rows.values()
-            if passes(body.get("filter") or {}, row["metadata"])
+            if passes(body.get("filter", {}), row["metadata"])
         ]
         scored = [(score, row) for score, row in zip(self._scores(rows, asked), rows, strict=True)]
         scored.sort(key=lambda pair: pair[0], reverse=self.metric != "euclidean")

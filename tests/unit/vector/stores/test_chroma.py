@@ -23,6 +23,7 @@ from lib.testing.aio import run
 from lib.vector import EVERYTHING, ChromaVectorStore, F, Filter, Record
 from lib.vector.filter import Or
 from lib.vector.stores.chroma import records
+from lib.vector.stores.chroma.translate import condition
 
 X = [1.0, 0.0]
 
@@ -474,3 +475,8 @@ def test_a_client_that_is_neither_is_a_mistake(tmp_path: Path) -> None:
 class _Sleeper:
     def __await__(self) -> Any:
         yield
+
+
+def test_only_a_filter_can_be_translated() -> None:
+    with pytest.raises(TypeError, match="not a filter"):
+        condition(Filter())

@@ -21,8 +21,9 @@ from lib.errors import (
 from lib.resilience import RetryPolicy
 from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
-from lib.vector import EVERYTHING, F, PineconeVectorStore, Record
+from lib.vector import EVERYTHING, F, Filter, PineconeVectorStore, Record
 from lib.vector.records import Layout
+from lib.vector.stores.pinecone.translate import condition
 
 HOST = "test-abc123.svc.aped-0000-a000.pinecone.io"
 ONCE = RetryPolicy(attempts=1)
@@ -582,3 +583,8 @@ def test_vectors_are_sent_with_the_fewest_digits_that_tell_them_apart() -> None:
             await store.delete(filter=EVERYTHING)
 
     run(main())
+
+
+def test_only_a_filter_can_be_translated() -> None:
+    with pytest.raises(TypeError, match="not a filter"):
+        condition(Filter())
