@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -52,3 +53,23 @@ class Listing:
         self._next = (namespace, known[start - 1]) if more else None
         self._ids = known if more else []
         return found
+
+
+class ListedBackend(ABC):
+    """A backend whose `scan` reads all ids of the namespace with the first page, and keeps them."""
+
+    def __init__(self) -> None:
+        """Know no ids."""
+        self._listing = Listing()
+
+    @abstractmethod
+    async def ids(self, namespace: str) -> list[str]:
+        """Return all ids of a namespace, in any order."""
+
+    @abstractmethod
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+
+    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
+        """Return the first records whose ids follow `after`, in the order of their ids."""
+        return await self._listing.page(namespace, after, limit, ids=self.ids, get=self.get)

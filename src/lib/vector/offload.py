@@ -6,10 +6,10 @@ Effort is counted in floats read from memory, some five of which take a nanoseco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -58,3 +58,16 @@ async def offload_whole(effort: int, work: Callable[[], T]) -> T:
 def _locked(work: Callable[[], T], lock: Lock | None) -> T:
     with lock or nullcontext():
         return work()
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits, as one over a blocking client does not.
+
+    Raises:
+        RuntimeError: it waits for something.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("the client waits for something, though it is one that blocks")

@@ -6,7 +6,7 @@ from threading import Event, Lock, current_thread, main_thread
 import pytest
 
 from lib.testing.aio import run
-from lib.vector.offload import offload, offload_whole
+from lib.vector.offload import finished, offload, offload_whole
 
 LARGE = 10**9
 
@@ -85,3 +85,18 @@ def test_a_failure_in_a_thread_is_raised() -> None:
 
     with pytest.raises(ValueError):  # noqa: PT011 - our own
         run(offload_whole(LARGE, fail))
+
+
+def test_a_coroutine_that_should_never_wait_and_does_is_told() -> None:
+    async def waiting() -> None:
+        await asyncio.Event().wait()
+
+    async def at_once() -> str:
+        return "here"
+
+    async def main() -> None:
+        assert finished(at_once()) == "here"
+        with pytest.raises(RuntimeError, match="waits for something"):
+            finished(waiting())
+
+    run(main())

@@ -307,7 +307,9 @@ def test_a_table_of_another_kind_is_refused(tmp_path: Path) -> None:
         await connection.create_table("foreign", [{"id": "a", "vector": [1.0, 2.0]}])
         with pytest.raises(StoreCorrupt, match="name another"):
             await store_at(tmp_path, table="foreign").setup()
-        asked = Asked(uri="", table="", dimension=2, metric="cosine", storage_options=None)
+        asked = Asked(
+            uri="", table="", dimension=2, metric="cosine", storage_options=None, initial_batch=1
+        )
         newer = layout.schema(asked).with_metadata({b"lib:metric": b"cosine", b"lib:layout": b"2"})
         await connection.create_table("newer", schema=newer)
         with pytest.raises(SchemaTooNew) as late:
@@ -353,7 +355,12 @@ def test_what_another_process_makes_at_the_same_moment_is_opened(tmp_path: Path)
         await store.upsert(points("a"))
         connection = Slow(await Driver.connect_async(str(tmp_path)))
         asked = Asked(
-            uri=str(tmp_path), table="lib_vectors", dimension=2, metric="dot", storage_options=None
+            uri=str(tmp_path),
+            table="lib_vectors",
+            dimension=2,
+            metric="dot",
+            storage_options=None,
+            initial_batch=1,
         )
         opened = await table._ensured(connection, asked)  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
         assert await opened.count_rows() == 1
@@ -382,7 +389,9 @@ def test_a_table_that_is_dropped_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_only_conflicts_are_worth_another_try() -> None:
-    asked = Asked(uri="", table="t", dimension=2, metric="dot", storage_options=None)
+    asked = Asked(
+        uri="", table="t", dimension=2, metric="dot", storage_options=None, initial_batch=1
+    )
     for told, retryable in {
         "Retryable commit conflict for version 7": True,
         "Too many concurrent writers. Attempted 10 times": True,
@@ -405,7 +414,9 @@ def test_a_compaction_may_meet_another_writer_but_not_fail(tmp_path: Path, retry
         async def optimize(self, **_: object) -> None:
             raise RuntimeError("Retryable commit conflict" if retryable else "disk full")
 
-    asked = Asked(uri="", table="t", dimension=2, metric="dot", storage_options=None)
+    asked = Asked(
+        uri="", table="t", dimension=2, metric="dot", storage_options=None, initial_batch=1
+    )
 
     async def main() -> None:
         busy = table.Table(None, Busy(), asked, 40)

@@ -19,7 +19,6 @@ from lib.vector import Filter, QdrantVectorStore, Record
 from lib.vector.filter import fold
 from lib.vector.filter.refusals import REFUSALS
 from lib.vector.stores.qdrant import translate
-from lib.vector.stores.qdrant.store import _finished  # pyright: ignore[reportPrivateUsage]
 
 VECTORS = [[0.5, -2.25], [1e-18, 3e-18], [1e18, -1e17], [0.1, 0.2], [3.0, 0.0]]
 
@@ -199,17 +198,6 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[qdrant\]'"):
         in_memory()
-
-
-def test_a_client_that_waits_in_the_thread_is_told() -> None:
-    async def waiting() -> None:
-        await asyncio.Event().wait()
-
-    async def main() -> None:
-        with pytest.raises(RuntimeError, match="never done"):
-            _finished(waiting())
-
-    run(main())
 
 
 def test_any_filter_is_plain_json_without_empty_lists() -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
 from lib.vector import exact
 from lib.vector.filter import Filter
+from lib.vector.listing import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.chroma.clients import Place, answer, closed, opened, own_prefix
 from lib.vector.stores.chroma.failures import typed_errors
@@ -53,11 +54,12 @@ class Asked:
     metric: Metric
 
 
-class Database:
+class Database(ListedBackend):
     """The collections of one store."""
 
     def __init__(self, asked: Asked) -> None:
         """Open nothing yet."""
+        super().__init__()
         self._asked = asked
         self._prefix = own_prefix(asked.place, asked.prefix)
         self._client: Any = None

@@ -17,6 +17,7 @@ class Asked:
         dimension: of every vector.
         metric: how nearness is measured.
         storage_options: for the object store.
+        initial_batch: how many of the nearest records a filter is first tried on.
     """
 
     uri: str
@@ -24,6 +25,7 @@ class Asked:
     dimension: int
     metric: Metric
     storage_options: dict[str, str] | None
+    initial_batch: int
 
     @property
     def place(self) -> str:

@@ -11,6 +11,7 @@ mean. Source: https://docs.lancedb.com/, and the engine itself, by experiment.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from lib.errors import StoreUnavailable
 from lib.resilience.retry import RetryPolicy, retry
 from lib.vector import exact
 from lib.vector.filter import Filter, matches
+from lib.vector.listing import ListedBackend
 from lib.vector.offload import offload
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.lancedb import layout
@@ -61,11 +63,13 @@ class Row:
     distance: float = 0.0
 
 
-class Table:
+class Table(ListedBackend):
     """One table of one folder or object store."""
 
     def __init__(self, connection: Any, table: Any, asked: Asked, fragments: int) -> None:
         """Take what `opened` has opened."""
+        super().__init__()
+        self._writing = asyncio.Lock()
         self._connection, self._table, self._asked = connection, table, asked
         self._uncompacted = fragments
 
@@ -87,7 +91,8 @@ class Table:
             builder = self._table.merge_insert(["ns", "id"])
             return builder.when_matched_update_all().when_not_matched_insert_all().execute(rows)
 
-        await self._write(merge)
+        async with self._writing:
+            await self._write(merge)
 
     async def query(
         self,
@@ -97,13 +102,12 @@ class Table:
         filter: Filter | None,
         *,
         include_vectors: bool,
-        initial_batch: int,
     ) -> list[Match]:
         """Return the nearest records, best first."""
 
         async def fetch(size: int) -> Sequence[Row]:
             """Return the nearest that pass; always from the start, since ties have no order."""
-            limit = size if filter is None else max(size, initial_batch)
+            limit = size if filter is None else max(size, self._asked.initial_batch)
             while True:
                 limit = min(limit, _MOST)
                 search = self._search(namespace, query).limit(limit)
@@ -135,11 +139,12 @@ class Table:
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
-        if filter is not None and ids != []:
-            ids = await self._ids(namespace, ids, filter)
-        if ids != []:
-            where = _where(namespace, ids)
-            await self._write(lambda: self._table.delete(where))
+        async with self._writing:
+            if filter is not None and ids != []:
+                ids = await self._ids(namespace, ids, filter)
+            if ids != []:
+                where = _where(namespace, ids)
+                await self._write(lambda: self._table.delete(where))
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""

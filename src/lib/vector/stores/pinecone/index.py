@@ -14,6 +14,7 @@ from lib._util.clock import Clock
 from lib.errors import StoreUnavailable
 from lib.vector.embed.batches import each
 from lib.vector.filter import Filter
+from lib.vector.listing import ListedBackend
 from lib.vector.records import Match, Metric, Record
 from lib.vector.stores.pinecone import answers, records
 from lib.vector.stores.pinecone.api import Api, NoNamespace, Reply
@@ -30,7 +31,7 @@ _TOO_LARGE: Final = (400, 413)
 _CONCURRENCY: Final = 8
 
 
-class Index:
+class Index(ListedBackend):
     """One index, whose address is known."""
 
     def __init__(
@@ -53,6 +54,7 @@ class Index:
             consistency_timeout_s: how long to wait for writes to be seen; None does not wait.
             clock: measures and waits.
         """
+        super().__init__()
         self._api, self._host = api, host
         self._dimension, self._metric = dimension, metric
         self._freshness = (

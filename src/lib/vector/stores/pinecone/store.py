@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import StoreClosed
 from lib.resilience import RetryPolicy
-from lib.vector.filter import Filter, fold, refusals
-from lib.vector.listing import Listing
-from lib.vector.protocol import FilterLike
-from lib.vector.records import Layout, Match, Metric, Record, Vector
+from lib.vector.backed import BackedStore
+from lib.vector.records import Layout, Metric
 from lib.vector.stores.pinecone.api import Api, checked_host, checked_key
 from lib.vector.stores.pinecone.control import Asked, existing, found
 from lib.vector.stores.pinecone.index import MAX_RESULTS, Index
-from lib.vector.validate import (
-    checked_batch,
-    checked_deletion,
-    checked_dimension,
-    checked_ids,
-    checked_metric,
-    checked_namespace,
-    checked_query,
-    checked_scan,
-)
 
 T = TypeVar("T")
 
-_NAME: Final = "PineconeVectorStore"
 _CONTROL_HOST: Final = "https://api.pinecone.io"
 _DEFAULT_RETRIES: Final = RetryPolicy()
 
 
-class PineconeVectorStore:
+class PineconeVectorStore(BackedStore[Index]):
     """Records in one serverless index of Pinecone, in its own namespaces.
 
     A batch is checked as a whole, then sent in requests of at most 1,000 records and 2 MB. Pinecone
@@ -47,8 +34,15 @@ class PineconeVectorStore:
     shown it, so that everybody reads it, and a read waits for this store's own writes.
 
     Exact counts have their price: `count` reads all ids, or with a filter all that pass, 100 in a
-    request; `namespaces` asks for the first record of each namespace.
+    request; `namespaces` asks for the first record of each namespace; `scan` reads all ids with the
+    first page, and keeps them until the last one.
+
+    Any write or search may raise `ConsistencyTimeout`: what was written is written, but searches do
+    not show it in time.
     """
+
+    _name: ClassVar[str] = "PineconeVectorStore"
+    _max_k: ClassVar[int | None] = MAX_RESULTS
 
     def __init__(
         self,
@@ -92,7 +86,7 @@ class PineconeVectorStore:
             ValueError: the dimension is not positive, the metric unknown, a host none, the time
                 negative, there is no key, or no name where one is needed.
         """
-        checked_dimension(dimension)
+        super().__init__(dimension, metric)
         if index_name is None and index_host is None:
             raise ValueError("give index_name or index_host")
         if create and index_name is None:
@@ -104,7 +98,7 @@ class PineconeVectorStore:
             host=None if index_host is None else checked_host(index_host, "index_host"),
             control=checked_host(control_host or _CONTROL_HOST, "control_host"),
             dimension=dimension,
-            metric=checked_metric(metric),
+            metric=metric,
             create=create,
             cloud=cloud,
             region=region,
@@ -115,24 +109,8 @@ class PineconeVectorStore:
             checked_key(api_key), client=client, retries=retries, clock=clock, jitter=jitter
         )
         self._index: Index | None = None
-        self._listing = Listing()
         self._finding = asyncio.Lock()
         self._closed = False
-
-    @property
-    def metric(self) -> Metric:
-        """How nearness is measured."""
-        return self._asked.metric
-
-    @property
-    def dimension(self) -> int:
-        """The length of every vector."""
-        return self._asked.dimension
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a higher score is a better one."""
-        return self.metric != "euclidean"
 
     async def setup(self) -> None:
         """Find the index, made if it is missing and `create` was said; safe to repeat.
@@ -142,72 +120,13 @@ class PineconeVectorStore:
             MetricMismatch: it was made for another metric.
             StoreUnavailable: it is missing, is not ready in time, or Pinecone cannot be asked.
         """
-        await self._found()
+        await super().setup()
 
     async def close(self) -> None:
         """Close the connections, unless the client is the caller's; safe to repeat."""
         if not self._closed:
             self._closed = True
             await self._api.aclose()
-
-    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
-        """Insert the records, each replacing as a whole what its id held.
-
-        All of them are checked before any is sent. More than fit into one request can be stored in
-        part when Pinecone fails midway; safe to repeat.
-
-        Raises:
-            InvalidMeta: a record's metadata and text take more than 40 KB.
-            ConsistencyTimeout: all is written, but searches do not show it in time.
-        """
-        name = checked_namespace(namespace)
-        batch = checked_batch(list(records), metric=self.metric, dimension=self.dimension)
-        index = await self._found()
-        if batch is not None:
-            await index.upsert(name, batch)
-
-    async def query(
-        self,
-        vector: Vector,
-        k: int = 5,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-        include_vectors: bool = False,
-    ) -> list[Match]:
-        """Return the k records nearest to `vector`, best first, ties in the order of their ids.
-
-        Raises:
-            ValueError: k is above 10,000, which is all that Pinecone returns.
-            ConsistencyTimeout: searches do not show this store's last write in time.
-        """
-        query = checked_query(vector, k, metric=self.metric, dimension=self.dimension)
-        if k > MAX_RESULTS:
-            raise ValueError(f"k is at most {MAX_RESULTS} in Pinecone, got {k}")
-        name, nothing = checked_namespace(namespace), list[Match]()
-        return await self._filtered(
-            filter,
-            lambda index, plan: index.query(name, query, k, plan, include_vectors=include_vectors),
-            otherwise=nothing,
-        )
-
-    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
-        """Return the records of these ids in the order asked; unknown ids are left out."""
-        wanted, name = checked_ids(ids), checked_namespace(namespace)
-        index = await self._found()
-        return await index.get(name, wanted)
-
-    async def scan(
-        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> list[Record]:
-        """Return the first `limit` records whose ids follow `after`, in the order of their ids.
-
-        All ids of the namespace are read with the first page, 100 in a request, and kept until the
-        last one.
-        """
-        start, name = checked_scan(after, limit), checked_namespace(namespace)
-        index = await self._found()
-        return await self._listing.page(name, start, limit, ids=index.ids, get=index.get)
 
     async def existing(self) -> Layout | None:
         """Return how the index was made, whatever this object expects; None if it is missing.
@@ -218,51 +137,12 @@ class PineconeVectorStore:
         self._check_open()
         return await existing(self._api, self._asked)
 
-    async def delete(
-        self,
-        ids: Sequence[str] | None = None,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-    ) -> None:
-        """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
-        wanted, parsed = checked_deletion(ids, filter)
-        name = checked_namespace(namespace)
-        await self._filtered(
-            parsed, lambda index, plan: index.delete(name, wanted, plan), otherwise=None
-        )
-
-    async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
-        """Return how many records of the namespace pass the filter; 100 are read in a request."""
-        name = checked_namespace(namespace)
-        return await self._filtered(
-            filter, lambda index, plan: index.count(name, plan), otherwise=0
-        )
-
-    async def namespaces(self, prefix: str = "") -> list[str]:
-        """Return the names of the namespaces that hold records and start so, sorted."""
-        index = await self._found()
-        return await index.namespaces(prefix)
-
-    async def _filtered(
-        self,
-        filter: FilterLike,
-        work: Callable[[Index, Filter | None], Coroutine[Any, Any, T]],
-        *,
-        otherwise: T,
-    ) -> T:
-        """Do the work with a filter that has no constants left; not at all if nothing passes."""
-        plan = fold(Filter.parse(filter))
-        if isinstance(plan, Filter):
-            refusals.checked(plan, store=_NAME)
-        index = await self._found()
-        if plan is False:
-            return otherwise
-        return await work(index, None if plan is True else plan)
-
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreClosed(f"{_NAME} is closed")
+            raise StoreClosed(f"{self._name} is closed")
+
+    async def _run(self, work: Callable[[Index], Coroutine[Any, Any, T]]) -> T:
+        return await work(await self._found())
 
     async def _found(self) -> Index:
         self._check_open()

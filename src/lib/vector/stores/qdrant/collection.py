@@ -13,6 +13,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
 from lib.vector.filter import Filter
+from lib.vector.listing import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.qdrant import points
 from lib.vector.stores.qdrant.failures import typed_errors
@@ -69,11 +70,12 @@ def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
         ) from error
 
 
-class Collection:
+class Collection(ListedBackend):
     """One collection of a client."""
 
     def __init__(self, client: AsyncQdrantClient, asked: Asked) -> None:
         """Ask the server nothing yet."""
+        super().__init__()
         self._client = client
         self._name, self._asked = asked.name, asked
         options = client.init_options
