@@ -12,8 +12,10 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from lib.vector import Metric, codes, exact
+from lib.vector.basis import Basis
 from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, nearest, row_lengths, scales
+from lib.vector.projected import ProjectedCodes
 from lib.vector.validate import MIN_LENGTH
 
 Matrix = NDArray[np.float32]
@@ -42,12 +44,22 @@ def plainly(
 def searched(vectors: Matrix, ids: list[str], metric: Metric, *, by: str = "floats") -> Rows:
     first_pass = None
     if by != "floats":
-        driver = codes._fast_products() if by == "driver" else products  # pyright: ignore[reportPrivateUsage] - the seam
+        driver = codes.fast_products() if by == "driver" else products
         if driver is None:
             pytest.skip("simsimd is not installed")
         first_pass = Codes(metric, vectors.shape[1], driver)
+    if by == "heads":
+        first_pass = ProjectedCodes(metric, products, any_basis(vectors.shape[1]))
     lengths = row_lengths(vectors)
     return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=first_pass)
+
+
+def any_basis(dimension: int) -> Basis:
+    """Return directions that were not learned: the answer is right with any."""
+    noise = np.random.default_rng(dimension)
+    width = int(noise.integers(1, dimension + 1))
+    directions, _ = np.linalg.qr(noise.standard_normal((dimension, width)))
+    return Basis.of(directions)
 
 
 def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
@@ -58,7 +70,7 @@ def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:
     return Selection(mask=None, count=size) if mask is None else Selection.of(mask)
 
 
-FIRST_PASSES = ["floats", "codes", "driver"]
+FIRST_PASSES = ["floats", "codes", "driver", "heads"]
 
 # Few values, so that many scores are equal or nearly so; and values of all sizes.
 few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
@@ -122,8 +134,9 @@ def test_it_holds_for_thousands_of_rows_with_near_duplicates(
         assert found == plainly(vectors, query, 50, metric, rows=passing, ids=ids)
 
 
+@pytest.mark.parametrize("by", ["codes", "heads"])
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric) -> None:
+def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric, by: str) -> None:
     noise = np.random.default_rng(5)
     vectors = noise.standard_normal((3000, 24)).astype(np.float32)
     vectors *= 10.0 ** noise.integers(-12, 8, (3000, 1))
@@ -131,7 +144,7 @@ def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric)
     vectors[7::100] = vectors[0]
     ids = [str(number) for number in noise.permutation(3000)]
     with patch.object(codes, "_BLOCK_BYTES", 24 * 700):
-        rows = searched(vectors, ids, metric, by="codes")
+        rows = searched(vectors, ids, metric, by=by)
 
     for k, share in [(1, 1.0), (10, 1.0), (10, 0.5), (700, 0.9), (2999, 1.0), (5, 0.01)]:
         allowed = noise.random(3000) < share

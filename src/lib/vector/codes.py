@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,9 @@ _CODED_CELLS: Final = 1 << 17
 _SMALLEST_STEP: Final = 2.0**-100
 _ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
 _UNDERFLOW: Final = 2.0**-120
+_EXCLUDED: Final = np.float32(3e38)
+LOWEST: Final = -1e38
+"""Below every key of a row that may be found: vectors are at most 2**62 long."""
 
 
 class Codes:
@@ -79,7 +82,7 @@ class Codes:
     @classmethod
     def if_available(cls, metric: Metric, dimension: int) -> Codes | None:
         """Return new codes, or None where they cannot be searched fast and without overflow."""
-        products = _fast_products()
+        products = fast_products()
         if products is None or dimension > _MOST_ELEMENTS:
             return None
         return cls(metric, dimension, products)
@@ -88,28 +91,41 @@ class Codes:
         """Return how many of so many rows have no code yet."""
         return max(0, size - self._size)
 
-    def moved(self, kept: NDArray[np.intp], scales: Floats) -> Codes:
+    def moved(self, kept: NDArray[np.intp], scales: Floats) -> Self:
         """Return the codes of these rows alone, in their order; change nothing here."""
-        codes = Codes(self._metric, self._codes.shape[1], self._products)
+        codes = self._emptied()
         with self._lock:
             known = kept[: np.searchsorted(kept, self._size)]
-            codes._codes, codes._sums = self._codes[known], self._sums[known]
-            codes._steps, codes._errors = self._steps[known], self._errors[known]
-        codes._measure(0, len(known), scales[known])
-        codes._size = len(known)
+            parts = (self._codes[known], self._sums[known], self._steps[known], self._errors[known])
+        codes._fill(*parts, scales[known])  # noqa: SLF001 - it is one of these
         return codes
+
+    def _fill(
+        self, codes: Codes8, sums: Floats, steps: Floats, errors: Floats, scales: Floats
+    ) -> None:
+        self._codes, self._sums, self._steps, self._errors = codes, sums, steps, errors
+        self._size = len(codes)
+        self._measure(0, self._size, scales)
+
+    def _emptied(self) -> Self:
+        """Return codes of the same kind, without any row."""
+        return type(self)(self._metric, self._codes.shape[1], self._products)
+
+    def _reduced(self, vectors: Floats, scales: Floats) -> Floats:
+        """Return what of the rows is coded: here, the rows."""
+        return vectors
 
     def candidates(self, rows: Rows, query: Floats, k: int, among: Selection) -> NDArray[np.intp]:
         """Return every row that can be among the k nearest of a selection."""
         self._catch_up(rows)
-        asked = _Query(query, self._metric)
+        asked = TakenApart(query, self._metric)
         least, best = -math.inf, np.empty(0)
         places, keys = list[NDArray[np.intp]](), list[NDArray[np.float64]]()
         for block in self._blocks(rows, among):
             coarse = self._keys(asked, block)
             slack = asked.slack(*block.worst)
             if least == -math.inf:
-                least = _kth_highest(coarse, block.allowed, k) * asked.unit - slack
+                least = kth_highest(excluding(coarse, block.allowed), k) * asked.unit - slack
             passing = coarse >= (least - slack) / asked.unit
             if block.allowed is not None:
                 passing &= block.allowed
@@ -117,14 +133,14 @@ class Codes:
             if len(chosen):
                 keys.append(coarse[chosen].astype(np.float64) * asked.unit)
                 places.append(block.numbers(chosen))
-                best = _highest(np.concatenate([best, keys[-1] - slack]), k)
+                best = highest(np.concatenate([best, keys[-1] - slack]), k)
                 least = max(least, best[0] if len(best) == k else least)
         return self._measured(rows, asked, np.concatenate(places), np.concatenate(keys), k)
 
     def _measured(
         self,
         rows: Rows,
-        asked: _Query,
+        asked: TakenApart,
         places: NDArray[np.intp],
         keys: NDArray[np.float64],
         k: int,
@@ -132,9 +148,9 @@ class Codes:
         """Return which of the places can be among the k best, by what is known of each."""
         lengths = 1.0 if self._metric == "cosine" else rows.scales[places].astype(np.float64)
         slack = asked.slack(self._errors[places].astype(np.float64), lengths)
-        return places[keys + slack >= _highest(keys - slack, k)[0]]
+        return places[keys + slack >= highest(keys - slack, k)[0]]
 
-    def _keys(self, asked: _Query, block: _Block) -> Floats:
+    def _keys(self, asked: TakenApart, block: _Block) -> Floats:
         """Return keys as those of `lib.vector.exact`, in units of the query's."""
         keys = self._products(asked.code, block.codes)
         keys -= asked.sum
@@ -196,7 +212,7 @@ class Codes:
         for start in range(0, len(vectors), rows_at_once):
             part = slice(start, start + rows_at_once)
             place = slice(self._size + start, self._size + start + len(vectors[part]))
-            codes, sums, steps, errors = _encoded(vectors[part])
+            codes, sums, steps, errors = _encoded(self._reduced(vectors[part], scales[part]))
             unit = scales[part] if self._metric == "cosine" else np.float32(1.0)
             self._codes[place], self._sums[place] = codes, sums
             self._steps[place], self._errors[place] = steps * unit, errors * unit
@@ -241,7 +257,7 @@ class _Block(NamedTuple):
         return chosen + self.places if isinstance(self.places, int) else self.places[chosen]
 
 
-class _Query:
+class TakenApart:
     """A query, taken apart.
 
     Attributes:
@@ -275,7 +291,7 @@ class _Query:
         return slack
 
 
-def _highest(values: NDArray[Any], k: int) -> NDArray[Any]:
+def highest(values: NDArray[Any], k: int) -> NDArray[Any]:
     """Return the k highest, the least of them first; all, in any order, if there are fewer."""
     if len(values) < k:
         return values
@@ -283,14 +299,18 @@ def _highest(values: NDArray[Any], k: int) -> NDArray[Any]:
     return values[len(values) - k :]
 
 
-def _kth_highest(keys: Floats, allowed: NDArray[np.bool_] | None, k: int) -> float:
-    """Return what at least k of the allowed keys reach: the k-th highest or little less."""
-    if allowed is not None:
-        keys = np.where(allowed, keys, np.float32(-math.inf))
+def excluding(keys: Floats, allowed: NDArray[np.bool_] | None) -> Floats:
+    """Return the keys, below `LOWEST` where they are not allowed."""
+    return keys if allowed is None else keys - _EXCLUDED * ~allowed
+
+
+def kth_highest(keys: Floats, k: int) -> float:
+    """Return what at least k of the keys above `LOWEST` reach: the k-th highest or little less."""
     groups = max(_GROUPS, 8 * k)  # then the k highest are mostly in k of them
     if len(keys) >= 4 * groups:
         keys = keys[: len(keys) // groups * groups].reshape(-1, groups).max(axis=0)
-    return float(_highest(keys.copy(), k)[0]) if len(keys) >= k else -math.inf
+    least = float(highest(keys.copy(), k)[0]) if len(keys) >= k else -math.inf
+    return least if least > LOWEST else -math.inf
 
 
 def _encoded(vectors: Floats) -> tuple[Codes8, Floats, Floats, Floats]:
@@ -309,7 +329,7 @@ def _encoded(vectors: Floats) -> tuple[Codes8, Floats, Floats, Floats]:
 
 
 @cache
-def _fast_products() -> Products | None:
+def fast_products() -> Products | None:
     """Return the products of simsimd, if it is installed and computes them right here.
 
     Its own threads are not used: they wait for each other in a loop, which takes ten times as

@@ -18,8 +18,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.codes import Codes
 from lib.vector.exact import FirstPass, Rows, Selection, grown, scales
+from lib.vector.projected import LearningCodes
 from lib.vector.records import Metric
 
 _DEAD_SHARE = 0.25
@@ -100,7 +100,7 @@ class Partition(Generic[C]):
         self._version = 0
         self._ids: list[str] = []
         self._row_of: dict[str, int] = {}
-        self._first_pass: FirstPass | None = Codes.if_available(metric, dimension)
+        self._first_pass: FirstPass | None = LearningCodes.if_available(metric, dimension)
         self.snapshot = self._taken(contents)
 
     def row(self, name: str) -> int | None:

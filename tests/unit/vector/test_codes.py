@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.testing.aio import run
-from lib.vector import InMemoryVectorStore, Metric, Record, exact
+from lib.vector import InMemoryVectorStore, Metric, Record, exact, projected
 from lib.vector import codes as module
 from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, effort, row_lengths, scales
@@ -38,7 +38,8 @@ def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a stand-in that is slow but right be the optional package, used for thousands of rows."""
-    monkeypatch.setattr(module, "_fast_products", lambda: products)
+    monkeypatch.setattr(module, "fast_products", lambda: products)
+    monkeypatch.setattr(projected, "fast_products", lambda: products)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
 
 
@@ -133,7 +134,8 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
         return found
 
     stood_in = run(answers())
-    monkeypatch.setattr(module, "_fast_products", lambda: None)
+    monkeypatch.setattr(module, "fast_products", lambda: None)
+    monkeypatch.setattr(projected, "fast_products", lambda: None)
     without = run(answers())
     monkeypatch.undo()
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
@@ -143,7 +145,7 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
 def test_codes_are_used_where_their_package_is_installed_and_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fast_products = module._fast_products.__wrapped__  # pyright: ignore[reportPrivateUsage] - cached
+    fast_products = module.fast_products.__wrapped__
     error = 0
 
     class StandIn:
@@ -163,7 +165,7 @@ def test_codes_are_used_where_their_package_is_installed_and_right(
 
 
 def test_the_real_package_multiplies_codes_right_up_to_the_longest() -> None:
-    fast_products = module._fast_products()  # pyright: ignore[reportPrivateUsage] - the seam
+    fast_products = module.fast_products()
     if fast_products is None:
         pytest.skip("simsimd is not installed")
     noise = np.random.default_rng(1)
