@@ -119,7 +119,7 @@ def nearest(
     # of which numpy warns; https://github.com/numpy/numpy/issues/28687 tells when they are gone.
     with np.errstate(all="ignore"):
         found = _found(rows, coarse, min(k, among.count), metric, among)
-    return _ranked(rows, query, found, metric)[:k]
+    return _ranked(rows, query, found, k, metric)
 
 
 def _found(
@@ -231,19 +231,20 @@ def _candidates(keys: NDArray[np.float32], slack: float, k: int) -> NDArray[np.i
 
 
 def _ranked(
-    rows: Rows, query: NDArray[np.float32], found: NDArray[np.intp], metric: Metric
+    rows: Rows, query: NDArray[np.float32], found: NDArray[np.intp], k: int, metric: Metric
 ) -> list[tuple[int, float]]:
-    """Return the found rows with their scores, best first, ties in the order of their ids."""
-    sign = 1.0 if metric == "euclidean" else -1.0
-    ranked: list[tuple[float, str, int]] = []
+    """Return the k best of the found rows with their scores, best first, ties by id."""
+    sign = np.float32(1.0 if metric == "euclidean" else -1.0)
+    costs = np.empty(len(found), np.float32)
     for start in range(0, len(found), _RESCORED_AT_ONCE):
-        part = found[start : start + _RESCORED_AT_ONCE]
-        costs: NDArray[np.float32] = sign * _scores(rows.vectors[part], query, metric)
-        numbers: list[int] = part.tolist()
-        scored = zip(costs.tolist(), numbers, strict=True)
-        ranked += [(cost, rows.ids[row], row) for cost, row in scored]
-    ranked.sort()
-    return [(row, sign * cost) for cost, _, row in ranked]
+        part = slice(start, start + _RESCORED_AT_ONCE)
+        costs[part] = sign * _scores(rows.vectors[found[part]], query, metric)
+    if len(found) > k:  # ids lie all over the memory, so only those that count are looked at
+        best = costs <= np.partition(costs, k - 1)[k - 1]
+        found, costs = found[best], costs[best]
+    scored = zip(costs.tolist(), found.tolist(), strict=True)
+    ranked = sorted((cost, rows.ids[row], row) for cost, row in scored)
+    return [(row, float(sign * cost)) for cost, _, row in ranked[:k]]
 
 
 def _scores(
