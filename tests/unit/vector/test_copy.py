@@ -73,12 +73,12 @@ def test_everything_is_copied_as_it_is(batch_size: int) -> None:
     run(main())
 
 
-def test_a_copy_into_nothing_asks_for_nothing_and_writes_each_record_once() -> None:
+def test_a_copy_into_nothing_writes_each_record_once_and_asks_for_it_once_at_the_end() -> None:
     async def main() -> None:
         source, target = await filled(), Counted()
         await copy_store(source, target, batch_size=10)
 
-        assert target.got == 0
+        assert target.got == 100
         assert len(target.written) == 100
 
     run(main())
@@ -177,6 +177,19 @@ def test_chosen_namespaces_are_copied_once_each() -> None:
     run(main())
 
 
+def test_namespaces_may_come_from_a_generator_but_one_name_is_no_list_of_names() -> None:
+    async def main() -> None:
+        source, target = await filled(3), Counted(2)
+
+        with pytest.raises(ValueError, match="wrap it in a list"):
+            await copy_store(source, target, namespaces="a")
+        assert target.written == []
+        copied = await copy_store(source, target, namespaces=(name for name in ("ü", "")))
+        assert [one.namespace for one in copied] == ["ü", ""]
+
+    run(main())
+
+
 def test_what_cannot_be_copied_is_refused_before_anything_is_written() -> None:
     async def main() -> None:
         source, target = await filled(3), Counted(2)
@@ -255,5 +268,25 @@ def test_somebody_who_writes_to_the_target_meanwhile_makes_no_fault() -> None:
         copied = await copy_store(await filled(25), Visited(2), batch_size=10)
 
         assert copied == [whole(name, 25, 25) for name in NAMES]
+
+    run(main())
+
+
+class Disturbed(InMemoryVectorStore):
+    """A store from which somebody else takes one record for each batch, and puts another there."""
+
+    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
+        await super().upsert(records, namespace=namespace)
+        await super().upsert([Record(f"not {records[0].id}", [1.0, 0.0])], namespace=namespace)
+        await self.delete([records[0].id], namespace=namespace)
+
+
+def test_a_record_that_somebody_deletes_meanwhile_is_missing_though_the_count_is_right() -> None:
+    async def main() -> None:
+        target = Disturbed(2)
+        copied = await copy_store(await filled(25), target, batch_size=10)
+
+        assert [(one.records, one.missing) for one in copied] == [(25, 3)] * 4
+        assert [await target.count(namespace=name) for name in NAMES] == [25] * 4
 
     run(main())
