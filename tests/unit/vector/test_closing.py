@@ -1,0 +1,120 @@
+"""A store is closed once, after the calls that run, whoever asks for it and is cancelled."""
+
+import asyncio
+
+import pytest
+
+from lib.errors import StoreClosed
+from lib.testing.aio import run
+from lib.vector.closing import Closing
+
+
+class Held:
+    """Something to release; it takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.releases = 0
+        self.let_go = asyncio.Event()
+
+    async def release(self) -> None:
+        self.releases += 1
+        await self.let_go.wait()
+        await asyncio.wait([first], timeout=0)
+
+        await asyncio.wait([second], timeout=0)
+
+    async def main() -> None:
+        closing, held = Closing("Store"), Held()
+        closing.check_open()
+        first = asyncio.create_task(closing.close(held.release))
+        await asyncio.wait([first], timeout=0)
+
+        with pytest.raises(StoreClosed, match="Store is closed"):
+            closing.check_open()
+        with pytest.raises(StoreClosed), closing.call():
+            raise AssertionError
+        held.let_go.set()
+        await first
+
+    run(main())
+
+
+def test_what_is_held_is_released_after_the_last_running_call() -> None:
+    async def main() -> None:
+        closing, held = Closing("Store"), Held()
+        held.let_go.set()
+        with closing.call():
+            with closing.call():
+                closed = asyncio.create_task(closing.close(held.release))
+                await asyncio.wait([closed], timeout=0.01)
+            await asyncio.wait([closed], timeout=0.01)
+            assert held.releases == 0
+        await closed
+
+        assert held.releases == 1
+
+    run(main())
+
+
+def test_a_call_that_fails_is_over() -> None:
+    async def main() -> None:
+        closing, held = Closing("Store"), Held()
+        held.let_go.set()
+        with pytest.raises(ValueError, match="wrong"), closing.call():
+            raise ValueError("wrong")
+        await closing.close(held.release)
+        assert held.releases == 1
+
+    run(main())
+
+
+def test_a_cancelled_closing_goes_on_and_the_next_one_waits_for_it() -> None:
+    async def main() -> None:
+        closing, held = Closing("Store"), Held()
+        first = asyncio.create_task(closing.close(held.release))
+        await asyncio.wait([first], timeout=0.01)
+        first.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        again = asyncio.create_task(closing.close(held.release))
+        await asyncio.wait([again], timeout=0.01)
+        assert not again.done()
+        held.let_go.set()
+        await again
+        await closing.close(held.release)
+
+        assert held.releases == 1
+
+    run(main())
+
+
+def test_whoever_asks_for_a_closing_that_fails_is_told_so() -> None:
+    async def main() -> None:
+        closing = Closing("Store")
+
+        async def release() -> None:
+            raise OSError("the disk is gone")
+
+        for _ in range(2):
+            with pytest.raises(OSError, match="the disk is gone"):
+                await closing.close(release)
+
+    run(main())
+
+
+def test_what_an_ending_event_loop_has_interrupted_is_closed_from_the_next_one() -> None:
+    closing, releases = Closing("Store"), list[bool]()
+
+    async def release() -> None:
+        releases.append(True)
+        if len(releases) == 1:
+            await asyncio.get_running_loop().create_future()
+
+    async def interrupted() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(closing.close(release), 0.01)
+
+    run(interrupted())
+    run(closing.close(release))
+    run(closing.close(release))
+    assert len(releases) == 2
