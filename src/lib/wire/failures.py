@@ -99,7 +99,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
         return float(asked)
     try:
         at = parsedate_to_datetime(asked)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for an offset beyond all integers of C
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
 

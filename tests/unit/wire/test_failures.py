@@ -157,6 +157,8 @@ def test_a_server_that_advises_on_retries_is_believed(status: int, advice: str, 
         ({"retry-after": "-5"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "later"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 +9999999999999"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 +9999"}, None),
     ],
 )
 def test_the_wait_that_a_server_asks_for_is_seconds_or_a_date(
