@@ -204,6 +204,9 @@ ROW = {"index": 0, "embedding": [1.0, 2.0]}
         ([ROW, ROW], "2 embeddings are not those of 2 texts"),
         ([ROW, ROW | {"index": [1]}], "2 embeddings are not those of 2 texts"),
         ([ROW, {"embedding": [1.0, 2.0]}], "2 embeddings are not those of 2 texts"),
+        ([ROW, ROW | {"index": "1"}], "2 embeddings are not those of 2 texts"),
+        ([ROW | {"index": "0"}, ROW | {"index": "1"}], "2 embeddings are not those of 2 texts"),
+        ([ROW, ROW | {"index": True}], "2 embeddings are not those of 2 texts"),
         ([ROW, ROW | {"index": 1, "embedding": [1.0]}], "length 1, expected 2"),
         ([ROW | {"embedding": []}, ROW | {"index": 1, "embedding": []}], "length 0, expected 0"),
         ([ROW, ROW | {"index": 1, "embedding": None}], "no list of numbers"),
@@ -222,6 +225,13 @@ def test_an_answer_that_makes_no_sense_is_refused(data: Any, message: str) -> No
         run(embedder(Server(data=data)).embed(["a", "b"]))
 
     assert not refused.value.retryable
+
+
+@pytest.mark.parametrize("error", [None, {}, ""])
+def test_an_empty_error_in_an_answer_is_none(error: Any) -> None:
+    vectors = run(embedder(Server(error=error)).embed(["a"]))
+
+    assert vectors.tolist() == [vector_of("a")]
 
 
 def answering(status: int, content: bytes, **headers: str) -> Handler:

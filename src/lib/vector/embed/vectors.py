@@ -72,6 +72,7 @@ def _ordered(items: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     indexes = [item.get("index") for item in items]
     if indexes == [None] * count:
         return items
-    if sorted(map(str, indexes)) != sorted(map(str, range(count))):
+    places = [index for index in indexes if type(index) is int]
+    if len(places) != len(items) or sorted(places) != list(range(count)):
         raise InvalidReply(f"the server's {len(items)} embeddings are not those of {count} texts")
     return sorted(items, key=lambda item: item["index"])

@@ -107,6 +107,6 @@ def _fields(content: bytes) -> dict[str, Any]:
         raise InvalidReply("the server's answer is not JSON", retryable=True) from None
     if not isinstance(body, dict):
         return {}
-    if "error" in body:
+    if cast(dict[str, Any], body).get("error"):  # some servers write `null` where there is none
         raise told_error(cast(Any, body), LLMError)
     return cast(dict[str, Any], body)

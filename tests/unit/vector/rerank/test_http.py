@@ -172,6 +172,12 @@ def test_an_answer_of_another_kind_is_refused(
     assert refused.value.retryable == retryable
 
 
+def test_an_empty_error_in_an_answer_is_none(vendor: Vendor) -> None:
+    serve, _, _ = vendor
+
+    assert order(vendor, serve(error=None)) == [3, 2, 1, 0]
+
+
 def test_a_web_page_is_no_answer(vendor: Vendor) -> None:
     page = httpx2.Response(200, html="<html>log in</html>")
     serve, _, _ = vendor
