@@ -1,4 +1,4 @@
-"""Closing a store: once, after the calls that run, and whatever becomes of those who asked for it."""
+"""Closing a store: once, after the calls that run, whatever becomes of those who asked for it."""
 
 from __future__ import annotations
 

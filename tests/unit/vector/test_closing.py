@@ -19,10 +19,9 @@ class Held:
     async def release(self) -> None:
         self.releases += 1
         await self.let_go.wait()
-        await asyncio.wait([first], timeout=0)
 
-        await asyncio.wait([second], timeout=0)
 
+def test_no_call_begins_once_somebody_has_begun_to_close() -> None:
     async def main() -> None:
         closing, held = Closing("Store"), Held()
         closing.check_open()
