@@ -3,7 +3,9 @@
 Wall one: every call goes to the tenant's own namespace, `<prefix><tenant>`, or to one that follows
 it after a reserved character. Wall two: every record says in its metadata whose it is, and every
 call is narrowed to those that say so, outside the filter that the caller brings. Either wall alone
-would do; a fault in one does not open the other.
+keeps the records apart; a fault in one does not open the other. But only wall one keeps statistics
+apart: where two tenants do share a namespace, how often a word stands in the texts of one shows in
+the scores that a hybrid search of the other returns.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ class TenantVectorStore:
     records of two tenants meet in a namespace only where somebody writes past the views, or where
     two prefixes are in use: with "x" and "xy", tenants "yz" and "z" have the same one. One
     database should know one prefix.
+
+    A view reaches its own namespace alone. `namespaces` also names the tenant's siblings of it,
+    each of which has a view of its own: see `sibling`.
 
     It has `query_hybrid` and `scan` where the store has them.
     """
@@ -192,7 +197,10 @@ class TenantVectorStore:
         return await self._store.count(filter=self._narrowed(filter), namespace=name)
 
     async def namespaces(self, prefix: str = "") -> list[str]:
-        """Return those of the tenant's namespaces that hold its records and start so, sorted."""
+        """Return those of the tenant's namespaces that hold its records and start so, sorted.
+
+        Siblings are among them, which this view does not reach: `sibling` gives theirs.
+        """
         self._check_open()
         return [
             name
@@ -219,7 +227,10 @@ class TenantVectorStore:
         """Return the namespace to use: wall one."""
         self._check_open()
         if namespace is not None and namespace != self._namespace:
-            raise TenantViolation(self._tenant, f"namespace {namespace!r} was asked for")
+            what = f"namespace {namespace!r} was asked for"
+            if isinstance(cast(object, namespace), str) and self._reaches(namespace):
+                what += ", which has a view of its own (see sibling)"
+            raise TenantViolation(self._tenant, what)
         return self._namespace
 
     def _narrowed(self, filter: FilterLike) -> Filter:
@@ -231,11 +242,16 @@ class TenantVectorStore:
         return self._wall if asked is None else And((self._wall, asked))
 
     def _signed(self, record: Record) -> Record:
-        """Return the record as the tenant's own."""
-        claimed = checked_record(record).meta.get(FIELD)
-        if claimed is not None and not (isinstance(claimed, str) and claimed == self._tenant):
-            raise TenantViolation(self._tenant, f"record {record.id!r} claims another tenant")
-        return replace(record, meta={**record.meta, FIELD: self._tenant})
+        """Return the record as the tenant's own.
+
+        A key or a value of a class of its own may hash and compare as it likes, so its characters
+        are what counts, as they are what will be stored.
+        """
+        meta = [(_plain(key), value) for key, value in checked_record(record).meta.items()]
+        for key, value in meta:
+            if key == FIELD and _plain(value) not in (None, self._tenant):
+                raise TenantViolation(self._tenant, f"record {record.id!r} claims another tenant")
+        return replace(record, meta={**dict(meta), FIELD: self._tenant})
 
     def _is_own(self, found: _Owned) -> bool:
         return found.meta.get(FIELD) == self._tenant
@@ -252,8 +268,11 @@ class TenantVectorStore:
     async def _reachable(self) -> list[str]:
         """Return the tenant's namespaces that hold anything, sorted."""
         named: list[str] = await self._store.namespaces(self._root)
-        end = len(self._root)
-        return [name for name in named if len(name) == end or name[end] in RESERVED]
+        return [name for name in named if self._reaches(name)]
+
+    def _reaches(self, name: str) -> bool:
+        """Tell whether the name is that of the tenant's first namespace, or of a sibling."""
+        return name == self._root or name.startswith(tuple(self._root + mark for mark in RESERVED))
 
 
 class _HybridTenantVectorStore(TenantVectorStore):
@@ -315,3 +334,8 @@ def _checked_part(part: str, what: str) -> str:
     if any(mark in part for mark in RESERVED):
         raise ValueError(f"{what} holds none of {_LISTED}, got {part!r}")
     return str.__str__(part)
+
+
+def _plain(value: Any) -> Any:
+    """Return a string exactly as a `str`, and anything else as it is."""
+    return str.__str__(value) if isinstance(value, str) else value

@@ -59,7 +59,7 @@ def checked_batch(
         InvalidVector: a vector has no place in the metric.
         InvalidMeta: an id, a text or metadata cannot be stored everywhere.
     """
-    latest = {checked_record(record).id: record for record in records}
+    latest = {plain_text(checked_record(record).id): record for record in records}
     if not latest:
         return None
     vectors = [float32(record.vector) for record in latest.values()]
@@ -69,7 +69,7 @@ def checked_batch(
             raise DimensionMismatch(expected=expected, got=len(vector))
     matrix = np.stack(vectors)
     return Batch(
-        ids=[plain_text(name) for name in latest],
+        ids=list(latest),
         vectors=matrix,
         lengths=checked_lengths(matrix, metric),
         texts=[_checked_text(record) for record in latest.values()],

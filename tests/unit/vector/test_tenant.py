@@ -24,6 +24,7 @@ from lib.vector import (
     ScanStore,
     SQLiteVectorStore,
     VectorStore,
+    copy_store,
 )
 from lib.vector.protocol import FilterLike
 from lib.vector.tenant import RESERVED, TenantVectorStore
@@ -109,6 +110,50 @@ def test_a_record_that_claims_another_tenant_is_refused_before_anything_is_asked
             "record 'forged' claims another tenant",
         )
         assert not store.asked
+
+    run(main())
+
+
+class Alone(str):
+    """A string that equals nothing but itself."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class TwoFaced(dict[str, Any]):
+    """Metadata that says one thing when asked for a key and another when it is read."""
+
+    def get(self, *_: Any) -> Any:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"tenant": "a", Alone("tenant"): "b"},
+        {Alone("tenant"): "b", "tenant": "a"},
+        {Alone("tenant"): "b"},
+        TwoFaced(tenant="b"),
+    ],
+)
+def test_a_claim_under_a_key_that_only_looks_like_another_is_a_claim(meta: dict[str, Any]) -> None:
+    async def main() -> None:
+        store = InMemoryVectorStore(2)
+        view = TenantVectorStore(store, "a")
+
+        with pytest.raises(TenantViolation, match="claims another tenant"):
+            await view.upsert([Record("1", [1.0, 0.0], "", meta)])
+        assert await store.namespaces() == []
+
+        mine: dict[str, Any] = {Alone("tenant"): Alone("a"), Alone("x"): 1}
+        await view.upsert([Record("1", [1.0, 0.0], "", mine)])
+        assert (await store.get(["1"], namespace="a"))[0].meta == {"tenant": "a", "x": 1}
 
     run(main())
 
@@ -308,6 +353,10 @@ def test_siblings_are_apart_and_behind_the_same_walls() -> None:
             await notes.count(namespace="p-a")
         with pytest.raises(TenantViolation):
             await old.upsert(made("2", tenant="ab"))
+        told = "'p-a/notes' was asked for, which has a view of its own"
+        with pytest.raises(TenantViolation, match=told):
+            await view.get(["1"], namespace="p-a/notes")
+        assert await view.sibling("/notes").count(namespace="p-a/notes") == 1
 
     run(main())
 
@@ -490,5 +539,31 @@ def test_tenants_work_on_one_store_at_the_same_time(tmp_path: Path) -> None:
 
         assert [await view.count() for view in views] == [0, 3] * 5
         await store.close()
+
+    run(main())
+
+
+def test_a_tenant_is_copied_view_by_view_and_refused_as_a_whole_before_anything_is_written() -> (
+    None
+):
+    async def main() -> None:
+        store, target = InMemoryVectorStore(2), InMemoryVectorStore(2)
+        view: Any = TenantVectorStore(store, "a")
+        await view.upsert(made("1"))
+        await view.sibling(":x").upsert(made("2"))
+        await planted(store)
+
+        with pytest.raises(TenantViolation, match="sibling"):
+            await copy_store(view, target)
+        assert await target.namespaces() == []
+
+        for name in await view.namespaces():
+            suffix = name.removeprefix(view.namespace)
+            one = view.sibling(suffix) if suffix else view
+            await copy_store(one, target, namespaces=[name])
+        assert {
+            name: [record.id for record in await target.scan(namespace=name)]
+            for name in await target.namespaces()
+        } == {"a": ["1"], "a:x": ["2"]}
 
     run(main())
