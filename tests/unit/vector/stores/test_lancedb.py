@@ -329,7 +329,7 @@ def test_a_place_that_cannot_be_used_is_unavailable(tmp_path: Path) -> None:
             assert not told.value.retryable
         await store.close()
 
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     store = store_at(tmp_path / "file" / "below")
     run(main())
 
