@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
+
+C = TypeVar("C", bound=sqlite3.Connection)
 
 MEMORY: Final = ":memory:"
 BUSY_S: Final = 30.0
@@ -32,21 +34,35 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def connect_to_read(path: str) -> sqlite3.Connection:
-    """Return a connection that cannot write.
+    """Return a connection that cannot write; ask `outdated` after having read.
 
     A file in a directory that cannot be written, with no log beside it, is taken as unchanging:
     SQLite could not even note that somebody reads it.
     """
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
-    connection = _connect_uri(uri)
+    before = _state(path)
+    connection = _connect_uri(path, "mode=ro", sqlite3.Connection)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.DatabaseError as error:
         connection.close()
-        if failure(error) != "unwritable" or Path(f"{path}-wal").exists():
+        if failure(error) != "unwritable" or _has_log(path):
             raise
-        connection = _connect_uri(f"{uri}&immutable=1")
+        return _Unchanging.of(path, before)
     return connection
+
+
+def connect_to_look(path: str) -> sqlite3.Connection:
+    """Return a connection as `connect_to_read` does, but one that leaves no new file behind.
+
+    Beside a file with a write-ahead log, one that reads makes two and may not remove them again.
+    """
+    before = _state(path)
+    return connect_to_read(path) if _has_log(path) else _Unchanging.of(path, before)
+
+
+def outdated(connection: sqlite3.Connection) -> bool:
+    """Tell whether the file has changed and the connection cannot see it: what it read is void."""
+    return isinstance(connection, _Unchanging) and connection.state != _state(connection.path)
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -83,7 +99,44 @@ def transaction(connection: sqlite3.Connection, *, write: bool = True) -> Genera
                 connection.execute("ROLLBACK")
 
 
-def _connect_uri(uri: str) -> sqlite3.Connection:
+class _Unchanging(sqlite3.Connection):
+    """Takes the file as unchanging: it neither locks it nor learns that others have written.
+
+    Attributes:
+        path: of the file.
+        state: what `_state` said before it was opened.
+    """
+
+    path = ""
+    state: object = None
+
+    @classmethod
+    def of(cls, path: str, state: object) -> _Unchanging:
+        connection = _connect_uri(path, "mode=ro&immutable=1", cls)
+        connection.path, connection.state = path, state
+        return connection
+
+
+def _state(path: str) -> object:
+    """Return something that differs once somebody writes to the file, or is about to."""
+    try:
+        now = Path(path).stat()
+        return now.st_ino, now.st_size, now.st_mtime_ns, _has_log(path)
+    except OSError:
+        return None
+
+
+def _has_log(path: str) -> bool:
+    """Tell whether there may be more to the database than what the file says."""
+    return any(Path(path + ending).exists() for ending in ("-wal", "-journal"))
+
+
+def _connect_uri(path: str, options: str, factory: type[C]) -> C:
     return sqlite3.connect(
-        uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        f"{Path(path).absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=factory,
     )

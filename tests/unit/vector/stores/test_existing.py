@@ -55,6 +55,28 @@ def test_a_store_that_is_open_tells_the_same(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("name", ["sqlite", "lancedb", "qdrant", "chroma"])
+def test_asking_leaves_the_files_as_they_are(tmp_path: Path, name: str) -> None:
+    async def make() -> None:
+        store = KEPT[name](tmp_path)
+        await store.upsert([Record("a", [1.0, 2.0, 3.0])])
+        await store.close()
+
+    async def ask() -> None:
+        store = KEPT[name](tmp_path)
+        assert await store.existing() == Layout(dimension=3, metric="cosine")
+        await store.close()
+
+    def files() -> set[Path]:
+        return {place.relative_to(tmp_path) for place in tmp_path.rglob("*")}
+
+    run(make())
+    before = files()
+    run(ask())
+
+    assert files() == before
+
+
 def test_a_sqlite_file_in_memory_is_nowhere() -> None:
     assert run(SQLiteVectorStore(dimension=2).existing()) is None
 

@@ -4,8 +4,7 @@ import asyncio
 import os
 import resource
 import sqlite3
-import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,10 +16,9 @@ from lib.errors import (
     SchemaTooNew,
     StoreCorrupt,
     StoreError,
-    StoreReadOnly,
 )
 from lib.testing.aio import run
-from lib.vector import EVERYTHING, Record, SQLiteVectorStore
+from lib.vector import Record, SQLiteVectorStore
 from lib.vector.stores.sqlite import layout
 
 RECORDS = [Record(str(row), [1.0, float(row)], f"word{row} apple") for row in range(300)]
@@ -57,19 +55,6 @@ def cannot_open(store: SQLiteVectorStore, expected: type[Exception]) -> Exceptio
 
 
 @contextmanager
-def unprivileged() -> Generator[None]:
-    """Be nobody for a while: to root, nothing is read-only."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@contextmanager
 def files_up_to(size: int) -> Generator[None]:
     """Let no file of this process grow beyond a size: as a full disk does, writes fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -78,15 +63,6 @@ def files_up_to(size: int) -> Generator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.fixture
-def open_place() -> Iterator[Path]:
-    """Return a directory that everybody can reach."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
-        Path(name).chmod(0o777)
 
 
 def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
@@ -201,31 +177,6 @@ def test_a_damaged_row_is_told_when_it_is_read(tmp_path: Path, damage: str) -> N
         await store.close()
 
     run(main())
-
-
-def test_a_store_on_a_read_only_disk_can_be_searched_and_not_written(open_place: Path) -> None:
-    path = made(open_place / "vectors.db")
-    path.chmod(0o444)
-    open_place.chmod(0o555)
-
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        assert await store.get([record.id for record in RECORDS]) == RECORDS
-        assert len(await store.query_hybrid([1.0, 0.0], "word7", filter={"x": None})) == 5
-        with pytest.raises(StoreReadOnly):
-            await store.upsert(RECORDS)
-        with pytest.raises(StoreReadOnly):
-            await store.delete(filter=EVERYTHING)
-        assert await store.count() == 300
-        await store.close()
-
-    with unprivileged():
-        run(main())
-        cannot_open(SQLiteVectorStore(open_place / "new.db", dimension=2), StoreReadOnly)
-        cannot_open(SQLiteVectorStore(open_place / "no" / "new.db", dimension=2), StoreReadOnly)
-        cannot_open(SQLiteVectorStore(path, dimension=2, table="other"), StoreReadOnly)
-    open_place.chmod(0o777)
-    assert [file.name for file in open_place.iterdir()] == ["vectors.db"]
 
 
 def test_a_full_disk_fails_writes_and_loses_nothing(tmp_path: Path) -> None:

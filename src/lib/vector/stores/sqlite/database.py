@@ -79,6 +79,10 @@ class Database:
         self._cache.clear()
         self._connection.close()
 
+    def outdated(self) -> bool:
+        """Tell whether the file has changed and this connection will never see it."""
+        return sqlite.outdated(self._connection)
+
     def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
         metas = map(_json, batch.metas)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final
 
 from lib._util import sqlite
@@ -124,6 +125,8 @@ def typed_errors(place: str) -> Generator[None]:
     """Raise what SQLite raises as a `StoreError` of the right type."""
     try:
         yield
+    except OSError as error:
+        raise StoreReadOnly(f"{place} cannot be opened: {error.strerror}") from error
     except sqlite3.Error as error:
         match sqlite.failure(error):
             case "unwritable":
@@ -203,14 +206,31 @@ def existing_layout(table: Table) -> Layout | None:
     """Return how the table was made, read-only; None if there is no file or no such table.
 
     Raises:
+        StoreReadOnly: whether there is one cannot be told, by what this process may read.
         StoreCorrupt: the file is not a database, or the table not a vector store's.
         SchemaTooNew: a newer release has made it.
     """
-    if not Path(table.path).is_file():
-        return None
-    with typed_errors(table.place), closing(sqlite.connect_to_read(table.path)) as connection:
-        made = _made(connection, table)
+    with typed_errors(table.place):
+        if not _is_file(table.path):
+            return None
+        made = _looked_up(table)
     return None if made is None else Layout(dimension=made["dimension"], metric=made["metric"])
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return S_ISREG(Path(path).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _looked_up(table: Table) -> dict[str, Any] | None:
+    with closing(sqlite.connect_to_look(table.path)) as connection:
+        made = _made(connection, table)
+        if not sqlite.outdated(connection):
+            return made
+    with closing(sqlite.connect_to_read(table.path)) as connection:
+        return _made(connection, table)
 
 
 def _is_made(connection: sqlite3.Connection, table: Table) -> bool:

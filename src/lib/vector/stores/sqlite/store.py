@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from typing import TypeVar
 
-from lib.errors import StoreClosed
+from lib.errors import StoreClosed, StoreError
 from lib.vector.filter import Filter, fold
 from lib.vector.protocol import FilterLike
 from lib.vector.records import Layout, Match, Metric, Record, Vector
@@ -29,6 +29,7 @@ from lib.vector.validate import (
 T = TypeVar("T")
 
 _CACHE_BYTES = 1 << 30
+_TRIES = 5
 
 
 class SQLiteVectorStore:
@@ -173,6 +174,7 @@ class SQLiteVectorStore:
         """Return how the table was made, whatever this object expects; None if there is none.
 
         Raises:
+            StoreReadOnly: this process may not look at the file.
             StoreCorrupt: the file is not a database, or the table not a vector store's.
             SchemaTooNew: a newer release has made it.
         """
@@ -221,7 +223,25 @@ class SQLiteVectorStore:
     async def _run(self, work: Callable[[Database], T]) -> T:
         self._check_open()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: work(self._open()))
+        return await loop.run_in_executor(self._thread, self._done, work)
+
+    def _done(self, work: Callable[[Database], T]) -> T:
+        """Do the work; again if the file has changed under a connection that cannot see it."""
+        for _ in range(_TRIES):
+            database = self._open()
+            try:
+                found = work(database)
+            except Exception:  # anything may come of pages of which some are new
+                if not database.outdated():
+                    raise
+            else:
+                if not database.outdated():
+                    return found
+            self._close()
+        raise StoreError(
+            f"{self._table.place} changes faster than it is read, in a directory where this process"
+            " cannot lock it: let it write there, or read a copy"
+        )
 
     def _open(self) -> Database:
         if self._database is None:
@@ -231,3 +251,4 @@ class SQLiteVectorStore:
     def _close(self) -> None:
         if self._database is not None:
             self._database.close()
+            self._database = None
