@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lib.errors import StoreClosed
-from lib.testing.vector_store.kit import StoreTests, Using, ids, points
-from lib.vector import EVERYTHING, F, Record, VectorStore
+from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids, points
+from lib.vector import EVERYTHING, F, Metric, Record, VectorStore
 
 NAMES = ("a", "ä/ö", "it's", 'say "x"', "日本", "a b", "%", "\U0001f600", "x" * 512, "\uffff" * 512)
 METAS: dict[str, dict[str, Any]] = {
@@ -39,6 +39,21 @@ class RecordContract(StoreTests):
             assert (match.text, match.meta, match.vector) == (record.text, meta, record.vector)
 
         using(body)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_vectors_come_back_to_the_last_bit(self, using: Using, metric: Metric) -> None:
+        async def body(store: VectorStore) -> None:
+            noise = np.random.default_rng(5).standard_normal((24, 64)).astype(np.float32)
+            noise[:2] = [3.0, 9.0, *[0.0] * 62], [1 / 3, -1e-3, *[7e8] * 62]
+            wanted: dict[str, Any] = {f"{n:02}": row.tolist() for n, row in enumerate(noise)}
+            await store.upsert([Record(name, vector) for name, vector in wanted.items()])
+
+            found = await store.query(noise[0], 100, include_vectors=True)
+            assert {match.id: match.vector for match in found} == wanted
+            read = await store.get(list(wanted))
+            assert {record.id: record.vector for record in read} == wanted
+
+        using(body, dimension=64, metric=metric)
 
     @pytest.mark.parametrize("name", NAMES)
     def test_any_name_will_do_for_an_id_and_for_a_namespace(self, using: Using, name: str) -> None:

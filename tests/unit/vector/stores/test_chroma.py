@@ -163,6 +163,37 @@ def test_as_many_are_found_as_there_are_though_chromas_graph_may_end_early(tmp_p
     run(main())
 
 
+def test_ties_are_seen_though_chroma_rounds_their_distances_apart(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record(f"{n:03}", [n + 1.0, 3 * (n + 1.0)]) for n in range(300)])
+
+        for query in ([1.0, 3.0], [3.0, 1.0]):
+            found = [match.id for match in await store.query(query, 6)]
+            assert found == ["000", "001", "002", "003", "004", "005"]
+        await store.close()
+
+    run(main())
+
+
+def test_a_vector_that_somebody_has_altered_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("a", [3.0, 9.0])])
+        client = await asyncio.to_thread(raw, tmp_path)
+        (collection,) = client.list_collections()
+        for packed in ("AAAA", "not base64!", 1.0):
+            collection.update(ids=["a"], metadatas=[{"f": packed}])
+            with pytest.raises(StoreCorrupt, match="not written"):
+                await store.get(["a"])
+        collection.update(ids=["a"], metadatas=[{"f": None}])
+        assert len(await store.get(["a"])) == 1  # as it was before vectors were kept so
+        await store.close()
+        client.close()
+
+    run(main())
+
+
 def test_neighbours_are_those_that_counting_out_finds_in_a_larger_namespace(tmp_path: Path) -> None:
     noise = np.random.default_rng(3)
     vectors = noise.standard_normal((4000, 32)).astype(np.float32)

@@ -34,6 +34,7 @@ _COLLECTIONS_A_REQUEST: Final = 500
 _SPARE: Final = 8
 _GROWTH: Final = 4
 _ATTEMPTS: Final = 3
+_ROUNDING: Final = 1e-6
 _PREFIX, _NAMESPACE, _DIMENSION = "lib:prefix", "lib:namespace", "lib:dimension"
 
 
@@ -111,7 +112,7 @@ class Database(ListedBackend):
                 there = await answer(collection.get(ids=batch.ids[rows], include=["metadatas"]))
                 old = dict(zip(there["ids"], there["metadatas"], strict=True))
                 held = [old.get(name) for name in batch.ids[rows]]
-                await answer(collection.upsert(**columns(batch, rows, held)))
+                await answer(collection.upsert(**columns(batch, rows, held, self._asked.metric)))
 
         async with self._writing:
             await self._in(namespace, work, create=True)
@@ -129,7 +130,7 @@ class Database(ListedBackend):
         where = None if filter is None else condition(filter)
 
         async def work(collection: Any) -> list[Match]:
-            found = await _nearest(collection, query, k, where)
+            found = await _nearest(collection, query, k, where, self._asked.metric)
             vectors = found.vectors
             return [
                 found.match(row, score, vectors[row].tolist() if include_vectors else None)
@@ -316,7 +317,11 @@ class Database(ListedBackend):
 
 
 async def _nearest(
-    collection: Any, query: NDArray[np.float32], k: int, where: dict[str, Any] | None
+    collection: Any,
+    query: NDArray[np.float32],
+    k: int,
+    where: dict[str, Any] | None,
+    metric: Metric,
 ) -> Rows:
     """Return rows among which the k nearest are, with all that are as near as the k-th.
 
@@ -334,9 +339,17 @@ async def _nearest(
         found = Rows.of_query(await answer(asked))
         if len(found.ids) < size:
             return Rows(await answer(collection.get(where=where, include=_EVERYTHING)))
-        if found.distances[-1] != found.distances[k - 1]:
+        if _farther(found.distances[-1], found.distances[k - 1], metric):
             return found
         size *= _GROWTH
+
+
+def _farther(one: float, other: float, metric: Metric) -> bool:
+    """Return whether a distance is larger by more than Chroma's rounding, in 32-bit floats.
+
+    Of 300 multiples of one vector, all as near to it, Chroma's distances tell two kinds.
+    """
+    return one - other > _ROUNDING * (1.0 if metric == "cosine" else abs(other))
 
 
 async def _counted(collection: Any) -> int:

@@ -4,8 +4,11 @@ Chroma's metadata is flat, has no None, and two of its types have bugs: a fracti
 cut to an int where ints are stored (chroma-core/chroma#7491), and list elements outlive their
 collection and turn up in another one (#7594). So metadata goes there as JSON text, which is what
 comes back, and beside it as scalar marks, which is what filters look at; no int and no list.
+Under cosine Chroma normalises vectors, and gives back what rounding has left of them; so the
+caller's own stands in the metadata, too.
 
     _             all of it, as JSON
+    f             under cosine: the vector, 32-bit floats in little-endian order, as base64
     k:<field>     True where the field is not absent
     v:<field>     a string, a bool, or a number, always as a float
     n:<field>     True where it is a number
@@ -15,6 +18,7 @@ comes back, and beside it as scalar marks, which is what filters look at; no int
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -22,15 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import StoreCorrupt
-from lib.vector.records import Match, Record
+from lib.vector.records import Match, Metric, Record
 from lib.vector.validate import Batch
 from lib.vector.values import Scalar
 
 BYTES_A_REQUEST: Final = 8 << 20
 """A server took 10 MB and refused 50 MB."""
 
-_JSON: Final = "_"
-_BYTES_A_FLOAT: Final = 24  # as JSON, at most
+_JSON, _VECTOR = "_", "f"
+_FOREIGN: Final = "the collection holds a record that this store has not written"
+_BYTES_A_FLOAT: Final = 30  # as JSON at most 24, and as base64 less than 6
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -119,8 +124,21 @@ class Rows:
 
     @property
     def vectors(self) -> NDArray[np.float32]:
-        """The vectors, one in a row."""
-        return np.ascontiguousarray(self._found["embeddings"], np.float32)
+        """The vectors as they were given, one in a row.
+
+        Raises:
+            StoreCorrupt: something else has stored one.
+        """
+        vectors = np.array(self._found["embeddings"], np.float32)
+        metadatas: list[dict[str, Any] | None] = self._found["metadatas"]
+        for row, metadata in enumerate(metadatas):
+            packed = None if metadata is None else metadata.get(_VECTOR)
+            if packed is not None:
+                try:
+                    vectors[row] = np.frombuffer(b64decode(packed), "<f4")
+                except (TypeError, ValueError) as error:
+                    raise StoreCorrupt(_FOREIGN) from error
+        return vectors
 
     @property
     def distances(self) -> list[float]:
@@ -145,27 +163,31 @@ class Rows:
                 self._found["metadatas"][row][_JSON]
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise StoreCorrupt(
-                "the collection holds a record that this store has not written"
-            ) from error
+            raise StoreCorrupt(_FOREIGN) from error
 
 
 _COLUMNS: Final = ("ids", "embeddings", "documents", "metadatas", "distances")
 
 
-def columns(batch: Batch, rows: slice, old: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+def columns(
+    batch: Batch, rows: slice, old: Sequence[Mapping[str, Any] | None], metric: Metric
+) -> dict[str, Any]:
     """Return the arguments of an upsert that replaces what these rows' ids held.
 
     Args:
         batch: what to store.
         rows: which of it.
         old: the metadata that stands there, None where there is none.
+        metric: of the collection.
     """
+    vectors = batch.vectors[rows]
+    kept = [marks(meta) for meta in batch.metas[rows]]
+    if metric == "cosine":
+        for row, vector in zip(kept, vectors, strict=True):
+            row[_VECTOR] = b64encode(vector.astype("<f4", copy=False).tobytes()).decode()
     return {
         "ids": batch.ids[rows],
-        "embeddings": batch.vectors[rows],
+        "embeddings": vectors,
         "documents": batch.texts[rows],
-        "metadatas": [
-            replacing(held, marks(meta)) for held, meta in zip(old, batch.metas[rows], strict=True)
-        ],
+        "metadatas": [replacing(held, new) for held, new in zip(old, kept, strict=True)],
     }
