@@ -57,7 +57,7 @@ def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
     """Return a client; it blocks while an in-process one reads its folder.
 
     Raises:
-        StoreUnavailable: another client has locked the folder.
+        StoreUnavailable: another client has locked the folder, or it cannot be read or made.
         ValueError: the arguments contradict each other.
     """
     # It would ask the server for its version here and now, on this thread, and only warn.
@@ -67,6 +67,10 @@ def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
     except RuntimeError as error:
         raise StoreUnavailable(
             "the Qdrant folder is in use: one client at a time may open it", retryable=True
+        ) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Qdrant's client cannot be opened: {type(error).__name__}, {error.strerror}"
         ) from error
 
 
@@ -86,14 +90,19 @@ class Collection(ListedBackend):
         """Close the client."""
         await self._client.close()
 
-    async def prepare(self) -> None:
+    async def prepare(self, *, again: bool = False) -> None:
         """Make the collection if it is missing, else see that it is of the kind asked for.
+
+        Args:
+            again: look even if that has been done, since others may have dropped it.
 
         Raises:
             DimensionMismatch, MetricMismatch: it was made for other vectors.
             StoreCorrupt: it was not made by this store.
             StoreUnavailable: the server cannot be asked.
         """
+        if again:
+            self._ready = False
         if not self._ready:  # two calls may do it at once, as two processes may
             with typed_errors():
                 await self._prepare()

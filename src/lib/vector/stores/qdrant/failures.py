@@ -11,7 +11,7 @@ import httpx
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from lib.errors import StoreUnavailable
+from lib.errors import LibError, StoreUnavailable
 from lib.wire.failures import RETRYABLE
 
 _TOO_MANY: Final = 429
@@ -45,6 +45,12 @@ def typed_errors() -> Generator[None]:
         raise _unanswered(error.source) from error
     except grpc.RpcError as error:
         raise _called(cast(Any, error)) from error
+    except LibError:  # some are ValueErrors, too
+        raise
+    except (ValueError, RuntimeError) as error:  # of a client in process, or of any that is closed
+        raise StoreUnavailable(
+            f"Qdrant's client failed: {type(error).__name__}, its words are the cause of this error"
+        ) from error
 
 
 def _answered(status: int) -> StoreUnavailable:

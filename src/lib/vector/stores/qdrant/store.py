@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from lib.errors import MissingDriver, StoreClosed
+from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backed import BackedStore
+from lib.vector.closing import Closing
 from lib.vector.offload import finished
 from lib.vector.records import Layout, Metric
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAX_NAME: Final = 255
+_MARK: Final = "meta.json"
 
 
 class QdrantVectorStore(BackedStore["Collection"]):
@@ -76,10 +78,10 @@ class QdrantVectorStore(BackedStore["Collection"]):
             client_kwargs.get("location") == ":memory:" or client_kwargs.get("path") is not None
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-        self._closed = False
+        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
-        """Connect, and make the collection if it is missing; safe to repeat.
+        """Connect, and make the collection if it is missing, or was dropped; safe to repeat.
 
         Raises:
             DimensionMismatch: the collection was made for another dimension.
@@ -87,18 +89,14 @@ class QdrantVectorStore(BackedStore["Collection"]):
             StoreCorrupt: it was made for something else.
             StoreUnavailable: the server cannot be reached or refuses, or the folder is in use.
         """
-        await super().setup()
+        await self._do(lambda collection: collection.prepare(again=True))
 
     async def close(self) -> None:
-        """Close the client if it is the store's own; safe to repeat."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._blocks:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        elif self._collection is not None and self._client is None:
-            await self._collection.close()
-        self._thread.shutdown(wait=False)
+        """Wait for the calls that run, then close the client if it is the store's own.
+
+        Safe to repeat, also after it was cancelled. Any other call then raises StoreClosed.
+        """
+        await self._closing.close(self._release)
 
     async def existing(self) -> Layout | None:
         """Return how the collection was made, whatever this object expects; None if there is none.
@@ -108,25 +106,22 @@ class QdrantVectorStore(BackedStore["Collection"]):
             StoreUnavailable: the server cannot be reached or refuses, or the folder is in use.
         """
         path = self._client_kwargs.get("path")
-        if path is not None and not await asyncio.to_thread(Path(path).is_dir):
-            self._check_open()
-            return None
+        if path is not None:
+            self._closing.check_open()
+            if not await asyncio.to_thread(_is_folder_of_qdrant, Path(path)):
+                return None
         return await self._do(lambda collection: collection.existing())
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self._name} is closed")
 
     async def _run(self, work: Callable[[Collection], Coroutine[Any, Any, T]]) -> T:
         return await self._do(lambda collection: _prepared(collection, work))
 
     async def _do(self, work: Callable[[Collection], Coroutine[Any, Any, T]]) -> T:
-        self._check_open()
         in_thread = asyncio.get_running_loop().run_in_executor
-        if self._blocks:
-            return await in_thread(self._thread, lambda: finished(work(self._open())))
-        collection = self._collection or await in_thread(self._thread, self._open)
-        return await work(collection)
+        with self._closing.call():
+            if self._blocks:
+                return await in_thread(self._thread, lambda: finished(work(self._open())))
+            collection = self._collection or await in_thread(self._thread, self._open)
+            return await work(collection)
 
     def _open(self) -> Collection:
         """Return the collection; in the store's thread, since loading the driver takes a second."""
@@ -142,9 +137,16 @@ class QdrantVectorStore(BackedStore["Collection"]):
             )
         return self._collection
 
-    def _close(self) -> None:
-        if self._collection is not None:
-            finished(self._collection.close())
+    async def _release(self) -> None:
+        # In the thread, after what cancelled calls have left there: it may be opening a client.
+        in_thread = asyncio.get_running_loop().run_in_executor
+        collection = await in_thread(self._thread, lambda: self._collection)
+        if collection is not None and self._client is None:
+            if self._blocks:
+                await in_thread(self._thread, lambda: finished(collection.close()))
+            else:
+                await collection.close()
+        self._thread.shutdown(wait=False)
 
 
 async def _prepared(
@@ -152,6 +154,14 @@ async def _prepared(
 ) -> T:
     await collection.prepare()
     return await work(collection)
+
+
+def _is_folder_of_qdrant(path: Path) -> bool:
+    """Return whether a client has ever been opened here; opening one makes the folder its own."""
+    try:
+        return (path / _MARK).exists()
+    except OSError as error:
+        raise StoreUnavailable(f"the Qdrant folder cannot be read: {error.strerror}") from error
 
 
 def _checked_name(collection: str) -> str:
