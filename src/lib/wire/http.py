@@ -22,7 +22,11 @@ MAX_ERROR_BYTES: Final = 64 * 1024
 
 
 class Wire:
-    """Posts requests. Closing it closes its connections, unless they are somebody else's."""
+    """Posts requests. Closing it closes its connections, unless they are somebody else's.
+
+    Connections belong to the event loop that opened them, so that each loop has its own. They are
+    closed with the loop (by `asyncio.run` and all that shut down asynchronous generators).
+    """
 
     def __init__(
         self,
@@ -37,8 +41,8 @@ class Wire:
         """Prepare; nothing is opened yet.
 
         Args:
-            http: an `httpx2.AsyncClient` to use, which stays the caller's.
-            transport: an httpx2 transport to make an own client with.
+            http: an `httpx2.AsyncClient` to use, which stays the caller's; for one event loop.
+            transport: an httpx2 transport to make an own client with; it is closed with it.
             timeout_s: seconds, for each whole answer.
             max_bytes: of an answer's content.
             failure: the error of a call that brought no whole answer.
@@ -50,7 +54,7 @@ class Wire:
         if http is not None and transport is not None:
             raise ValueError("give http or transport, not both")
         self._client, self._transport = http, transport
-        self._owned = http is None
+        self._own: dict[asyncio.AbstractEventLoop, _OwnClient] = {}
         self.timeout_s, self.max_bytes = timeout_s, max_bytes
         self._failure, self._unreadable = failure, unreadable
 
@@ -71,9 +75,15 @@ class Wire:
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[Answer]:
         """Do the same with another method than POST."""
-        client = await self._opened()
-        guard = _Guard(self.timeout_s, _package(client), self._failure)
-        request = client.build_request(method, url, content=content, headers=headers)
+        own = self._own_client() if self._client is None else None
+        # What is own is held until the end: without an owner, a client closes.
+        client: Any = self._client if own is None else await own.opened()
+        package = _package(client)
+        guard = _Guard(self.timeout_s, package, self._failure)
+        try:
+            request = client.build_request(method, url, content=content, headers=headers)
+        except (package.InvalidURL, UnicodeError):  # whose messages repeat parts of them
+            raise self._failure("the server's address or a header is not valid") from None
         response = await guard.run(client.send(request, stream=True, follow_redirects=False))
         try:
             yield Answer(response, guard, self.max_bytes, self._unreadable)
@@ -81,17 +91,54 @@ class Wire:
             await response.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; another request opens new ones."""
-        if self._owned and self._client is not None:
-            client, self._client = self._client, None
-            await client.aclose()
+        """Close the connections of this event loop; another request opens new ones."""
+        own = self._own.pop(asyncio.get_running_loop(), None)
+        if own is not None:
+            await own.aclose()
 
-    async def _opened(self) -> Any:
-        if self._client is None:
-            # In a thread: the import and the certificates come from files.
-            client = await asyncio.to_thread(_make_client, self._transport, self.timeout_s)
-            self._client = self._client or client  # another task may have been faster
-        return self._client
+    def _own_client(self) -> _OwnClient:
+        loop = asyncio.get_running_loop()
+        for ended in [known for known in list(self._own) if known.is_closed()]:
+            self._own.pop(ended, None)
+        if loop not in self._own:
+            self._own[loop] = _OwnClient(self._transport, self.timeout_s)
+        return self._own[loop]
+
+
+class _OwnClient:
+    """A client of one event loop, made with the first request."""
+
+    def __init__(self, transport: Any, timeout_s: float) -> None:
+        self._transport, self._timeout_s = transport, timeout_s
+        self._making = asyncio.Lock()
+        self._client: Any = None
+        self._life: AsyncGenerator[Any] | None = None
+
+    async def opened(self) -> Any:
+        async with self._making:
+            if self._client is None or self._client.is_closed:
+                # In a thread: the import and the certificates come from files. Where the call is
+                # cancelled meanwhile, the client is dropped before it has opened anything.
+                client = await asyncio.to_thread(_make_client, self._transport, self._timeout_s)
+                self._life = _life(client)
+                self._client = await anext(self._life)
+            return self._client
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+async def _life(client: Any) -> AsyncGenerator[Any]:
+    """Yield the client, and close it in the end.
+
+    Event loops close the asynchronous generators that are still open when they end, and those
+    that nobody holds any more: only as long as its loop runs can a connection be closed.
+    """
+    try:
+        yield client
+    finally:
+        await client.aclose()
 
 
 class Answer:
