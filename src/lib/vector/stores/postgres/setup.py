@@ -43,15 +43,22 @@ _COLUMNS: Final = sql.SQL("""
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
 """)
-# The columns of each index, in any order, and the operator class of the first.
+# The columns of each index, in any order; how it works, by which operators, and what on, first.
 _INDEXES: Final = sql.SQL("""
     SELECT array(
             SELECT a.attname::text FROM pg_attribute a
             WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
-        ), i.indisunique AND i.indimmediate, c.opcname::text
+        ), i.indisunique AND i.indimmediate,
+        m.amname::text, c.opcname::text, pg_get_indexdef(i.indexrelid, 1, true)
     FROM pg_index i JOIN pg_opclass c ON c.oid = i.indclass[0]
+    JOIN pg_class k ON k.oid = i.indexrelid JOIN pg_am m ON m.oid = k.relam
     WHERE i.indrelid = %(oid)s AND i.indisvalid AND i.indpred IS NULL
 """)
+# Names of another schema than those on the search path stand with it.
+_INDEXED: Final[dict[Index, str]] = {
+    "full": "v",
+    "half": r"\((?:.+\.)?l2_normalize\(v::(?:.+\.)?vector\)::(?:.+\.)?halfvec\({}\)\)",
+}
 _CONFIG: Final = sql.SQL("SELECT %(config)s::text::regconfig::text")
 _RECORD: Final = re.compile(r"lib\.vector layout=(\d+) metric=(\w+)").search
 _CONFIGURED: Final = re.compile(r"to_tsvector\('((?:[^']|'')+)'::regconfig").match
@@ -67,6 +74,20 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
+class _Index:
+    columns: list[str]
+    unique: bool
+    method: str
+    operators: str
+    key: str
+
+    def serves(self, method: str, operators: str, key: str) -> bool:
+        """Return whether it is the index of this method on this key, given as a pattern."""
+        kind = (self.method, self.operators)
+        return kind == (method, operators) and re.fullmatch(key, self.key) is not None
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What a database holds of a table."""
 
@@ -77,7 +98,7 @@ class _Found:
     version: tuple[int, ...] = ()
     rows: int = 0
     columns: dict[str, _Column] | None = None
-    indexes: tuple[tuple[tuple[str, ...], bool, str], ...] = ()
+    indexes: tuple[_Index, ...] = ()
 
     def index(self) -> Index | None:
         """Return what an HNSW index holds that this version can be trusted to search."""
@@ -112,8 +133,9 @@ async def opened(connection: Connection, table: Table) -> Layout:
             return found.layout()
     async with connection.transaction(), cursor(connection) as making:
         await run(making, sql.SQL("SELECT pg_advisory_xact_lock(%(lock)s)"), {"lock": _LOCK})
-        found = await _look(making, table)
-        while missing := _missing(found):
+        found, made = await _look(making, table), list[sql.Composable]()
+        while missing := [one for one in _missing(found) if one not in made]:
+            made.append(missing[0])
             await make(making, table, missing[0])
             found = await _look(making, table)
         return found.layout()
@@ -175,10 +197,7 @@ async def _look(cursor: Cursor, table: Table) -> _Found:
         return found
     ((rows,),) = await _all(cursor, _TABLE, {"oid": oid})
     columns = {name: _Column(*facts) for name, *facts in await _all(cursor, _COLUMNS, {"oid": oid})}
-    indexes = tuple(
-        (tuple(names), unique, operators)
-        for names, unique, operators in await _all(cursor, _INDEXES, {"oid": oid})
-    )
+    indexes = tuple(_Index(*facts) for facts in await _all(cursor, _INDEXES, {"oid": oid}))
     return _Found(
         table, found.config, ext, vector_type, numbers, max(0, int(rows)), columns, indexes
     )
@@ -231,17 +250,22 @@ def _missing(found: _Found) -> list[sql.Composable]:
 
 def _missing_indexes(found: _Found, parts: dict[str, sql.Composable]) -> list[sql.Composable]:
     table, wanted = found.table, found.index()
-    there = {operators for _, _, operators in found.indexes}
+
+    def there(method: str, operators: str, key: str) -> bool:
+        return any(index.serves(method, operators, key) for index in found.indexes)
+
     missing: list[sql.Composable] = []
-    if not there & {"jsonb_path_ops", "jsonb_ops"}:
+    if not any(there("gin", operators, "meta") for operators in ("jsonb_path_ops", "jsonb_ops")):
         missing.append(layout.META_INDEX.format(**parts))
-    if "tsvector_ops" not in there:
+    if not there("gin", "tsvector_ops", "ts"):
         missing.append(layout.TS_INDEX.format(**parts))
-    if wanted is not None and layout.operators(table.metric, wanted) not in there:
-        shape = layout.FULL_INDEX if wanted == "full" else layout.HALF_INDEX
-        operators = sql.Identifier(layout.operators(table.metric, wanted))
-        half = layout.half(found.ext or "", table.dimension, sql.SQL("v"))
-        missing.append(shape.format(operators=operators, half=half, **parts))
+    if wanted is not None:
+        operators = layout.operators(table.metric, wanted)
+        if not there("hnsw", operators, _INDEXED[wanted].format(table.dimension)):
+            shape = layout.FULL_INDEX if wanted == "full" else layout.HALF_INDEX
+            half = layout.half(found.ext or "", table.dimension, sql.SQL("v"))
+            named = sql.Identifier(operators)
+            missing.append(shape.format(operators=named, half=half, **parts))
     return missing
 
 
@@ -250,9 +274,8 @@ def _check_shape(found: _Found, columns: dict[str, _Column]) -> None:
     for name, type_ in layout.COLUMNS.items():
         if name not in columns or columns[name].type != type_:
             raise StoreCorrupt(f"{place} is not a vector store's: it has no {type_} column {name}")
-    if not any(
-        unique and sorted(names) == ["id", "namespace"] for names, unique, _ in found.indexes
-    ):
+    key = ["id", "namespace"]
+    if not any(index.unique and sorted(index.columns) == key for index in found.indexes):
         raise StoreCorrupt(f"{place} is not a vector store's: namespace and id are not its key")
 
 
