@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from lib.cli.paths import checked_path
 from lib.events import EventStore, SQLiteEventStore
 
 URL_PREFIX: Final = "sqlite:///"
@@ -23,12 +24,15 @@ class StorePath(click.ParamType[Path]):
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
         """Return the path that the argument names."""
-        given = str(value)
-        named = given.removeprefix(URL_PREFIX)
-        path = Path(named)
-        if "://" in named:
-            self.fail(f"{given!r}: give a path or {URL_PREFIX}PATH", param, ctx)
-        if not path.is_file():
+        named = str(value).removeprefix(URL_PREFIX)
+        if "://" in named:  # not repeated, since it may hold a password
+            self.fail(f"give a path or {URL_PREFIX}PATH", param, ctx)
+        try:
+            path = Path(checked_path(named))
+            found = path.is_file()
+        except (OSError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+        if not found:
             self.fail(f"there is no event store at {str(path)!r}", param, ctx)
         return path
 

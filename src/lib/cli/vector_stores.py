@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import click
 
 import lib.vector
+from lib.cli.paths import checked_path
 from lib.vector import Metric, VectorStore
 from lib.vector.protocol import KeptStore
 from lib.vector.records import Layout
@@ -72,18 +73,37 @@ def store_name(given: str) -> StoreName:
     """
     if given in ("", ":memory:", "memory:"):
         raise ValueError("name a store that outlives this command: a path or a URL")
-    scheme, colon, _ = given.partition(":")
+    scheme, colon, rest = given.partition(":")
     if not colon or scheme not in _SCHEMES:
-        if "://" in given:
+        path = checked_path(given)
+        if "://" in path:
             raise ValueError(f"unknown scheme {scheme!r}: known are a path, {', '.join(_FORMS)}")
-        return StoreName(shown=given, kind="SQLiteVectorStore", options={"path": _place(given)})
+        return StoreName(shown=path, kind="SQLiteVectorStore", options={"path": _place(path)})
+    if not rest.startswith("//"):
+        raise ValueError(f"a URL has '//' after {scheme!r}: known are {', '.join(_FORMS)}")
     kind, options = _SCHEMES[scheme]
-    url = urlsplit(given, allow_fragments=False)
+    url = _parsed(given)
     user = f"{url.username}@" if url.username else ""
     place = url.netloc.rpartition("@")[2]
     return StoreName(
         shown=f"{url.scheme}://{user}{place}{url.path}", kind=kind, options=options(url)
     )
+
+
+def _parsed(given: str) -> SplitResult:
+    """Return the parts of a URL.
+
+    Raises:
+        ValueError: it is none; neither the message nor what lies behind it has any of its text.
+    """
+    try:
+        url = urlsplit(given, allow_fragments=False)
+    except ValueError:  # whose message quotes the password with the rest
+        raise ValueError(f"this is no URL; {_ENCODED}") from None
+    filed = not url.netloc and url.scheme in _FILED
+    if not filed and "@" in url.path + url.query:
+        raise ValueError(f"there is an '@' behind the host; {_ENCODED}")
+    return url
 
 
 @asynccontextmanager
@@ -162,7 +182,11 @@ def _server(url: SplitResult) -> Options:
     """Return the host and the port."""
     if not url.hostname:
         raise ValueError(f"a {url.scheme} store on a server is named {url.scheme}://HOST:PORT")
-    return {"host": url.hostname, **({"port": url.port} if url.port else {})}
+    try:
+        port = url.port
+    except ValueError:  # whose message quotes what may be a piece of a password
+        raise ValueError(f"a port is a number from 0 to 65535; {_ENCODED}") from None
+    return {"host": url.hostname, **({"port": port} if port else {})}
 
 
 def _sqlite(url: SplitResult) -> Options:
@@ -175,8 +199,6 @@ def _lancedb(url: SplitResult) -> Options:
 
 def _postgres(url: SplitResult) -> Options:
     """Return the name of the database without our own options, which it would refuse."""
-    if "@" in url.path:  # the rest of a password, which must not be shown as part of a name
-        raise ValueError("write '/' as %2F in a password or a user's name")
     pairs = [pair for pair in url.query.split("&") if pair]
     ours = [unquote(pair[6:]) for pair in pairs if pair.startswith("table=")]
     others = "&".join(pair for pair in pairs if not pair.startswith("table="))
@@ -223,6 +245,8 @@ _SCHEMES: Final[Mapping[str, tuple[str, Callable[[SplitResult], Options]]]] = {
     "qdrant+https": ("QdrantVectorStore", _qdrant_server),
     "sqlite": ("SQLiteVectorStore", _sqlite),
 }
+_FILED: Final = ("chroma", "lancedb", "qdrant", "sqlite")
+"""Those whose path may be one of files, in which any character may stand."""
 _FORMS: Final = (
     "sqlite:///PATH",
     "postgresql://HOST/DATABASE",
@@ -233,3 +257,4 @@ _FORMS: Final = (
     "chroma:///PATH",
     "pinecone://INDEX",
 )
+_ENCODED: Final = "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"

@@ -141,6 +141,17 @@ def test_what_is_not_there_is_a_wrong_call_and_not_a_new_file(tmp_path: Path) ->
     assert not missing.exists()
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["postgresql://me:secret@db/app", "host=db password=secret", "v.db?table=x", "long" * 100],
+)
+def test_what_is_no_path_of_a_file_is_a_wrong_call_that_shows_no_password(given: str) -> None:
+    result = call("check", given)
+
+    assert (result.exit_code, "secret" in result.stderr) == (2, False)
+    assert "Invalid value for 'STORE'" in result.stderr
+
+
 def test_an_unknown_run_and_a_damaged_store_are_one_line_and_no_traceback(
     path: Path, tmp_path: Path
 ) -> None:

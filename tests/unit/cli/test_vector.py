@@ -474,7 +474,13 @@ NAMES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "SQLiteVectorStore",
         {"path": "/data/v.db", "table": "docs"},
     ),
-    "/data/a:b#c?d.db": ("/data/a:b#c?d.db", "SQLiteVectorStore", {"path": "/data/a:b#c?d.db"}),
+    "/data/a:b#c@d.db": ("/data/a:b#c@d.db", "SQLiteVectorStore", {"path": "/data/a:b#c@d.db"}),
+    "/data/lr=0.1/v.db": ("/data/lr=0.1/v.db", "SQLiteVectorStore", {"path": "/data/lr=0.1/v.db"}),
+    "sqlite:////data/a@b.db": (
+        "sqlite:////data/a@b.db",
+        "SQLiteVectorStore",
+        {"path": "/data/a@b.db"},
+    ),
 }
 
 
@@ -506,7 +512,29 @@ def test_a_server_without_a_key_is_asked_without_one(monkeypatch: pytest.MonkeyP
         "sqlite:///",
         "sqlite:v.db",
         "sqlite:///v.db?tabel=x",
+        "sqlite:/v.db",
+        "sqlite:",
+        "v.db?table=x",
         "postgresql://me:pass/secret@db/app",
+        "postgresql://me:pass?secret@db/app",
+        "postgresql://me:pass#secret@db/app",
+        "postgresql://me:sec\N{CARE OF}secret@db/app",
+        "postgresql://me:[secret@db/app",
+        "postgresql:me:secret@db/app",
+        "postgresql:///me:secret@db/app",
+        "sqlite://me:secret@db",
+        "postgresql:secret",
+        "host=localhost password=secret dbname=app",
+        "PASSWORD = secret://",
+        "service=secret",
+        "user=secret",
+        "qdrant+http://me:secret/word@localhost/docs",
+        "qdrant+http://me:12/secret@localhost/docs",
+        "qdrant+http://me:12?secret@localhost/docs",
+        "qdrant+http://me:secret",
+        "chroma://me:secret/word@localhost",
+        "chroma://me:secret",
+        "pinecone://me:12/secret@docs",
         "qdrant+http://",
         "qdrant+http://localhost/docs?table=x",
         "qdrant://",
@@ -524,6 +552,24 @@ def test_what_names_no_store_is_a_wrong_call_that_shows_no_password(given: str) 
     assert result.exit_code == 2
     assert "Error: Invalid value for 'STORE'" in result.stderr
     assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("given", ["host=localhost password=secret", "other.db?table=x"])
+def test_a_copy_goes_to_no_file_that_nobody_meant(
+    path: Path, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    result = call("copy", path, given)
+
+    assert (result.exit_code, "secret" in result.output) == (2, False)
+    assert not list(path.parent.glob("*=*"))
+
+
+def test_no_password_stands_behind_a_refusal() -> None:
+    for given in ("postgresql://me:sec\N{CARE OF}secret@db", "chroma://me:secret"):
+        with pytest.raises(ValueError, match="write '@'") as refusal:
+            store_name(given)
+        assert refusal.value.__suppress_context__
 
 
 def test_what_a_store_refuses_of_its_name_is_a_wrong_call(tmp_path: Path) -> None:
