@@ -268,16 +268,22 @@ def test_a_model_of_an_older_release_serves_as_well() -> None:
         (np.zeros(2), r"shape \(2,\) for 2 texts"),
         (np.zeros((2, 0)), r"shape \(2, 0\) for 2 texts"),
         (np.array([[1.0], [np.nan]]), "not finite"),
+        ([[1.0], [1.0, 2.0]], "the model failed: ValueError"),
+        ([["x"], ["y"]], "the model failed: ValueError"),
         (RuntimeError("CUDA out of memory, and a long text"), "the model failed: RuntimeError"),
+        (ValueError("a long text"), "the model failed: ValueError"),
+        (KeyError("a long text"), "the model failed: KeyError"),
     ],
     ids=str,
 )
 def test_what_is_no_vector_for_each_text_is_refused(answer: Any, message: str) -> None:
     async def main() -> None:
         embedder = SentenceTransformerEmbedder(Bare(answer))
-        with pytest.raises(VectorError, match=message):
+        with pytest.raises(VectorError, match=message) as refused:
             await embedder.embed(["a", "b"])
         await embedder.aclose()
+
+        assert "a long text" not in str(refused.value)
 
     run(main())
 
@@ -332,6 +338,102 @@ def test_a_call_that_is_cancelled_ends_after_its_turn() -> None:
 
         assert vectors.tolist() == [[1, 1]]
         assert [len(texts) for _, texts, _ in model.asked] == [32, 1]
+
+    run(main())
+
+
+async def closed_while_one_of_two_waits(
+    embedder: SentenceTransformerEmbedder, model: Model, texts: list[str]
+) -> list[Any]:
+    """Return what two calls give; the embedder is closed while the first is in the model."""
+    model.gate.clear()
+    calls = [asyncio.create_task(embedder.embed(texts)) for _ in range(2)]
+    await asyncio.to_thread(model.begun.wait, 5)
+    await embedder.aclose()
+    model.gate.set()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert not any(call.cancelled() for call in calls)
+    return results
+
+
+def test_a_call_that_waits_when_the_embedder_is_closed_is_told_so() -> None:
+    async def main() -> None:
+        model = Model()
+        embedder = SentenceTransformerEmbedder(model)
+
+        served, refused = await closed_while_one_of_two_waits(embedder, model, ["a"])
+        again = await embedder.embed(["bb"])
+        await embedder.aclose()
+
+        assert served.tolist() == [[1, 1]]
+        assert isinstance(refused, VectorError)
+        assert str(refused) == "the embedder was closed before the model's turn"
+        assert again.tolist() == [[2, 1]]
+        assert [texts for _, texts, _ in model.asked] == [["a"], ["bb"]]
+
+    run(main())
+
+
+def test_a_call_of_several_turns_ends_when_the_embedder_is_closed() -> None:
+    async def main() -> None:
+        model = Model()
+        embedder = SentenceTransformerEmbedder(model, batch_size=1)
+
+        refused = await closed_while_one_of_two_waits(embedder, model, ["a"] * 100)
+
+        assert [type(error) for error in refused] == [VectorError, VectorError]
+        assert len(model.asked) == 1
+
+    run(main())
+
+
+def test_a_model_that_is_loaded_while_the_embedder_is_closed_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    loaded: list[Model] = []
+
+    def load(name: str, device: str | None = None) -> Model:
+        begun.set()
+        gate.wait(5)
+        loaded.append(Model(name, device))
+        return loaded[-1]
+
+    stand_in: Any = types.ModuleType("sentence_transformers")
+    stand_in.SentenceTransformer = load
+    monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
+
+    async def main() -> None:
+        embedder = SentenceTransformerEmbedder("some/model")
+        first = asyncio.create_task(embedder.embed(["a"]))
+        await asyncio.to_thread(begun.wait, 5)
+        await embedder.aclose()
+        gate.set()
+        served = await first
+        await embedder.embed(["a"])
+        await embedder.aclose()
+
+        assert served.tolist() == [[1, 1]]
+        assert len(loaded) == 2
+
+    run(main())
+
+
+def test_a_call_that_waits_can_be_cancelled_by_its_caller() -> None:
+    async def main() -> None:
+        model = Model()
+        embedder = SentenceTransformerEmbedder(model)
+        model.gate.clear()
+        first, second = [asyncio.create_task(embedder.embed([text])) for text in ("a", "b")]
+        await asyncio.to_thread(model.begun.wait, 5)
+        second.cancel()
+        await asyncio.wait([second])
+        model.gate.set()
+
+        assert second.cancelled()
+        assert (await first).tolist() == [[1, 1]]
+        await embedder.aclose()
+        assert [texts for _, texts, _ in model.asked] == [["a"]]
 
     run(main())
 

@@ -78,9 +78,8 @@ class SentenceTransformerEmbedder:
             "document": document_prefix,
             "query": query_prefix,
         }
-        self._loaded: Any = None if isinstance(model, str) else model
-        self._dimension = None if self._loaded is None else _dimension_of(self._loaded)
-        self._thread: ThreadPoolExecutor | None = None
+        self._dimension = None if isinstance(model, str) else _dimension_of(model)
+        self._worker: _Worker | None = None
 
     @property
     def dimension(self) -> int:
@@ -113,35 +112,33 @@ class SentenceTransformerEmbedder:
 
         Raises:
             MissingDriver: sentence-transformers is not installed.
-            VectorError: the model cannot be loaded, fails, or gives what are no vectors.
+            VectorError: the model cannot be loaded, fails, or gives what are no vectors; or the
+                embedder was closed before the model came to the last of these texts.
         """
         # Tokenizers take no lone surrogates.
         prefix = self._prefixes[purpose]
         plain = [(prefix + text).encode("utf-8", "replace").decode() for text in texts]
         size = _TURN * self._batch_size
         turns = [plain[start : start + size] for start in range(0, len(plain), size)]
+        if self._worker is None:
+            self._worker = _Worker(self.model, self._device)
+        worker = self._worker  # for all turns, so that none follows after `aclose`
         rows = [
-            await self._in_thread(lambda turn=turn: self._encode(turn, purpose)) for turn in turns
+            await worker.run(lambda model, turn=turn: self._encode(model, turn, purpose))
+            for turn in turns
         ]
         return np.concatenate(rows) if rows else np.zeros((0, self._dimension or 0), np.float32)
 
     async def aclose(self) -> None:
-        """Let the thread end, and the model go if it was loaded here; a call begins anew."""
-        if self._thread is not None:
-            thread, self._thread = self._thread, None
-            thread.shutdown(wait=False, cancel_futures=True)
-        if isinstance(self.model, str):
-            self._loaded = None
+        """Let the thread end, and the model go if it was loaded here; a later call begins anew.
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="lib-embedder")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        What the model is at work on is still answered; calls that wait for it fail.
+        """
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            worker.close()
 
-    def _encode(self, texts: list[str], purpose: Purpose) -> Floats:
-        model = self._loaded
-        if model is None:
-            model = self._loaded = _load(self.model, self._device)
+    def _encode(self, model: Any, texts: list[str], purpose: Purpose) -> Floats:
         encode = getattr(model, _ENCODERS[purpose], None) or model.encode
         try:
             # By position: the parameter was `sentences` and is `inputs`.
@@ -151,12 +148,50 @@ class SentenceTransformerEmbedder:
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
-        except RuntimeError as error:  # torch: out of memory, a device that is gone
+            vectors = np.asarray(found, np.float32)
+        # Anybody's code: torch without memory, a tokenizer, an array on another device.
+        except Exception as error:
             raise VectorError(f"the model failed: {type(error).__name__}") from error
-        vectors = np.asarray(found, np.float32)
         _check(vectors, len(texts), self._dimension)
         self._dimension = vectors.shape[1]
         return vectors
+
+
+class _Worker:
+    """One thread with one model, which is loaded there with the first work."""
+
+    def __init__(self, model: Any, device: str | None) -> None:
+        self._model, self._device = model, device
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lib-embedder")
+        self._closed = False
+
+    async def run(self, work: Callable[[Any], T]) -> T:
+        """Return what `work` makes of the model.
+
+        Raises:
+            VectorError: it was closed before.
+        """
+        if self._closed:
+            raise _closed()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._run, work)
+
+    def close(self) -> None:
+        """Refuse what waits, and let the thread end."""
+        # Not by `cancel_futures`: whoever waits would be cancelled, as if somebody had asked.
+        self._closed = True
+        self._thread.shutdown(wait=False)
+
+    def _run(self, work: Callable[[Any], T]) -> T:
+        if self._closed:
+            raise _closed()
+        if isinstance(self._model, str):
+            self._model = _load(self._model, self._device)
+        return work(self._model)
+
+
+def _closed() -> VectorError:
+    return VectorError("the embedder was closed before the model's turn")
 
 
 def _load(name: str, device: str | None) -> Any:
