@@ -61,6 +61,8 @@ class RemoteEmbedder(ABC):
         self.model = model
         self._server = server
         self._dimension = dimension or own_dimension
+        self._is_learned = self._dimension is None
+        self._contradicting: int | None = None
         self._asked = dimension if dimension != own_dimension else None
         self._batch_size, self._max_batch_bytes = batch_size, max_batch_bytes
         self._concurrency = concurrency
@@ -69,6 +71,9 @@ class RemoteEmbedder(ABC):
     @property
     def dimension(self) -> int:
         """The length of every vector.
+
+        Where nobody has told it, it is that of the first vectors, until the server contradicts
+        them twice running: the first such answer is refused, the second is believed.
 
         Raises:
             VectorError: it is not known yet: nothing was embedded, and the model is a strange one.
@@ -108,6 +113,8 @@ class RemoteEmbedder(ABC):
             return await self._embed(batch, purpose)
 
         rows = await each([*batches(sent, **limits)], send, concurrency=self._concurrency)
+        for row in rows:
+            _check_length(row.shape[1], rows[0].shape[1])
         return np.concatenate(rows) if rows else np.zeros((0, self._dimension or 0), np.float32)
 
     async def aclose(self) -> None:
@@ -119,11 +126,17 @@ class RemoteEmbedder(ABC):
             return stacked(self._rows(answer, len(batch)))
 
         vectors = await self._server.ask(self._body(batch, purpose), read)
-        length: int = vectors.shape[1]
-        self._dimension = self._dimension or length  # of the first batch that comes back
-        if length != self._dimension:
-            raise wrong_length(length, self._dimension)
+        self._settle(vectors.shape[1])
         return vectors
+
+    def _settle(self, length: int) -> None:
+        """Learn the dimension, or hold the vectors of an answer to it."""
+        # One wrong answer must not close the embedder to all right ones, even if it was the first.
+        known = self._dimension
+        if known is None or (self._is_learned and length == self._contradicting):
+            known = self._dimension = length
+        self._contradicting = None if length == known else length
+        _check_length(length, known)
 
     @abstractmethod
     def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:
@@ -132,3 +145,8 @@ class RemoteEmbedder(ABC):
     @abstractmethod
     def _rows(self, answer: Mapping[str, Any], count: int) -> list[Floats]:
         """Return the vectors of an answer to `count` texts, in their order."""
+
+
+def _check_length(length: int, expected: int) -> None:
+    if length != expected:
+        raise wrong_length(length, expected)
