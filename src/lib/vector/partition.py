@@ -110,9 +110,13 @@ class Partition(Generic[C]):
     def moving(self, rows: int) -> int:
         """Return how many floats a write of so many rows may move, beside those it writes."""
         size = len(self._ids)
-        dead = size - len(self._row_of) + rows
-        moves = size + rows > len(self._vectors) or _too_many(dead, size)
+        moves = size + rows > len(self._vectors) or self.compacting(rows)
         return size * self._vectors.shape[1] if moves else 0
+
+    def compacting(self, rows: int) -> bool:
+        """Tell whether a write of so many rows may move the contents, too, however large."""
+        size = len(self._ids)
+        return _too_many(size - len(self._row_of) + rows, size)
 
     def upsert(
         self,

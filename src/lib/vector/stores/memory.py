@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -38,8 +38,10 @@ from lib.vector.values import copied
 
 # What things cost beside reading one float: checking a record, reading a field, deciding on a row.
 _RECORD_EFFORT, _FIELD_EFFORT, _ROW_EFFORT = 50_000, 2_000, 4
+_COPY_EFFORT, _FLOAT_EFFORT = 20_000, 75  # copying a record, and each float of its vector
 _ORDER_EFFORT = 500  # an id's share of sorting them all
 _DEATH_EFFORT = 1_000
+_UNKNOWN = 1 << 62  # texts and their index may be of any size, and the index may be in use
 _NOTHING = Selection(mask=None, count=0)
 
 
@@ -97,7 +99,7 @@ class InMemoryVectorStore:
         async with self._writing:
             cost = len(batch) * _RECORD_EFFORT
             if name in self._partitions:
-                cost += self._partitions[name].moving(len(batch))
+                cost += _moving(self._partitions[name], len(batch))
             await offload_whole(cost, partial(self._upsert, batch, name))
 
     async def query(
@@ -114,11 +116,12 @@ class InMemoryVectorStore:
         snapshot, among = await self._selected(filter, namespace)
         if snapshot is None:
             return []
-        found = await offload(
-            effort(snapshot.rows, among),
-            partial(nearest, snapshot.rows, query, k, metric=self._metric, among=among),
+        copying = _copying(min(k, among.count), len(query) if include_vectors else 0)
+        scan = partial(nearest, snapshot.rows, query, k, metric=self._metric, among=among)
+        return await offload(
+            effort(snapshot.rows, among) + copying,
+            lambda: [_match(snapshot, *one, include_vectors=include_vectors) for one in scan()],
         )
-        return [_match(snapshot, *scored, include_vectors=include_vectors) for scored in found]
 
     async def query_hybrid(
         self,
@@ -146,8 +149,9 @@ class InMemoryVectorStore:
             partition = self._partitions.get(name)
             if partition is None:
                 return []
-            rows = [row for row in map(partition.row, wanted) if row is not None]
-            return [_record(partition.snapshot, row) for row in rows]
+            snapshot, rows = partition.snapshot, map(partition.row, wanted)
+            cost = _copying(len(wanted), snapshot.rows.vectors.shape[1])
+            return await offload_whole(cost, partial(_records, snapshot, rows))
 
     async def scan(
         self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
@@ -159,9 +163,10 @@ class InMemoryVectorStore:
             partition = self._partitions.get(name)
             if partition is None:
                 return []
-            count = partition.snapshot.count
-            cost = count * _ORDER_EFFORT + min(limit, count) * _RECORD_EFFORT
-            return await offload_whole(cost, partial(_following, partition.snapshot, start, limit))
+            snapshot, count = partition.snapshot, partition.snapshot.count
+            copying = _copying(min(limit, count), snapshot.rows.vectors.shape[1])
+            cost = count * _ORDER_EFFORT + copying
+            return await offload_whole(cost, partial(_following, snapshot, start, limit))
 
     async def delete(
         self,
@@ -180,7 +185,7 @@ class InMemoryVectorStore:
                 _, among = await self._selected(plan, name)
                 mask, most = among.mask, among.count
             if partition is not None and most:
-                cost = partition.moving(most) + most * _DEATH_EFFORT
+                cost = _moving(partition, most) + most * _DEATH_EFFORT
                 await offload_whole(cost, partial(self._delete, name, wanted, mask))
 
     async def count(
@@ -322,6 +327,20 @@ class _Contents:
         while self._removed < len(self._dead) and self._dead[self._removed] < len(self._index):
             self._index.remove(self._dead[self._removed])
             self._removed += 1
+
+
+def _moving(partition: Partition[_Contents], rows: int) -> int:
+    """Return what it costs that a write of so many rows may move others."""
+    return _UNKNOWN if partition.compacting(rows) else partition.moving(rows)
+
+
+def _copying(records: int, floats: int) -> int:
+    """Return what it costs to copy records that hold so many floats each."""
+    return records * (_COPY_EFFORT + floats * _FLOAT_EFFORT)
+
+
+def _records(snapshot: Snapshot[_Contents], rows: Iterable[int | None]) -> list[Record]:
+    return [_record(snapshot, row) for row in rows if row is not None]
 
 
 def _following(snapshot: Snapshot[_Contents], start: str, limit: int) -> list[Record]:

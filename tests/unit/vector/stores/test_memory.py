@@ -1,7 +1,7 @@
 """What the in-memory store does beside the contract: dimensions, threads, and their order."""
 
 import asyncio
-from threading import Event
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -178,5 +178,68 @@ def test_ids_are_deleted_without_looking_at_every_row() -> None:
             "000002",
             "000004",
         ]
+
+    run(main())
+
+
+@pytest.mark.parametrize("change", ["delete", "upsert"])
+def test_the_event_loop_goes_on_while_rows_wait_to_move(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    indexing, go_on = Event(), Event()
+
+    def waiting(text: str) -> list[str]:
+        indexing.set()
+        if not go_on.wait(2):
+            go_on.set()
+        return text.split()
+
+    async def main() -> None:
+        store = InMemoryVectorStore(metric="dot")
+        records = many(256, 2)
+        await store.upsert(records)
+        await store.delete([record.id for record in records[:60]])
+        monkeypatch.setattr(memory, "analyze", waiting)
+        found = asyncio.create_task(store.query_hybrid([1.0, 0.0], "apple"))
+        await asyncio.to_thread(indexing.wait, 5)
+        last = records[60:70]  # so few that they alone would not be worth a thread
+        work = store.delete([one.id for one in last]) if change == "delete" else store.upsert(last)
+        changing = asyncio.create_task(work)
+        await asyncio.wait([changing], timeout=0.01)
+        assert not found.done()
+        go_on.set()
+        await asyncio.gather(found, changing)
+        assert await store.count() == (186 if change == "delete" else 196)
+
+    run(main())
+
+
+def test_many_records_are_copied_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, threads = memory.copied, set[bool]()
+
+    def noting(meta: dict[str, Any]) -> dict[str, Any]:
+        threads.add(current_thread() is main_thread())
+        return copied(meta)
+
+    monkeypatch.setattr(memory, "copied", noting)
+
+    async def main() -> None:
+        store = InMemoryVectorStore(metric="dot")
+        records = many(100, 128)
+        await store.upsert(records)
+        query, names = records[0].vector, [record.id for record in records]
+        for work in (
+            store.get(names),
+            store.scan(),
+            store.query(query, 1000),
+            store.query(query, 70, include_vectors=True),
+        ):
+            threads.clear()
+            await work
+            assert threads == {False}
+        for work in (store.get(names[:5]), store.query(query)):
+            threads.clear()
+            await work
+            assert threads == {True}
 
     run(main())
