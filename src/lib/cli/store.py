@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from lib.algorithms import React
 from lib.cli.stores import StorePath, reading
+from lib.cli.terminal import json_line
 from lib.engine.check import request_check
 from lib.errors import RunNotFound
 from lib.events import Event, RunInfo, RunQuery
@@ -143,7 +143,7 @@ async def _verify(store: Path, blobs: Path | None, *, deep: bool) -> VerifyRepor
 def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
+            click.echo(json_line(row))
     elif rows:
         Console().print(_table(rows))
 

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lib.cli.terminal import json_line
 from lib.cli.vector_stores import StoreName, StoreParam, reading, writing
-from lib.errors import HybridUnavailable, VectorError
+from lib.errors import HybridUnavailable, LibError, VectorError
 from lib.ingest.progress import progress_bar
 from lib.vector import (
     Filter,
@@ -26,7 +27,7 @@ from lib.vector import (
     OpenAIEmbedder,
     VectorStore,
 )
-from lib.vector.copy import CopiedNamespace, copy_store
+from lib.vector.copy import CopiedNamespace, chosen_namespaces, copy_store
 from lib.vector.protocol import ScanStore
 from lib.vector.records import Layout
 
@@ -54,6 +55,8 @@ class JsonParam(click.ParamType[Any]):
             return json.loads(value)
         except ValueError as error:
             self.fail(f"not JSON: {error}", param, ctx)
+        except RecursionError:
+            self.fail("JSON that is nested too deeply", param, ctx)
 
 
 @click.group()
@@ -75,7 +78,7 @@ def info(store: StoreName, *, dimension: int | None, metric: Metric | None, as_j
     """Tell what STORE holds: its dimension, its metric, its namespaces."""
     facts = asyncio.run(_facts(store, Layout(dimension=dimension, metric=metric)))
     if as_json:
-        click.echo(json.dumps(facts, ensure_ascii=False))
+        click.echo(json_line(facts))
         return
     named = facts.pop("namespaces")
     _show([facts])
@@ -143,6 +146,7 @@ async def _copy(
     async with reading(source, dimension=layout.dimension, metric=layout.metric) as read:
         if not isinstance(read, ScanStore):
             raise VectorError(f"{source.kind} cannot be copied from: it has no scan()")
+        await chosen_namespaces(read, namespaces)  # before a target is made for nothing
         made_alike = Layout(dimension=read.dimension, metric=read.metric)
         async with writing(target, made_alike) as written:
             with _progress() as show:
@@ -252,17 +256,25 @@ async def _search(where: Where, question: Question) -> list[Match]:
     async with reading(where.name, dimension=layout.dimension, metric=layout.metric) as store:
         vector = await _vector(store, where, question)
         wanted = where.k + (question.like is not None)
-        if question.hybrid:
-            if not isinstance(store, HybridStore):
-                raise HybridUnavailable(where.name.kind, "it has no query_hybrid()")
-            found = await store.query_hybrid(
-                vector, question.text or "", wanted, filter=where.filter, namespace=where.namespace
-            )
-        else:
-            found = await store.query(
-                vector, wanted, filter=where.filter, namespace=where.namespace
-            )
+        try:
+            found = await _found(store, where, question, vector, wanted)
+        except LibError:  # some are ValueErrors, too
+            raise
+        except ValueError as error:  # of an argument, as more results than the database returns
+            raise click.UsageError(str(error)) from error
         return [match for match in found if match.id != question.like][: where.k]
+
+
+async def _found(
+    store: VectorStore, where: Where, question: Question, vector: Any, k: int
+) -> list[Match]:
+    if not question.hybrid:
+        return await store.query(vector, k, filter=where.filter, namespace=where.namespace)
+    if not isinstance(store, HybridStore):
+        raise HybridUnavailable(where.name.kind, "it has no query_hybrid()")
+    return await store.query_hybrid(
+        vector, question.text or "", k, filter=where.filter, namespace=where.namespace
+    )
 
 
 async def _vector(store: VectorStore, where: Where, question: Question) -> Any:
@@ -294,7 +306,7 @@ def _row(match: Match) -> dict[str, Any]:
 
 def _print_json(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
-        click.echo(json.dumps(row, ensure_ascii=False))
+        click.echo(json_line(row))
 
 
 def _show(rows: Sequence[Mapping[str, Any]]) -> None:

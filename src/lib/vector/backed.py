@@ -32,6 +32,8 @@ from lib.vector.values import plain_text
 
 T = TypeVar("T")
 
+_MOST: Final = 2**31 - 1
+"""As many results as there can be; asked for more, some databases fail, as their numbers end."""
 _RECORD_EFFORT: Final = 50_000  # of checking one, in floats read
 
 
@@ -183,7 +185,7 @@ class BackedStore(ABC, Generic[B]):
         return await self._filtered(
             filter,
             lambda backend, plan: backend.query(
-                name, query, k, plan, include_vectors=include_vectors
+                name, query, min(k, _MOST), plan, include_vectors=include_vectors
             ),
             otherwise=nothing,
         )
@@ -267,7 +269,7 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
         nothing = list[Match]()
         return await self._filtered(
             filter,
-            lambda backend, plan: backend.query_hybrid(name, query, words, k, plan),
+            lambda backend, plan: backend.query_hybrid(name, query, words, min(k, _MOST), plan),
             otherwise=nothing,
         )
 

@@ -23,7 +23,7 @@ from lib.cli.vector_stores import store_name
 from lib.testing.aio import run
 from lib.testing.model_servers import API_KEY, DIMENSION, OpenAIServer, vector_of
 from lib.testing.servers import postgres
-from lib.vector import Metric, Record, SQLiteVectorStore
+from lib.vector import Match, Metric, Record, SQLiteVectorStore
 
 LIB = [sys.executable, "-m", "lib.cli"]
 
@@ -148,6 +148,7 @@ def test_chosen_namespaces_are_copied(path: Path, tmp_path: Path) -> None:
 
     unknown = call("copy", path, tmp_path / "newer.db", "--namespace", "new")
     assert (unknown.exit_code, "no records in a namespace 'new'" in unknown.stderr) == (1, True)
+    assert not (tmp_path / "newer.db").exists()
 
 
 @pytest.mark.parametrize("same", ["{0}", "sqlite:///{0}", "{1}/../{2}/shop.db"])
@@ -312,6 +313,8 @@ def test_a_vector_is_searched_for_where_and_among_what_is_said(path: Path) -> No
         ["--like", "tea", "--vector", "[1, 0]"],
         ["--model", "m"],
         ["--vector", "[1, 0"],
+        ["--vector", "[" * 100_000],
+        ["--like", "tea", "--filter", '{"$not":' * 100_000],
         ["--like", "tea", "--filter", "{"],
         ["--like", "tea", "--filter", '{"x": {"$regex": "a"}}'],
         ["--like", "tea", "-k", "0"],
@@ -320,6 +323,32 @@ def test_a_vector_is_searched_for_where_and_among_what_is_said(path: Path) -> No
 )
 def test_a_question_that_is_none_is_a_wrong_call(path: Path, options: list[str]) -> None:
     assert call("search", path, *options).exit_code == 2
+
+
+def test_more_results_than_a_store_gives_are_a_wrong_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Limited(SQLiteVectorStore):
+        async def query(self, vector: Any, k: int = 5, **options: Any) -> list[Match]:
+            raise ValueError(f"k is at most 10000 in Limited, got {k}")
+
+    monkeypatch.setattr(lib.vector, "SQLiteVectorStore", Limited)
+    result = call("search", path, "--like", "tea", "-k", 10_000)
+
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == "Error: k is at most 10000 in Limited, got 10001"
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "lancedb", "qdrant", "chroma"])
+def test_however_many_results_are_wanted_all_there_are_are_shown(
+    path: Path, tmp_path: Path, scheme: str
+) -> None:
+    target = f"{scheme}:///{tmp_path}/{scheme}"
+    assert call("copy", path, target).exit_code == 0
+
+    for k in (2**31 - 1, 2**31, 2**32, 2**63, 10**20):
+        found = call("search", target, "--vector", "[1, 0]", "-k", k, "--json")
+        assert [line["id"] for line in lines(found)] == ["tea", "mug"]
 
 
 @pytest.mark.parametrize("vector", ["[1, 2, 3]", '["a", 1]', "[0, 0]", '{"a": 1}', "1"])
@@ -338,6 +367,21 @@ def test_what_is_stored_is_text_to_the_terminal(tmp_path: Path) -> None:
     assert "[2Jgone [/red] [link=x]y reversed new line long" in shown
     assert "…" in shown
     assert all(sign.isprintable() for sign in shown.replace("\n", ""))
+
+
+def test_what_is_stored_is_escaped_in_json(tmp_path: Path) -> None:
+    hostile = "Tee für 茶 \x9b31mred \x9d0;title\x9c \x7f \u202e \u2028 \U000e0001 \x1b"
+    fill(tmp_path / "v.db", {hostile: [Record(hostile, [1.0, 0.0], hostile, {hostile: hostile})]})
+    search = ("search", tmp_path / "v.db", "--vector", "[1, 0]", "--namespace", hostile)
+    found = call(*search, "--json")
+    told = call("info", tmp_path / "v.db", "--json")
+
+    (line,) = lines(found)
+    assert (line["id"], line["text"], line["meta"]) == (hostile, hostile, {hostile: hostile})
+    assert lines(told)[0]["namespaces"][0]["namespace"] == hostile
+    for shown in (found.stdout, told.stdout):
+        assert shown.removesuffix("\n").isprintable()
+        assert "Tee für 茶" in shown
 
 
 @contextmanager

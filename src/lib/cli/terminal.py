@@ -1,0 +1,24 @@
+"""What is printed: text, whatever a terminal would take it for."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+_NOT_ASCII: Final = re.compile(r"[^ -~]")
+
+
+def json_line(value: Any) -> str:
+    """Return the value as one line of JSON in which a terminal finds nothing to obey.
+
+    Letters of any script stand as they are. Controls, marks that change the direction of writing,
+    and all else that is not printed, are escaped; outside strings JSON has none.
+    """
+    line = json.dumps(value, ensure_ascii=False)
+    return line if line.isprintable() else _NOT_ASCII.sub(_escaped, line)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    sign = found[0]
+    return sign if sign.isprintable() else json.dumps(sign)[1:-1]
