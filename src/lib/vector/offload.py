@@ -6,7 +6,7 @@ Effort is counted in floats read from memory, some five of which take a nanoseco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
@@ -36,13 +36,18 @@ async def offload(effort: int, work: Callable[[], T], lock: Lock | None = None) 
 
 
 async def offload_whole(effort: int, work: Callable[[], T]) -> T:
-    """Return what the work returns, as `offload`; a caller that is cancelled waits for its end.
+    """Return what the work returns, as `offload`; a caller that is cancelled waits for its end."""
+    if effort <= _INLINE_EFFORT:
+        return work()
+    return await whole(asyncio.to_thread(work))
+
+
+async def whole(work: Awaitable[T]) -> T:
+    """Return what the work returns; a caller that is cancelled waits for its end.
 
     So whatever the caller holds, it holds as long as the work goes on.
     """
-    if effort <= _INLINE_EFFORT:
-        return work()
-    running = asyncio.create_task(asyncio.to_thread(work))
+    running = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:

@@ -9,9 +9,11 @@ from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import unquote
 
-from lib.errors import MissingDriver, StoreClosed
+from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backed import BackedStore
+from lib.vector.closing import Closing
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.lancedb.asked import Asked
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_FILE_URI = re.compile(r"(?i)file:(?://[^/]*)?(/.*)").fullmatch
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}").fullmatch
 
 
@@ -30,12 +33,13 @@ class LanceDBVectorStore(BackedStore["Table"]):
     A filter that few records pass thus reads the whole namespace, and so do `count` and `delete`
     with a filter. What others have written is seen at once.
 
-    Every write is one version of the table, whole or not there. Writers that meet wait for each
-    other, for 30 s at most. After every 32 writes, more in a table of more than 32,000 records,
-    the write that completes them also merges the small files that they left, and removes versions
-    older than ten minutes: whoever reads an older one by other means loses it. A deletion with a
-    filter reads the ids that pass first: a record that another process replaces in between is
-    deleted all the same. `scan` reads all ids of a namespace with the first page, and keeps them.
+    Every write is one version of the table, whole or not there; who is cancelled in a write goes on
+    when it is over. Writers that meet wait for each other, for 30 s at most. After every 32 writes,
+    more in a table of more than 32,000 records, the write that completes them also merges the small
+    files that they left, and removes versions older than ten minutes: whoever reads an older one by
+    other means loses it. A deletion with a filter reads the ids that pass first: a record that
+    another process replaces in between is deleted all the same. `scan` reads all ids of a namespace
+    with the first page, and keeps them.
     """
 
     _name: ClassVar[str] = "LanceDBVectorStore"
@@ -74,10 +78,12 @@ class LanceDBVectorStore(BackedStore["Table"]):
         self._initial_batch = _checked_batch_size(initial_batch)
         self._table: Table | None = None
         self._opening = asyncio.Lock()
-        self._closed = False
+        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
-        """Open the table, made if it is missing; safe to repeat and in several processes at once.
+        """Open the table, made if it is missing, or was dropped; safe to repeat.
+
+        Several processes may do it at once.
 
         Raises:
             DimensionMismatch: the table was made for another dimension.
@@ -86,15 +92,20 @@ class LanceDBVectorStore(BackedStore["Table"]):
             SchemaTooNew: a newer release has made it.
             StoreUnavailable: the place cannot be reached or written.
         """
-        await super().setup()
+        known = self._table
+
+        async def fresh(table: Table) -> None:
+            if table is known:
+                await table.reopen()
+
+        await self._run(fresh)
 
     async def close(self) -> None:
-        """Let the files go; safe to repeat. Any other call then raises StoreClosed."""
-        self._closed = True
-        async with self._opening:
-            table, self._table = self._table, None
-        if table is not None:
-            table.close()
+        """Wait for the calls that run, then let the files go.
+
+        Safe to repeat, also after it was cancelled. Any other call then raises StoreClosed.
+        """
+        await self._closing.close(self._release)
 
     async def existing(self) -> Layout | None:
         """Return how the table was made, whatever this object expects; None if there is none.
@@ -104,28 +115,30 @@ class LanceDBVectorStore(BackedStore["Table"]):
             SchemaTooNew: a newer release has made it.
             StoreUnavailable: the place cannot be reached.
         """
-        self._check_open()
-        if "://" not in self._uri and not await asyncio.to_thread(Path(self._uri).is_dir):
-            return None
-        driver = await asyncio.to_thread(_load)
-        return await driver.existing(self._asked())
+        with self._closing.call():
+            asked = self._asked()
+            if not await asyncio.to_thread(_may_exist, asked):
+                return None
+            driver = await asyncio.to_thread(_load)
+            return await driver.existing(asked)
 
     async def _run(self, work: Callable[[Table], Coroutine[Any, Any, T]]) -> T:
-        return await work(await self._opened())
+        with self._closing.call():
+            return await work(await self._opened())
 
     async def _opened(self) -> Table:
         """Return the table; loading the driver takes a second, and a thread."""
         async with self._opening:
-            self._check_open()
+            self._closing.check_open()
             table = self._table
             if table is None:
                 driver = await asyncio.to_thread(_load)
                 table = self._table = await driver.opened(self._asked())
             return table
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self._name} is closed")
+    async def _release(self) -> None:
+        if self._table is not None:
+            self._table.close()
 
     def _asked(self) -> Asked:
         return Asked(
@@ -142,6 +155,18 @@ def _load() -> Any:
     from lib.vector.stores.lancedb import table  # noqa: PLC0415 - loads the driver
 
     return table
+
+
+def _may_exist(asked: Asked) -> bool:
+    """Return False if the place is a folder without the table: to open one makes the folder."""
+    in_file_uri = _FILE_URI(asked.uri)
+    if in_file_uri is None and "://" in asked.uri:
+        return True
+    folder = Path(unquote(in_file_uri[1]) if in_file_uri else asked.uri)
+    try:
+        return (folder / f"{asked.table}.lance").exists()
+    except OSError as error:
+        raise StoreUnavailable(f"{asked.place} cannot be read: {error.strerror}") from error
 
 
 def _checked_uri(uri: str) -> str:

@@ -30,7 +30,7 @@ from lib.resilience.retry import RetryPolicy, retry
 from lib.vector import exact
 from lib.vector.filter import Filter, matches
 from lib.vector.listing import ListedBackend
-from lib.vector.offload import offload
+from lib.vector.offload import offload, whole
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.lancedb import layout
 from lib.vector.stores.lancedb.asked import Asked
@@ -77,6 +77,16 @@ class Table(ListedBackend):
         """Let the files go."""
         self._table.close()
         self._connection.close()
+
+    async def reopen(self) -> None:
+        """Open the table again, made if it is missing by now; calls that run keep the old one.
+
+        Raises:
+            StoreUnavailable, StoreCorrupt, SchemaTooNew, DimensionMismatch, MetricMismatch: as
+                `opened` says.
+        """
+        async with self._writing:
+            self._table, self._uncompacted = await _checked(self._connection, self._asked)
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
@@ -216,7 +226,8 @@ class Table(ListedBackend):
 
         async def attempt() -> None:
             with typed_errors(self._asked):
-                await work()
+                # LanceDB commits, whether anybody waits or not: the next write must come later.
+                await whole(work())
 
         await retry(attempt, policy=_RETRIES, clock=SYSTEM_CLOCK, random=random)
         self._uncompacted += 1
@@ -249,10 +260,7 @@ async def opened(asked: Asked) -> Table:
     """
     with typed_errors(asked):
         connection = await _connected(asked)
-        table = await _ensured(connection, asked)
-        schema = await table.schema()
-        fragments = (await table.stats())["fragment_stats"]["num_small_fragments"]
-    layout.check(schema, asked)
+    table, fragments = await _checked(connection, asked)
     return Table(connection, table, asked, fragments)
 
 
@@ -294,6 +302,16 @@ async def _connected(asked: Asked) -> Any:
         storage_options=asked.storage_options,
         read_consistency_interval=timedelta(0),  # see at once what others write
     )
+
+
+async def _checked(connection: Any, asked: Asked) -> tuple[Any, int]:
+    """Return the table, made if it is missing, and how many small files it has."""
+    with typed_errors(asked):
+        table = await _ensured(connection, asked)
+        schema = await table.schema()
+        fragments: int = (await table.stats())["fragment_stats"]["num_small_fragments"]
+    layout.check(schema, asked)
+    return table, fragments
 
 
 async def _ensured(connection: Any, asked: Asked) -> Any:
