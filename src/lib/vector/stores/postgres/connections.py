@@ -89,7 +89,7 @@ def _options(dsn: str) -> dict[str, Any]:
         raise ValueError(
             "dsn is a URL (postgresql://...) or key=value pairs, as libpq takes them"
         ) from None
-    options: dict[str, Any] = {"autocommit": True}
+    options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         options["connect_timeout"] = _CONNECT_TIMEOUT_S
     return options

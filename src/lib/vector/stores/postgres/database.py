@@ -21,6 +21,7 @@ from lib.vector.stores.postgres.driver import (
     cursor,
     run,
     sql,
+    transaction,
     typed_errors,
     vector,
 )
@@ -80,11 +81,7 @@ class Database:
         else:
             pieces = await asyncio.to_thread(writing.pieces, batch, self._layout.vector_type)
         statement = self._layout.put(writing.UPSERT)
-        async with (
-            self._connection() as connection,
-            connection.transaction(),
-            cursor(connection) as writer,
-        ):
+        async with self._connection() as connection, transaction(connection) as writer:
             for piece in pieces:
                 await run(writer, statement, {"namespace": namespace, **piece})
             self._written += len(batch.ids)
@@ -170,7 +167,9 @@ class Database:
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         where, parameters = _where(namespace, filter, ids)
-        await self._all(_DELETE, where, parameters)
+        statement = self._layout.put(_DELETE, where=where)
+        async with self._connection() as connection, transaction(connection) as writer:
+            await run(writer, statement, parameters)
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
@@ -199,7 +198,7 @@ class Database:
         statement = self._layout.put(shape, where=where)
         async with self._connection() as connection, cursor(connection) as using:
             await run(using, statement, parameters)
-            return await using.fetchall() if using.description else []
+            return await using.fetchall()
 
     async def _stored(
         self, connection: Connection, namespace: str, ids: list[str], *, vectors: bool = False

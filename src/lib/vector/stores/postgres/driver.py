@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "psycopg_pool",
     "run",
     "sql",
+    "transaction",
     "typed_errors",
     "vector",
     "vectors",
@@ -38,6 +39,7 @@ Cursor: TypeAlias = "psycopg.AsyncCursor[tuple[Any, ...]]"
 # What passes by itself or by trying again: lost connections, deadlocks, full or stopping servers.
 _PASSING: Final = ("08", "40", "53", "55P03", "57")
 _PASSING_REFUSALS: Final = ("starting up", "shutting down", "too many", "connection slots")
+_LATEST_STATE: Final = sql.SQL("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 
 @contextmanager
@@ -58,6 +60,11 @@ def typed_errors(place: str) -> Generator[None]:
         raise StoreUnavailable(f"the pool given for {place} is not open: open it first") from error
     except psycopg.Error as error:
         raise _unavailable(place, error) from error
+    except UnicodeEncodeError:  # whose own message has the text in it
+        raise StoreUnavailable(
+            f"a connection of the pool given for {place} cannot say every text: "
+            "let its client_encoding be UTF8"
+        ) from None
 
 
 def _unavailable(place: str, error: psycopg.Error) -> StoreUnavailable:
@@ -141,6 +148,18 @@ def cursor(connection: Connection) -> Cursor:
     made.format = Format.BINARY
     made.adapters.register_dumper(Wire, _WireDumper)
     return made
+
+
+@asynccontextmanager
+async def transaction(connection: Connection) -> AsyncGenerator[Cursor]:
+    """Begin a transaction that sees what others commit, whatever connections do by default.
+
+    One that saw the state of its first statement only could not wait for a writer of the same
+    rows: it would fail.
+    """
+    async with connection.transaction(), cursor(connection) as using:
+        await run(using, _LATEST_STATE)
+        yield using
 
 
 async def run(

@@ -19,7 +19,15 @@ from lib.errors import (
 from lib.vector import records
 from lib.vector.records import Metric
 from lib.vector.stores.postgres import layout
-from lib.vector.stores.postgres.driver import Connection, Cursor, cursor, psycopg, run, sql
+from lib.vector.stores.postgres.driver import (
+    Connection,
+    Cursor,
+    cursor,
+    psycopg,
+    run,
+    sql,
+    transaction,
+)
 from lib.vector.stores.postgres.layout import Layout
 from lib.vector.stores.postgres.table import NAME, Index, Table
 
@@ -127,11 +135,11 @@ async def opened(connection: Connection, table: Table) -> Layout:
         StoreCorrupt: a table of this name is not a vector store's.
         StoreUnavailable: the extension is missing, or the right to make something.
     """
-    async with connection.transaction(), cursor(connection) as reading:
+    async with transaction(connection) as reading:
         found = await _look(reading, table)
         if not _missing(found):
             return found.layout()
-    async with connection.transaction(), cursor(connection) as making:
+    async with transaction(connection) as making:
         await run(making, sql.SQL("SELECT pg_advisory_xact_lock(%(lock)s)"), {"lock": _LOCK})
         found, made = await _look(making, table), list[sql.Composable]()
         while missing := [one for one in _missing(found) if one not in made]:
@@ -195,7 +203,10 @@ async def _look(cursor: Cursor, table: Table) -> _Found:
     found = _Found(table, found.config, ext, vector_type, numbers)
     if oid is None:
         return found
-    ((rows,),) = await _all(cursor, _TABLE, {"oid": oid})
+    counted = await _all(cursor, _TABLE, {"oid": oid})
+    if not counted:  # dropped meanwhile
+        return found
+    ((rows,),) = counted
     columns = {name: _Column(*facts) for name, *facts in await _all(cursor, _COLUMNS, {"oid": oid})}
     indexes = tuple(_Index(*facts) for facts in await _all(cursor, _INDEXES, {"oid": oid}))
     return _Found(
