@@ -6,8 +6,10 @@ from lib.vector import PostgresVectorStore, Record
 
 
 def test_more_results_than_a_database_can_count_are_all_there_are() -> None:
+    url = postgres.fresh_url()
+
     async def main() -> None:
-        store = PostgresVectorStore(postgres.fresh_url(), dimension=2)
+        store = PostgresVectorStore(url, dimension=2)
         await store.upsert([Record("a", [1.0, 0.0], "tea"), Record("b", [0.0, 1.0], "a mug")])
 
         for k in (2**31, 2**62, 2**63, 10**20):
