@@ -138,7 +138,9 @@ async def _life(client: Any) -> AsyncGenerator[Any]:
     try:
         yield client
     finally:
-        await client.aclose()
+        # CPython before 3.13 breaks off a generator whose closing was cancelled before it began, as
+        # `asyncio.run` does with what its last step has let go. The task outlives that.
+        await asyncio.shield(asyncio.ensure_future(client.aclose()))
 
 
 class Answer:

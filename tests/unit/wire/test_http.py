@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -276,6 +277,23 @@ def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: Server
         assert await asyncio.to_thread(server.has_none_open)
 
     run(main())
+
+
+def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
+    server: Server,
+) -> None:
+    async def main() -> None:
+        shared = wire()
+        await asyncio.gather(*(ask(shared, server.url) for _ in range(5)))
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            run(main())
+            gc.collect()
+
+    assert [str(warning.message) for warning in warned] == []
+    assert server.has_none_open()
 
 
 def test_a_client_that_is_handed_in_stays_open(server: Server) -> None:
