@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from lib.errors import MissingDriver
+from lib.errors import MissingDriver, StoreCorrupt, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.vector_store import features, random_filter
 from lib.vector import Filter, QdrantVectorStore, Record
 from lib.vector.filter import fold
 from lib.vector.filter.refusals import REFUSALS
 from lib.vector.stores.qdrant import translate
+from lib.vector.stores.qdrant.failures import typed_errors
 
 VECTORS = [[0.5, -2.25], [1e-18, 3e-18], [1e18, -1e17], [0.1, 0.2], [3.0, 0.0]]
 
@@ -122,6 +123,61 @@ def test_a_folder_that_is_in_use_says_so(tmp_path: Path) -> None:
         await store.close()
 
     run(main())
+
+
+DAMAGED = {
+    "meta.json": [b'{"x', b"[]", b'{"collections": {"lib_vectors": {}}, "aliases": {}}', b"\xff\xfe"],
+    "collection/lib_vectors/storage.sqlite": [b"not a database" * 1000],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, content) for name in DAMAGED for content in DAMAGED[name]]
+)
+def test_a_damaged_folder_says_so(tmp_path: Path, name: str, content: bytes) -> None:
+    async def fill() -> None:
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+        await store.upsert([Record("a", [1.0, 0.0])])
+        await store.close()
+
+    async def main() -> None:
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+        for call in (store.setup, store.existing):
+            with pytest.raises(StoreCorrupt, match="damaged"):
+                await call()
+        await store.close()
+
+    run(fill())
+    (tmp_path / name).write_bytes(content)
+    run(main())
+
+
+def test_a_file_where_the_folder_should_be_is_unavailable(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path / "file"))
+        with pytest.raises(StoreUnavailable, match="FileExistsError"):
+            await store.setup()
+        await store.close()
+
+    (tmp_path / "file").touch()
+    run(main())
+
+
+def test_arguments_that_contradict_each_other_are_no_damage(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path), url="http://localhost")
+        with pytest.raises(ValueError, match="Only one of"):
+            await store.setup()
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("fault", [PermissionError(13, "no"), OverflowError(), ValueError()])
+def test_what_the_client_raises_of_its_own_is_typed(fault: Exception) -> None:
+    with pytest.raises(StoreUnavailable) as failure, typed_errors():
+        raise fault
+    assert failure.value.__cause__ is fault
 
 
 def test_an_in_process_client_that_was_given_is_used_and_stays_open() -> None:

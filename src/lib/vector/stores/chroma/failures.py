@@ -40,7 +40,14 @@ def typed_errors() -> Generator[None]:
         raise StoreUnavailable(
             f"the Chroma server cannot be reached: {type(error).__name__}", retryable=True
         ) from error
-    except ValueError as error:  # its client raises this for whatever it did not expect
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Chroma's folder or server cannot be used: {type(error).__name__}, {error.strerror}"
+        ) from error
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # its client raises them for what it did not expect
         raise StoreUnavailable(
             "Chroma's answer is unreadable, or its client refuses the call: "
             "the cause of this error holds its words"

@@ -16,7 +16,7 @@ from lib.vector.filter import Filter
 from lib.vector.listing import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.qdrant import points
-from lib.vector.stores.qdrant.failures import typed_errors
+from lib.vector.stores.qdrant.failures import damage, typed_errors
 from lib.vector.stores.qdrant.translate import NAMESPACE, condition, within
 from lib.vector.ties import nearest
 from lib.vector.validate import Batch
@@ -58,12 +58,14 @@ def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
 
     Raises:
         StoreUnavailable: another client has locked the folder, or it cannot be read or made.
+        StoreCorrupt: what is in the folder is damaged.
         ValueError: the arguments contradict each other.
     """
     # It would ask the server for its version here and now, on this thread, and only warn.
     kwargs = {"check_compatibility": False, **kwargs}
     try:
-        return AsyncQdrantClient(**kwargs)
+        with damage():
+            return AsyncQdrantClient(**kwargs)
     except RuntimeError as error:
         raise StoreUnavailable(
             "the Qdrant folder is in use: one client at a time may open it", retryable=True

@@ -11,7 +11,7 @@ import httpx
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from lib.errors import LibError, StoreUnavailable
+from lib.errors import LibError, StoreCorrupt, StoreUnavailable
 from lib.wire.failures import RETRYABLE
 
 _TOO_MANY: Final = 429
@@ -47,9 +47,29 @@ def typed_errors() -> Generator[None]:
         raise _called(cast(Any, error)) from error
     except LibError:  # some are ValueErrors, too
         raise
-    except (ValueError, RuntimeError) as error:  # of a client in process, or of any that is closed
+    # of a client in process, or of any that is closed
+    except (ValueError, RuntimeError, OSError, OverflowError) as error:
         raise StoreUnavailable(
             f"Qdrant's client failed: {type(error).__name__}, its words are the cause of this error"
+        ) from error
+
+
+@contextmanager
+def damage() -> Generator[None]:
+    """Raise what a client meets in a folder's files as `StoreCorrupt`.
+
+    It reads JSON, pickles and SQLite without looking at what it gets, so anything may come of it;
+    by a bare ValueError it refuses its arguments.
+    """
+    try:
+        yield
+    except (LibError, OSError, RuntimeError):
+        raise
+    except Exception as error:
+        if type(error) is ValueError:
+            raise
+        raise StoreCorrupt(
+            f"the Qdrant folder is damaged: {type(error).__name__}, the cause holds its words"
         ) from error
 
 

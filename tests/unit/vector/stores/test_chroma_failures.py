@@ -1,0 +1,24 @@
+"""What Chroma's client raises of its own is an error of the library."""
+
+import pytest
+
+from lib.errors import StoreUnavailable
+from lib.vector.stores.chroma.failures import typed_errors
+
+
+@pytest.mark.parametrize(
+    "fault", [PermissionError(13, "denied"), OverflowError("out of range"), ValueError("what")]
+)
+def test_what_the_client_raises_is_the_cause_of_a_typed_error(fault: Exception) -> None:
+    with pytest.raises(StoreUnavailable) as failure, typed_errors():
+        raise fault
+
+    assert failure.value.__cause__ is fault
+    assert not failure.value.retryable
+
+
+def test_a_server_that_is_late_may_be_asked_again_though_lateness_is_an_os_error() -> None:
+    with pytest.raises(StoreUnavailable) as failure, typed_errors():
+        raise TimeoutError
+
+    assert failure.value.retryable
