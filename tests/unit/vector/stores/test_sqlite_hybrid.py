@@ -5,12 +5,15 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lib._util import sqlite
 from lib.errors import HybridUnavailable
 from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Match, Record, SQLiteVectorStore
+from lib.vector.stores.sqlite.cache import CachedNamespace
 from lib.vector.stores.sqlite.lexical import size
 
 OPERATORS = (
@@ -97,6 +100,37 @@ def test_where_both_cut_words_alike_sqlite_ranks_as_memory_does() -> None:
             wanted = await memory.query_hybrid([1.0, 0.3], text, 50, filter=filter)
             assert await file.query_hybrid([1.0, 0.3], text, 50, filter=filter) == wanted
         for store in (memory, file):
+            await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("text", ["apple", "apple " * 70])
+def test_texts_of_other_namespaces_are_not_looked_up_here(
+    monkeypatch: pytest.MonkeyPatch, text: str, *, first: bool
+) -> None:
+    looked_up, rows = list[int](), CachedNamespace.rows
+
+    def noting(self: CachedNamespace, rids: NDArray[np.int64]) -> object:
+        looked_up.append(len(rids))
+        return rows(self, rids)
+
+    monkeypatch.setattr(CachedNamespace, "rows", noting)
+    mine = [Record(str(row), [1.0, row / 10], f"{text} word{row}") for row in range(10)]
+    theirs = [Record(str(row), [1.0, 0.0], "apple pear") for row in range(5_000)]
+
+    async def main() -> None:
+        alone, shared = SQLiteVectorStore(dimension=2), SQLiteVectorStore(dimension=2)
+        await alone.upsert(mine)
+        if first:
+            await shared.upsert(mine)
+        await shared.upsert(theirs, namespace="other")
+        await shared.upsert(mine)
+        for words in ("apple", "apple word7 pear", "pear"):
+            assert await found(shared, words) == await found(alone, words)
+        assert max(looked_up) < 1_000
+        for store in (alone, shared):
             await store.close()
 
     run(main())
