@@ -32,18 +32,12 @@ def typed_errors() -> Generator[None]:
         raise
     except ChromaError as error:
         raise _refused(error) from error
-    except TimeoutError as error:
-        raise StoreUnavailable(
-            "the Chroma server did not answer in time", retryable=True
-        ) from error
     except httpx.HTTPError as error:
         raise StoreUnavailable(
             f"the Chroma server cannot be reached: {type(error).__name__}", retryable=True
         ) from error
     except OSError as error:
-        raise StoreUnavailable(
-            f"Chroma's folder or server cannot be used: {type(error).__name__}, {error.strerror}"
-        ) from error
+        raise _failed(error) from error
     except (
         ValueError,
         OverflowError,
@@ -57,6 +51,14 @@ def typed_errors() -> Generator[None]:
         if type(error) is not Exception:
             raise
         raise _answered(error.__context__) from error
+
+
+def _failed(error: OSError) -> StoreUnavailable:
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable("the Chroma server did not answer in time", retryable=True)
+    return StoreUnavailable(
+        f"Chroma's folder or server cannot be used: {type(error).__name__}, {error.strerror}"
+    )
 
 
 def _answered(error: BaseException | None) -> StoreUnavailable:
