@@ -157,8 +157,18 @@ def _place(path: str) -> str:
     """Return the absolute path, by which one place is known however it is written.
 
     What is itself a URL, as that of a bucket, stays as it is.
+
+    Raises:
+        ValueError: nothing can be there: the name is too long, or a folder is not to be searched.
     """
-    return path if "://" in path else str(Path(path).resolve())
+    if "://" in path:
+        return path
+    try:
+        place = Path(path).resolve()
+        place.exists()
+    except OSError as error:
+        raise ValueError(f"{path!r}: {error.strerror}") from error
+    return str(place)
 
 
 def _file(url: SplitResult) -> str:
@@ -257,4 +267,6 @@ _FORMS: Final = (
     "chroma:///PATH",
     "pinecone://INDEX",
 )
-_ENCODED: Final = "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
+_ENCODED: Final = (
+    "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
+)

@@ -598,6 +598,15 @@ def test_what_names_no_store_is_a_wrong_call_that_shows_no_password(given: str) 
     assert "secret" not in result.stderr
 
 
+@pytest.mark.parametrize("scheme", ["", "sqlite:///", "lancedb:///", "qdrant:///", "chroma:///"])
+def test_a_path_that_cannot_be_is_a_wrong_call(path: Path, scheme: str) -> None:
+    impossible = f"{scheme}{path.parent}/{'long' * 100}"
+
+    for command in (["info", impossible], ["copy", path, impossible]):
+        result = call(*command)
+        assert (result.exit_code, "File name too long" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("given", ["host=localhost password=secret", "other.db?table=x"])
 def test_a_copy_goes_to_no_file_that_nobody_meant(
     path: Path, given: str, monkeypatch: pytest.MonkeyPatch
