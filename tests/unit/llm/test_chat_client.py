@@ -626,11 +626,22 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
+    "address", ["http://u:sec/ret@own.test/v1", "http://u:sec℀ret@own.test/v1"]
+)
+def test_an_address_that_is_none_is_not_repeated(address: str):
+    with pytest.raises(ValueError, match="base_url is an http or https address") as caught:
+        ChatClient("m", base_url=address)
+
+    assert "sec" not in "".join(format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
         ({}, "OpenAI needs a key"),
         ({"base_url": "localhost:8000/v1"}, "base_url is an http or https address"),
-        ({"base_url": "http://127.0.0.1:70000/v1"}, "[Pp]ort"),
+        ({"base_url": "http://127.0.0.1:70000/v1"}, "base_url is an http or https address"),
+        ({"base_url": "http://[::1/v1"}, "base_url is an http or https address"),
         ({"base_url": "http://127.0.0.1:0/v1"}, "base_url is an http or https address"),
         ({"base_url": "https://"}, "base_url is an http or https address"),
         ({"api_key": "sk-1 sk-2"}, "the API key holds characters that no key has"),

@@ -22,10 +22,20 @@ def server_address(base_url: str | None) -> tuple[str, str]:
         ValueError: it is no http or https address.
     """
     address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+    host = _host(address)
+    if not host:
         raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
-    return address.rstrip("/"), parts.hostname
+    return address.rstrip("/"), host
+
+
+def _host(address: str) -> str | None:
+    """Return the host of an http or https address, None if it is none."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and parts.port != 0
+    except ValueError:  # whose message repeats what may be a part of a password
+        return None
+    return parts.hostname if usable else None
 
 
 def server_headers(api_key: str | None, host: str) -> dict[str, str]:
