@@ -10,9 +10,11 @@ import numpy as np
 import psycopg
 import pytest
 
+from lib.errors import StoreCorrupt
 from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import InMemoryVectorStore, PostgresVectorStore, Record
+from lib.vector.records import Layout
 from lib.vector.stores.postgres import plans
 
 _names = count()
@@ -121,3 +123,78 @@ def test_an_index_on_something_else_than_is_searched_counts_for_nothing(
     for _ in range(2):
         with_store(PostgresVectorStore(dsn, dimension=dimension, table=name), lambda s: s.setup())
         assert methods(dsn, name) == ["btree", *["gin"] * 4, "hash", "hnsw", "hnsw"]
+
+
+def test_columns_of_any_name_beside_those_of_the_store_change_nothing(dsn: str, name: str) -> None:
+    others = "query term weight score passes rank name found best passing rows n df total ids"
+    more = "".join(f", {other} text DEFAULT 'x'" for other in others.split())
+    execute(dsn, TABLE.format(name=name, dimension=2, more=more))
+
+    async def ask(store: PostgresVectorStore) -> None:
+        await store.upsert([Record("a", [1, 0], "apple"), Record("b", [0, 1], "pear", {"x": 1})])
+        assert [match.id for match in await store.query([1.0, 0.0])] == ["a", "b"]
+        assert [match.id for match in await store.query_hybrid([1.0, 0.0], "pear", 1)] == ["b"]
+        assert await store.count(filter={"x": 1}) == len(await store.scan(after="a")) == 1
+        assert await store.namespaces() == [""]
+        await store.delete(filter={"x": 1})
+
+    for hnsw in (True, False):
+        with_store(PostgresVectorStore(dsn, dimension=2, table=name, hnsw=hnsw), ask)
+
+
+def test_columns_that_may_be_empty_are_made_not_to_be(dsn: str, name: str) -> None:
+    execute(dsn, TABLE.format(name=name, dimension=2, more=""))
+    with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
+
+    row = (
+        f"INSERT INTO {name} (namespace, id, v, text, meta) VALUES ('', 'a', '[1,0]', NULL, '{{}}')"
+    )
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        execute(dsn, row)
+
+
+@pytest.mark.parametrize("row", ["NULL, 'x', '{}'", "'[1,0]', NULL, '{}'", "'[1,0]', 'x', NULL"])
+def test_a_table_with_rows_that_are_no_records_is_refused(dsn: str, name: str, row: str) -> None:
+    execute(dsn, TABLE.format(name=name, dimension=2, more=""))
+    execute(dsn, f"INSERT INTO {name} VALUES ('', 'a', {row})")
+
+    async def refused(store: PostgresVectorStore) -> None:
+        for _ in range(2):
+            with pytest.raises(StoreCorrupt, match="hold NULL"):
+                await store.setup()
+
+    with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ("v vector, text text, meta jsonb", "no dimension"),
+        ("v vector(2), text text, meta jsonb, meta_raw jsonb", "meta_raw"),
+    ],
+)
+def test_a_column_of_another_kind_is_refused(
+    dsn: str, name: str, columns: str, reason: str
+) -> None:
+    key = "PRIMARY KEY (namespace, id)"
+    execute(dsn, f"CREATE TABLE {name} (namespace text, id text, {columns}, {key})")
+
+    async def refused(store: PostgresVectorStore) -> None:
+        for call in (store.existing, store.setup):
+            with pytest.raises(StoreCorrupt, match=reason):
+                await call()
+
+    with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
+
+
+def test_how_a_table_was_made_is_told_whatever_configuration_is_asked_for(
+    dsn: str, name: str
+) -> None:
+    with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
+
+    async def tell(store: PostgresVectorStore) -> None:
+        assert await store.existing() == Layout(dimension=2, metric="cosine")
+
+    with_store(
+        PostgresVectorStore(dsn, dimension=3, table=name, text_search_config="klingon"), tell
+    )

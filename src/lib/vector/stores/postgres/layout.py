@@ -6,6 +6,7 @@ one that is complete, since nothing is made that is already there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,8 +33,12 @@ META_RAW: Final = sql.SQL("ALTER TABLE {table} ADD COLUMN meta_raw text")
 TS: Final = sql.SQL(
     "ALTER TABLE {table} ADD COLUMN ts tsvector GENERATED ALWAYS AS ({terms}) STORED"
 )
-META_INDEX: Final = sql.SQL("CREATE INDEX ON {table} USING gin (meta jsonb_path_ops)")
-TS_INDEX: Final = sql.SQL("CREATE INDEX ON {table} USING gin (ts)")
+# Without `fastupdate = off`, what was written lies in a list until the server finds time to sort it
+# in, and each term of a query reads all of that list.
+META_INDEX: Final = sql.SQL(
+    "CREATE INDEX ON {table} USING gin (meta jsonb_path_ops) WITH (fastupdate = off)"
+)
+TS_INDEX: Final = sql.SQL("CREATE INDEX ON {table} USING gin (ts) WITH (fastupdate = off)")
 FULL_INDEX: Final = sql.SQL("CREATE INDEX ON {table} USING hnsw (v {ext}.{operators})")
 HALF_INDEX: Final = sql.SQL(
     "CREATE INDEX ON {table} USING hnsw (({half}) {ext}.halfvec_cosine_ops)"
@@ -125,6 +130,13 @@ class Layout:
     def terms(self, text: sql.Composable) -> sql.Composable:
         """Return the terms of a text, cut as those of the stored texts were."""
         return terms(self.config, text, folding=self.folding)
+
+
+def filled(table: Table, columns: Iterable[str]) -> sql.Composable:
+    """Return what lets no NULL into these columns: no record has one, and no search copes."""
+    shape = sql.SQL("ALTER COLUMN {} SET NOT NULL")
+    changes = sql.SQL(", ").join(shape.format(sql.Identifier(name)) for name in columns)
+    return sql.SQL("ALTER TABLE {table} {changes}").format(table=identifier(table), changes=changes)
 
 
 def half(ext: str, dimension: int, value: sql.Composable) -> sql.Composable:

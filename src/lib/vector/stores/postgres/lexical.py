@@ -15,17 +15,20 @@ from typing import Any, Final
 from lib.vector.stores.postgres.driver import Cursor, run, sql
 from lib.vector.stores.postgres.layout import Layout
 
+_MAX_TERMS: Final = 500  # each is a look into the index, and as many rows as have it
+
 # OFFSET 0 keeps each term's search apart: one look into the index for each.
 _RANKED: Final = sql.SQL(r"""
     WITH terms AS MATERIALIZED (
         SELECT row_number() OVER () AS term, coalesce(array_length(positions, 1), 1) AS weight,
             ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery AS query
         FROM unnest({terms})
+        ORDER BY weight DESC, positions[1], lexeme LIMIT %(most)s::bigint
     ), hits AS MATERIALIZED (
-        SELECT term, found.id, weight * ts_rank(found.ts, query, 1) AS rank, passes
+        SELECT term, found.id, weight * ts_rank(found.ts, terms.query, 1) AS rank, passes
         FROM terms CROSS JOIN LATERAL (
             SELECT r.id, r.ts, {where} AS passes FROM {table} AS r
-            WHERE r.namespace = %(namespace)s::text AND r.ts @@ query OFFSET 0
+            WHERE r.namespace = %(namespace)s::text AND r.ts @@ terms.query OFFSET 0
         ) AS found
     ), total AS MATERIALIZED (
         SELECT count(*)::float8 AS n FROM {table} WHERE namespace = %(namespace)s::text
@@ -52,12 +55,13 @@ async def ranked(
     Args:
         cursor: to run it.
         layout: of the table.
-        text: any string; what PostgreSQL cannot read in it separates words.
+        text: any string; what PostgreSQL cannot read in it separates words. Of more than 500
+            terms those count that stand in it most often, of equals the first.
         limit: how many at most.
         where: which records may be found, true or false for each.
         parameters: of `where`, and the namespace.
     """
     plain = text.replace("\0", " ").encode(errors="replace").decode()
     statement = layout.put(_RANKED, terms=layout.terms(sql.SQL("%(text)s::text")), where=where)
-    given = {**parameters, "text": plain, "limit": limit}
+    given = {**parameters, "text": plain, "limit": limit, "most": _MAX_TERMS}
     return [name for (name,) in await (await run(cursor, statement, given)).fetchall()]

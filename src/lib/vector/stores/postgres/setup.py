@@ -45,7 +45,7 @@ _DATABASE: Final = sql.SQL("""
 """)
 _TABLE: Final = sql.SQL("SELECT reltuples::float8 FROM pg_class WHERE oid = %(oid)s")
 _COLUMNS: Final = sql.SQL("""
-    SELECT a.attname::text, t.typname::text, a.atttypmod, a.attgenerated::text = 's',
+    SELECT a.attname::text, t.typname::text, a.atttypmod, a.attnotnull, a.attgenerated::text = 's',
         pg_get_expr(d.adbin, d.adrelid), col_description(a.attrelid, a.attnum)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -76,6 +76,7 @@ _CONFIGURED: Final = re.compile(r"to_tsvector\('((?:[^']|'')+)'::regconfig").mat
 class _Column:
     type: str
     modifier: int
+    filled: bool
     generated: bool
     expression: str | None
     comment: str | None
@@ -136,16 +137,17 @@ async def opened(connection: Connection, table: Table) -> Layout:
         StoreUnavailable: the extension is missing, or the right to make something.
     """
     async with transaction(connection) as reading:
-        found = await _look(reading, table)
+        config = await _config(reading, table.config)
+        found = await _look(reading, table, config)
         if not _missing(found):
             return found.layout()
     async with transaction(connection) as making:
         await run(making, sql.SQL("SELECT pg_advisory_xact_lock(%(lock)s)"), {"lock": _LOCK})
-        found, made = await _look(making, table), list[sql.Composable]()
+        found, made = await _look(making, table, config), list[sql.Composable]()
         while missing := [one for one in _missing(found) if one not in made]:
             made.append(missing[0])
             await make(making, table, missing[0])
-            found = await _look(making, table)
+            found = await _look(making, table, config)
         return found.layout()
 
 
@@ -169,6 +171,7 @@ async def make(cursor: Cursor, table: Table, statement: sql.Composable) -> None:
     """Make something that is missing.
 
     Raises:
+        StoreCorrupt: rows hold NULL where records never do.
         StoreUnavailable: the right to, the schema or the extension is missing.
     """
     try:
@@ -177,6 +180,11 @@ async def make(cursor: Cursor, table: Table, statement: sql.Composable) -> None:
         raise StoreUnavailable(
             f"{table.place} is not ready, and this role may not make it so: have its owner, "
             f"or for the extension a superuser, run {_shown(statement, cursor)}"
+        ) from error
+    except psycopg.errors.NotNullViolation as error:
+        raise StoreCorrupt(
+            f"{table.place} is not a vector store's: some of its rows hold NULL in one of the "
+            f"columns {', '.join(layout.COLUMNS)}"
         ) from error
     except psycopg.errors.InvalidSchemaName as error:
         raise StoreUnavailable(f"{table.place}: there is no such schema, create it") from error
@@ -191,12 +199,12 @@ def _shown(statement: sql.Composable, cursor: Cursor) -> str:
     return " ".join(statement.as_string(cursor).replace("%%", "%").split())
 
 
-async def _look(cursor: Cursor, table: Table) -> _Found:
+async def _look(cursor: Cursor, table: Table, config: str = "") -> _Found:
     named = {"table": layout.quoted(table)}
     ((encoding, oid, version, ext, vector_type),) = await _all(cursor, _DATABASE, named)
     if encoding != "UTF8":
         raise StoreUnavailable(f"{NAME} needs a database whose encoding is UTF8, not {encoding}")
-    found = _Found(table, await _config(cursor, table.config))
+    found = _Found(table, config)
     if version is None:
         return found
     numbers = tuple(int(number) for number in re.findall(r"\d+", version))
@@ -251,6 +259,9 @@ def _missing(found: _Found) -> list[sql.Composable]:
         missing.append(
             record.format(table=layout.identifier(table), comment=layout.literal(comment))
         )
+    empty = [name for name in layout.COLUMNS if not found.columns[name].filled]
+    if empty:
+        missing.append(layout.filled(table, empty))
     if "meta_raw" not in found.columns:
         missing.append(layout.META_RAW.format(**parts))
     if "ts" not in found.columns:
@@ -285,6 +296,10 @@ def _check_shape(found: _Found, columns: dict[str, _Column]) -> None:
     for name, type_ in layout.COLUMNS.items():
         if name not in columns or columns[name].type != type_:
             raise StoreCorrupt(f"{place} is not a vector store's: it has no {type_} column {name}")
+    if columns["v"].modifier < 1:
+        raise StoreCorrupt(f"{place} is not a vector store's: its column v has no dimension")
+    if "meta_raw" in columns and columns["meta_raw"].type != "text":
+        raise StoreCorrupt(f"{place} is not a vector store's: its column meta_raw is not text")
     key = ["id", "namespace"]
     if not any(index.unique and sorted(index.columns) == key for index in found.indexes):
         raise StoreCorrupt(f"{place} is not a vector store's: namespace and id are not its key")

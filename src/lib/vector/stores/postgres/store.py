@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from lib.errors import MissingDriver, StoreClosed
+from lib.errors import InvalidMeta, MissingDriver, StoreClosed, StoreUnavailable
 from lib.vector.backed import HybridBackedStore
-from lib.vector.records import Layout, Metric
-from lib.vector.stores.postgres.table import NAME, Table
+from lib.vector.records import Layout, Metric, Record
+from lib.vector.stores.postgres.table import MAX_KEY_BYTES, NAME, Table
+from lib.vector.validate import checked_namespace, checked_record
 
 if TYPE_CHECKING:
     from lib.vector.stores.postgres.database import Database
@@ -26,13 +27,14 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
     HNSW index (with pgvector 0.8 or newer, up to 2,000 dimensions, under cosine up to 4,000) and
     is approximate; ties stand in the order of ids either way. No call returns fewer records than
     there are. A table that others have made may have more columns; `namespace`, `id`, `v`, `text`
-    and `meta` are needed, what else the store needs is added.
+    and `meta` are needed, what else the store needs is added; that no NULL is in them, too.
 
     `text_search_config` says how words are cut, stemmed and left out: `english` and its like stem
     one language, `simple` none. Accents of Latin letters are folded first ("cafe" finds "Café").
     Chinese, Japanese and Thai text, which has no spaces, is one word for all of them: parts of it
     are not found by words, only by vectors. Hybrid queries rank texts by PostgreSQL's `ts_rank` for
-    each word, weighted by how rare the word is in the namespace.
+    each word, weighted by how rare the word is in the namespace; of a text with more than 500 words
+    those count that it repeats most.
     """
 
     _name: ClassVar[str] = NAME
@@ -84,6 +86,24 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
         self._opening = asyncio.Lock()
         self._closed = False
 
+    async def upsert(self, records: Iterable[Record], *, namespace: str | None = None) -> None:
+        """Insert or replace records by id, all of them or none.
+
+        Raises:
+            InvalidMeta: a namespace and an id take more than 2,600 bytes of UTF-8 together, which
+                no index of PostgreSQL has room for; or what else no store takes.
+        """
+        given = list(records)
+        spare = MAX_KEY_BYTES - _size(checked_namespace(namespace))
+        for record in given:
+            if _size(checked_record(record).id) > spare:
+                took = MAX_KEY_BYTES - spare + _size(record.id)
+                raise InvalidMeta(
+                    f"in {NAME} a namespace and an id take up to {MAX_KEY_BYTES} bytes together, "
+                    f"got {took}"
+                )
+        await super().upsert(given, namespace=namespace)
+
     async def setup(self) -> None:
         """Open the pool and make the extension, the table and its indexes if need be.
 
@@ -102,9 +122,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
                 make what is missing; it says what a superuser or the owner has to run.
         """
         database = self._database
-        await self._opened()
-        if database is not None:
-            await database.setup()
+        await self._run(_nothing if database is None else type(database).setup)
 
     async def close(self) -> None:
         """Close the pool unless it was given; safe to repeat. Then any call raises StoreClosed."""
@@ -126,7 +144,12 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
         return await driven.existing(self._dsn, self._pool, self._table)
 
     async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
-        return await work(await self._opened())
+        try:
+            return await work(await self._opened())
+        except StoreUnavailable as error:
+            if self._closed:  # meanwhile: that its pool is gone is no fault of the server
+                raise StoreClosed(f"{NAME} was closed during the call") from error
+            raise
 
     async def _opened(self) -> Database:
         """Return the database, opened by whoever comes first."""
@@ -140,11 +163,21 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
                     driven = await asyncio.to_thread(_driven)
                     database = await driven.opened(self._dsn, self._pool, self._table)
                     self._database = database
+        self._check_open()  # what has just been opened is closed by whoever closes the store
         return database
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"{NAME} is closed")
+
+
+async def _nothing(_: Database) -> None:
+    """Do no more than opening does."""
+
+
+def _size(name: str) -> int:
+    """Return how long a name is in UTF-8; one that has no such form is refused later."""
+    return len(name.encode(errors="replace"))
 
 
 def _driven() -> Any:
