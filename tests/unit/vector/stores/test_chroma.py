@@ -1,6 +1,7 @@
 """`ChromaVectorStore` in process: what Chroma gets wrong, and what this store makes of it."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 import chromadb
 import numpy as np
 import pytest
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 
 from lib.errors import (
@@ -443,6 +445,129 @@ def test_a_given_client_is_used_and_not_closed(tmp_path: Path) -> None:
         await stored(tmp_path).close()  # never opened
 
     run(main())
+
+
+def held(place: Path) -> int:
+    """Return how often this process has the folder open."""
+    shared: Any = SharedSystemClient
+    return shared._identifier_to_refcount.get(str(place / "chroma"), 0)
+
+
+def test_stores_of_one_folder_open_and_close_at_the_same_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        for turn in range(6):
+            place = tmp_path / str(turn)
+            stores = [stored(place, prefix=f"p{n}") for n in range(6)]
+            await asyncio.gather(*(store.setup() for store in stores))
+            await asyncio.gather(*(store.close() for store in stores[1:]))
+            await stores[0].upsert([Record("a", X)])
+            await stores[0].close()
+            assert held(place) == 0
+
+    run(main())
+
+
+def test_two_stores_of_one_folder_that_write_the_same_id_leave_the_fields_of_one(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        one, other = stored(tmp_path), stored(tmp_path)
+        await one.setup()
+        await other.setup()
+        for turn in range(20):
+            given = [{f"{name}{turn}": 1} for name in "ab"]
+            await asyncio.gather(
+                one.upsert([Record("x", X, "", given[0])]),
+                other.upsert([Record("x", X, "", given[1])]),
+            )
+            (record,) = await one.get(["x"])
+            assert [await one.count(filter=dict(meta)) for meta in given] == [
+                int(meta == record.meta) for meta in given
+            ]
+        await one.close()
+        await other.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.002, 0.05])
+@pytest.mark.parametrize("path", [True, False], ids=["folder", "memory"])
+def test_closing_during_the_first_call_lets_it_end_and_leaves_nothing_open(
+    tmp_path: Path, wait_s: float, *, path: bool
+) -> None:
+    async def main() -> None:
+        store = stored(tmp_path) if path else ChromaVectorStore(dimension=2)
+        first = asyncio.create_task(store.upsert([Record("a", X)], namespace="first"))
+        await asyncio.wait([first], timeout=wait_s)
+        await store.close()
+
+        await first
+        with pytest.raises(StoreClosed):
+            await store.count()
+        assert held(tmp_path) == 0
+        assert "first" not in await asyncio.to_thread(in_memory)
+
+    run(main())
+
+
+def test_a_cancelled_closing_can_be_repeated_and_gives_the_folder_free(tmp_path: Path) -> None:
+    async def main() -> None:
+        store: Any = stored(tmp_path)
+        await store.setup()
+        busy = threading.Event()
+        store._thread.submit(busy.wait)
+        closing = asyncio.create_task(store.close())
+        await asyncio.wait([closing], timeout=0.01)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert held(tmp_path) > 0
+        busy.set()
+        await store.close()
+        assert held(tmp_path) == 0
+
+    run(main())
+
+
+def test_a_cancelled_first_call_leaves_nothing_that_cannot_be_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        first = asyncio.create_task(store.setup())
+        await asyncio.wait([first], timeout=0.002)
+        first.cancel()
+        await asyncio.wait([first])
+        await store.close()
+        assert held(tmp_path) == 0
+
+    run(main())
+
+
+def test_more_is_asked_for_than_chroma_can_count(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = stored(tmp_path)
+        await store.upsert([Record("a", X), Record("b", X)])
+        for k in (2**31, 2**32, 2**63, 2**70):
+            assert [match.id for match in await store.query(X, k)] == ["a", "b"]
+        await store.close()
+
+    run(main())
+
+
+def test_asking_what_is_in_a_folder_makes_nothing_there(tmp_path: Path) -> None:
+    place = tmp_path / "chroma"
+    place.mkdir()
+    (tmp_path / "file").touch()
+
+    async def main() -> None:
+        assert await stored(tmp_path).existing() is None
+        assert await stored(tmp_path / "missing").existing() is None
+        assert await stored(tmp_path, path=str(tmp_path / "file")).existing() is None
+        with pytest.raises(StoreUnavailable, match="cannot be read"):
+            await stored(tmp_path, path="x" * 5000).existing()
+
+    run(main())
+    assert list(place.iterdir()) == []
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["chroma", "file"]
 
 
 def test_a_folder_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import chromadb
 import httpx
 import pytest
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from chromadb.errors import NotFoundError, RateLimitError
 
-from lib.errors import StoreUnavailable
+from lib.errors import StoreClosed, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.servers.chroma import chroma_server, forget_collections
 from lib.vector import ChromaVectorStore, Record
@@ -79,6 +80,58 @@ def test_closing_one_store_leaves_the_connections_of_another(server: tuple[str, 
 
         assert await other.count() == 1
         await other.close()
+
+    run(main())
+
+
+def systems() -> int:
+    """Return how many parts Chroma keeps for the clients of this process."""
+    shared: Any = SharedSystemClient
+    return len(shared._identifier_to_system) + len(shared._identifier_to_refcount)
+
+
+def test_nothing_of_a_store_is_left_in_chroma(server: tuple[str, int]) -> None:
+    host, port = server
+    before = systems()
+
+    async def main() -> None:
+        store = ChromaVectorStore(dimension=2, host=host, port=port, prefix="left")
+        await store.upsert([Record("a", X)])
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="host is"):
+            await ChromaVectorStore(dimension=2, host="ftp://x/y").setup()
+
+    run(main())
+    assert systems() == before
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.005, 0.05])
+@pytest.mark.parametrize("first", [True, False])
+def test_closing_during_a_call_lets_it_end_and_leaves_no_connections(
+    server: tuple[str, int], monkeypatch: pytest.MonkeyPatch, wait_s: float, *, first: bool
+) -> None:
+    host, port = server
+    made: list[httpx.AsyncClient] = []
+    usual = httpx.AsyncClient
+
+    def watched(**arguments: Any) -> httpx.AsyncClient:
+        made.append(usual(**arguments))
+        return made[-1]
+
+    monkeypatch.setattr(clients.httpx, "AsyncClient", watched)
+
+    async def main() -> None:
+        store = ChromaVectorStore(dimension=2, host=host, port=port, prefix="closing")
+        if not first:
+            await store.setup()
+        calls = [asyncio.create_task(store.upsert([Record(str(n), X)])) for n in range(3)]
+        await asyncio.wait(calls, timeout=wait_s)
+        await store.close()
+
+        assert await asyncio.gather(*calls) == [None] * 3
+        with pytest.raises(StoreClosed):
+            await store.count()
+        assert [client.is_closed for client in made] == [True]
 
     run(main())
 

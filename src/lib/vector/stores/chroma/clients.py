@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
+from threading import Lock
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import chromadb
 import httpx
 from chromadb.api import AsyncServerAPI
 from chromadb.api.async_client import AsyncClient
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 
 from lib.errors import StoreUnavailable
@@ -20,6 +25,10 @@ TIMEOUT_S: Final = 120.0
 """For each answer of a server; Chroma's own client would wait for ever."""
 
 _ephemeral = count(1)
+_sharing = Lock()
+"""Held while a client in process is made or closed: those of one folder share parts, and Chroma
+counts who uses them without a lock."""
+_writing: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +73,10 @@ async def opened(place: Place) -> Any:
         return await asyncio.to_thread(_server, place.host, place.port, loop)
     settings = Settings(anonymized_telemetry=False)
     try:
-        if place.path is not None:
+        with _sharing:
+            if place.path is None:
+                return chromadb.EphemeralClient(settings=settings)
             return chromadb.PersistentClient(place.path, settings=settings)
-        return chromadb.EphemeralClient(settings=settings)
     except ValueError as error:
         raise StoreUnavailable(
             "this process has opened Chroma there with other settings: pass that client="
@@ -78,12 +88,18 @@ class _Client(AsyncClient):
 
     Workaround: that function reads files on the event loop, checks no TLS certificates, and keeps
     the connections of all clients in one dict of the class, by the hash of their loop; a later
-    loop can have the same hash, and be handed connections that are closed.
+    loop can have the same hash, and be handed connections that are closed. And it keeps the parts
+    of each client for others to share, though no other can, and never lets them go.
     """
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(settings=settings)
-        server: Any = self._system.instance(AsyncServerAPI)
+        shared: Any = SharedSystemClient
+        try:
+            super().__init__(settings=settings)
+            server: Any = self._system.instance(AsyncServerAPI)
+        finally:
+            shared._decrement_refcount(self._identifier)  # noqa: SLF001 - see above
+            shared._identifier_to_system.pop(self._identifier, None)  # noqa: SLF001 - see above
         self._server = server
         self._http = httpx.AsyncClient(
             timeout=TIMEOUT_S, headers={"content-type": "application/json"}
@@ -114,7 +130,21 @@ async def closed(client: Any) -> None:
     if isinstance(client, _Client):
         await client.aclose()
     else:
-        client.close()
+        with _sharing:
+            client.close()
+
+
+def writing_alone(place: Place, client: Any) -> AbstractContextManager[Any]:
+    """Return what is held while a client that blocks writes, each in its own store's thread.
+
+    So other stores of this process that write to the same folder have to wait.
+    """
+    if not place.blocks:
+        return nullcontext()
+    shared = getattr(client, "_identifier", None)  # the folder as it was named, for one in process
+    known = os.path.realpath(shared) if isinstance(shared, str) else f"client {id(client)}"
+    with _sharing:
+        return _writing.setdefault(known, Lock())
 
 
 async def answer(result: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, TypeVar
@@ -17,7 +18,14 @@ from lib.vector import exact
 from lib.vector.filter import Filter
 from lib.vector.listing import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
-from lib.vector.stores.chroma.clients import Place, answer, closed, opened, own_prefix
+from lib.vector.stores.chroma.clients import (
+    Place,
+    answer,
+    closed,
+    opened,
+    own_prefix,
+    writing_alone,
+)
 from lib.vector.stores.chroma.failures import typed_errors
 from lib.vector.stores.chroma.records import Rows, columns, requests
 from lib.vector.stores.chroma.translate import condition
@@ -32,6 +40,7 @@ _GRAPH: Final = {"ef_search": 256, "ef_construction": 200, "max_neighbors": 32}
 _EVERYTHING: Final = ["embeddings", "documents", "metadatas"]
 _COLLECTIONS_A_REQUEST: Final = 500
 _SPARE: Final = 8
+_MOST_ASKED: Final = 2**31 - 1
 _GROWTH: Final = 4
 _ATTEMPTS: Final = 3
 _ROUNDING: Final = 1e-6
@@ -67,6 +76,7 @@ class Database(ListedBackend):
         self._most = 1
         self._collections: dict[str, Any] = {}
         self._opening, self._writing = asyncio.Lock(), asyncio.Lock()
+        self._alone: AbstractContextManager[Any] = nullcontext()
 
     async def prepare(self) -> None:
         """Connect, and see that what is there is of the kind asked for.
@@ -87,6 +97,7 @@ class Database(ListedBackend):
                         if self._asked.place.client is None:
                             await closed(client)
                         raise
+                    self._alone = writing_alone(self._asked.place, client)
                     self._client = client
 
     async def close(self) -> None:
@@ -115,7 +126,8 @@ class Database(ListedBackend):
                 await answer(collection.upsert(**columns(batch, rows, held, self._asked.metric)))
 
         async with self._writing:
-            await self._in(namespace, work, create=True)
+            with self._alone:
+                await self._in(namespace, work, create=True)
 
     async def query(
         self,
@@ -178,12 +190,13 @@ class Database(ListedBackend):
             StoreCorrupt: one was made by something else.
             StoreUnavailable: the folder or the server cannot be opened.
         """
+        own = self._client is None and self._asked.place.client is None
         with typed_errors():
             client = self._client or await opened(self._asked.place)
             try:
                 there = await self._listed(client)
             finally:
-                if self._client is None and self._asked.place.client is None:
+                if own:
                     await closed(client)
         if not there:
             return None
@@ -205,7 +218,8 @@ class Database(ListedBackend):
                 self._collections.pop(namespace, None)
 
         async with self._writing:
-            await self._in(namespace, work)
+            with self._alone:
+                await self._in(namespace, work)
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass; with a filter, Chroma can only list their ids."""
@@ -328,7 +342,7 @@ async def _nearest(
     Chroma's graph may end early, above all where many vectors are alike: of 3,000 equal ones it
     found 307. So if it finds fewer than it was asked for, all that pass the filter are read.
     """
-    size = k + _SPARE
+    size = min(k + _SPARE, _MOST_ASKED)
     while True:
         asked = collection.query(
             query_embeddings=query[np.newaxis],

@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from lib.errors import MissingDriver, StoreClosed
+from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backed import BackedStore
+from lib.vector.closing import Closing
 from lib.vector.offload import finished
 from lib.vector.records import Layout, Metric
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PREFIX: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,255}")
+_MARK: Final = "chroma.sqlite3"
+"""In every folder that Chroma has opened."""
 
 
 class ChromaVectorStore(BackedStore["Database"]):
@@ -31,10 +34,11 @@ class ChromaVectorStore(BackedStore["Database"]):
     keeps each request whole, but has no transaction over several: if one fails, what the earlier
     ones have stored stays, and the same upsert again completes it.
 
-    Chroma merges metadata where it should replace it; this store unsets what was there before. Two
-    processes that write the same id at the same moment can leave filters seeing fields of both,
-    until it is written again. One process at a time may use a folder: others need a server.
-    In a process everything is done in one thread, in turn.
+    Chroma merges metadata where it should replace it; this store unsets what was there before.
+    Stores of one folder take turns at that. Two stores on a server, wherever they run, that write
+    the same id at the same moment can leave filters seeing fields of both, until it is written
+    again. One process at a time may use a folder: others need a server.
+    In a process everything a store does is done in one thread, in turn.
 
     `delete(filter=EVERYTHING)` also deletes the collection; one that was emptied otherwise stays,
     since it may be filled again in that moment. `scan` reads all ids of a namespace with the first
@@ -88,7 +92,7 @@ class ChromaVectorStore(BackedStore["Database"]):
         self._database: Database | None = None
         self._blocks = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-        self._closed = False
+        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
         """Open the folder or connect to the server; safe to repeat.
@@ -101,13 +105,11 @@ class ChromaVectorStore(BackedStore["Database"]):
         await super().setup()
 
     async def close(self) -> None:
-        """Close the client if it is the store's own; safe to repeat."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._database is not None:
-            await self._do(self._database.close)
-        self._thread.shutdown(wait=False)
+        """Wait for the calls that run, then close the client if it is the store's own.
+
+        Safe to repeat, also after it was cancelled. Any other call then raises StoreClosed.
+        """
+        await self._closing.close(self._release)
 
     async def existing(self) -> Layout | None:
         """Return how the collections were made, whatever this object expects; None without any.
@@ -116,38 +118,24 @@ class ChromaVectorStore(BackedStore["Database"]):
             StoreCorrupt: one was made by something else.
             StoreUnavailable: the folder cannot be opened, or the server not be reached.
         """
-        self._check_open()
         path = self._place["path"]
-        if path is not None and not await asyncio.to_thread(Path(path).is_dir):
-            return None
-        database = await self._opened()
-        return await self._do(database.existing)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self._name} is closed")
-
-    async def _opened(self) -> Database:
-        self._check_open()
-        if self._database is not None:
-            return self._database
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
+        if path is not None:
+            self._closing.check_open()
+            if not await asyncio.to_thread(_is_folder_of_chroma, Path(path)):
+                return None
+        return await self._do(lambda database: database.existing())
 
     async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
-        database = await self._opened()
+        return await self._do(lambda database: _prepared(database, work))
 
-        async def prepared() -> T:
-            await database.prepare()
-            return await work(database)
-
-        return await self._do(prepared)
-
-    async def _do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _do(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         """Do the work here, or in the thread if it blocks."""
-        if not self._blocks:
-            return await work()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: finished(work()))
+        in_thread = asyncio.get_running_loop().run_in_executor
+        with self._closing.call():
+            database = self._database or await in_thread(self._thread, self._open)
+            if self._blocks:
+                return await in_thread(self._thread, lambda: finished(work(database)))
+            return await work(database)
 
     def _open(self) -> Database:
         """Return the database; in the store's thread, since loading the driver takes a second."""
@@ -163,3 +151,26 @@ class ChromaVectorStore(BackedStore["Database"]):
             self._blocks = asked.place.blocks
             self._database = database.Database(asked)
         return self._database
+
+    async def _release(self) -> None:
+        # In the thread, after what cancelled calls have left there: it may be opening a client.
+        in_thread = asyncio.get_running_loop().run_in_executor
+        database = await in_thread(self._thread, lambda: self._database)
+        if database is not None and self._blocks:
+            await in_thread(self._thread, lambda: finished(database.close()))
+        elif database is not None:
+            await database.close()
+        self._thread.shutdown(wait=False)
+
+
+async def _prepared(database: Database, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    await database.prepare()
+    return await work(database)
+
+
+def _is_folder_of_chroma(path: Path) -> bool:
+    """Return whether Chroma has ever been opened here; opening it makes the folder its own."""
+    try:
+        return (path / _MARK).is_file()
+    except OSError as error:
+        raise StoreUnavailable(f"the Chroma folder cannot be read: {error.strerror}") from error
