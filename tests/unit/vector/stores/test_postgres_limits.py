@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from collections.abc import Callable
 from itertools import count
 from random import Random
+from threading import Thread, current_thread, main_thread
 from typing import Any, cast
 
 import psycopg
@@ -16,7 +19,7 @@ from lib.errors import InvalidMeta, StoreClosed
 from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
-from lib.vector.stores.postgres import lexical
+from lib.vector.stores.postgres import database, lexical, writing
 
 _names = count()
 
@@ -186,3 +189,33 @@ def test_words_that_were_just_written_lie_in_the_index(name: str) -> None:
             assert await (await other.execute(listed, [name])).fetchall() == [(0,), (0,)]
 
     run(main())
+
+
+def test_much_metadata_is_written_and_read_in_a_thread(
+    dsn: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta = {f"key{number}": number for number in range(40)}
+    records = [Record(f"{row}", [1.0, row], "", meta) for row in range(200)]
+    threads = list[tuple[str, Thread]]()
+
+    def seen(word: str, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def noted(value: Any) -> Any:
+            threads.append((word, current_thread()))
+            return work(value)
+
+        return noted
+
+    monkeypatch.setattr(writing, "written", seen("written", writing.written))
+    monkeypatch.setattr(database.json, "loads", seen("read", json.loads))
+
+    async def main() -> None:
+        store = PostgresVectorStore(dsn, dimension=2, table=name)
+        await store.upsert(records)
+        assert (await store.query([1.0, 0.0], 200))[0].meta == meta
+        assert await store.scan() == await store.get(sorted(record.id for record in records))
+        assert len(await store.query_hybrid([1.0, 0.0], "", 200)) == 200
+        await store.close()
+
+    run(main())
+    assert [word for word, _ in threads] == ["written"] * 200 + ["read"] * 800
+    assert main_thread() not in {thread for _, thread in threads}

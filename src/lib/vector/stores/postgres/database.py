@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lib.vector import fusion, records
 from lib.vector.filter import Filter
+from lib.vector.offload import offload
 from lib.vector.records import Match, Record
 from lib.vector.stores.postgres import lexical, setup, writing
 from lib.vector.stores.postgres.connections import Connections
@@ -31,7 +32,7 @@ from lib.vector.stores.postgres.table import Table
 from lib.vector.stores.postgres.translate import condition
 from lib.vector.validate import Batch
 
-_INLINE_FLOATS: Final = 100_000  # in batches below, nothing is long enough for a thread
+_CHARACTER_EFFORT: Final = 50  # of reading one of metadata, in floats read
 # So many records, and such a share of those there are, make statistics stale: what the server does
 # for itself within a minute is too late for a table that was filled just now.
 _WRITTEN: Final = 1_000
@@ -76,10 +77,8 @@ class Database:
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
-        if batch.vectors.size < _INLINE_FLOATS:
-            pieces = writing.pieces(batch, self._layout.vector_type)
-        else:
-            pieces = await asyncio.to_thread(writing.pieces, batch, self._layout.vector_type)
+        # Nobody knows how much metadata there is before it is written out.
+        pieces = await asyncio.to_thread(writing.pieces, batch, self._layout.vector_type)
         statement = self._layout.put(writing.UPSERT)
         async with self._connection() as connection, transaction(connection) as writer:
             for piece in pieces:
@@ -110,9 +109,10 @@ class Database:
         )
         async with self._connection() as connection:
             found = await self._planner.nearest(connection, search)
+        metas = await _read(row[3] for row in found)
         return [
-            Match(name, score, text, json.loads(meta), *rest)
-            for name, score, text, meta, *rest in found
+            Match(name, score, text, meta, *rest)
+            for (name, score, text, _, *rest), meta in zip(found, metas, strict=True)
         ]
 
     async def query_hybrid(
@@ -162,7 +162,11 @@ class Database:
         parameters |= {"after": after, "limit": limit}
         async with self._connection() as connection, cursor(connection) as reading:
             rows = await (await run(reading, statement, parameters)).fetchall()
-        return [Record(name, vector, text, json.loads(meta)) for name, text, meta, vector in rows]
+        metas = await _read(row[2] for row in rows)
+        return [
+            Record(name, vector, text, meta)
+            for (name, text, _, vector), meta in zip(rows, metas, strict=True)
+        ]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
@@ -208,7 +212,11 @@ class Database:
         statement = self._layout.put(_RECORDS, where=where, content=content(vectors=vectors))
         async with cursor(connection) as reading:
             rows = await (await run(reading, statement, parameters)).fetchall()
-        return {name: (text, json.loads(meta), *rest) for name, text, meta, *rest in rows}
+        metas = await _read(row[2] for row in rows)
+        return {
+            name: (text, meta, *rest)
+            for (name, text, _, *rest), meta in zip(rows, metas, strict=True)
+        }
 
 
 async def opened(dsn: str | None, pool: Any, table: Table) -> Database:
@@ -238,6 +246,13 @@ async def existing(dsn: str | None, pool: Any, table: Table) -> records.Layout |
     with typed_errors(table.place):
         async with Connections(dsn, pool).first() as connection:
             return await setup.existing(connection, table)
+
+
+async def _read(metas: Iterable[str]) -> list[dict[str, Any]]:
+    """Return metadata as it was given, read in a thread if it is much."""
+    written = list(metas)
+    effort = _CHARACTER_EFFORT * sum(map(len, written))
+    return await offload(effort, lambda: [json.loads(meta) for meta in written])
 
 
 def _where(
