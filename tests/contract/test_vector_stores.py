@@ -1,7 +1,6 @@
 """Every vector store keeps the contract; a new one is one more line of the table."""
 
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,15 +24,6 @@ from lib.vector import (
     SQLiteVectorStore,
 )
 from lib.vector.filter.refusals import REFUSALS
-
-FOLDERS = count()
-
-
-def in_a_folder_of_its_own(place: Path, dimension: int, metric: Metric) -> QdrantVectorStore:
-    """Qdrant's client locks its folder, so no two of them ever hold the same."""
-    return QdrantVectorStore(
-        dimension=dimension, metric=metric, path=str(place / f"{next(FOLDERS)}")
-    )
 
 
 def in_a_table_of_its_own(place: Path, dimension: int, metric: Metric) -> PostgresVectorStore:
@@ -91,9 +81,6 @@ VECTOR_STORES = {
         hybrid=False,
         refuses=REFUSALS["QdrantVectorStore"],
     ),
-    "qdrant on disk": StoreKind(
-        open=in_a_folder_of_its_own, hybrid=False, refuses=REFUSALS["QdrantVectorStore"]
-    ),
     "lancedb": StoreKind(
         open=lambda place, dimension, metric: LanceDBVectorStore(
             place / "lancedb", dimension=dimension, metric=metric
@@ -114,6 +101,7 @@ VECTOR_STORES = {
         hybrid=False,
         refuses=REFUSALS["ChromaVectorStore"],
         shared=True,
+        examples=8,  # each call is a request or more
     ),
     "pinecone": StoreKind(
         open=in_an_index_of_its_own,

@@ -28,6 +28,8 @@ class StoreKind:
         shared: whether several objects for one directory hold the same, at the same time.
         bm25: whether hybrid queries rank words by BM25 to the last bit, as the reference does.
         parts: whether words find a part of a text that is written without spaces, as Chinese is.
+        examples: how many random sequences of operations are tried at most, where a store is slow;
+            None leaves it to the test.
     """
 
     open: Callable[[Path, int, Metric], VectorStore]
@@ -36,6 +38,11 @@ class StoreKind:
     shared: bool = False
     bm25: bool = True
     parts: bool = True
+    examples: int | None = None
+
+    def at_most(self, max_examples: int) -> int:
+        """Return how many random sequences of operations to try, of so many that a test asks."""
+        return max_examples if self.examples is None else min(max_examples, self.examples)
 
 
 @dataclass(frozen=True, slots=True)

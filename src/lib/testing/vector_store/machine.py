@@ -42,7 +42,7 @@ def check_against_memory(kind: StoreKind, *, max_examples: int = 50) -> None:
 
     Args:
         kind: the store.
-        max_examples: how many sequences of operations to try.
+        max_examples: how many sequences of operations to try; `kind.examples` may make it fewer.
     """
 
     class Machine(_Agreement):
@@ -50,8 +50,9 @@ def check_against_memory(kind: StoreKind, *, max_examples: int = 50) -> None:
 
         store_kind = kind
 
+    examples = kind.at_most(max_examples)
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=max_examples, stateful_step_count=25)
+        Machine, settings=settings(max_examples=examples, stateful_step_count=25)
     )
 
 

@@ -46,7 +46,7 @@ def check_tenants(kind: StoreKind, *, max_examples: int = 20) -> None:
 
     Args:
         kind: the store that they share.
-        max_examples: how many sequences of operations to try.
+        max_examples: how many sequences of operations to try; `kind.examples` may make it fewer.
     """
 
     class Machine(_Tenants):
@@ -54,8 +54,9 @@ def check_tenants(kind: StoreKind, *, max_examples: int = 20) -> None:
 
         store_kind = kind
 
+    examples = kind.at_most(max_examples)
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=max_examples, stateful_step_count=25)
+        Machine, settings=settings(max_examples=examples, stateful_step_count=25)
     )
 
 

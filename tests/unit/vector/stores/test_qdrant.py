@@ -14,8 +14,8 @@ from qdrant_client import AsyncQdrantClient, models
 
 from lib.errors import MissingDriver, StoreCorrupt, StoreUnavailable
 from lib.testing.aio import run
-from lib.testing.vector_store import features, random_filter
-from lib.vector import Filter, QdrantVectorStore, Record
+from lib.testing.vector_store import features, random_filter, random_meta
+from lib.vector import F, Filter, InMemoryVectorStore, QdrantVectorStore, Record
 from lib.vector.filter import fold
 from lib.vector.filter.refusals import REFUSALS
 from lib.vector.stores.qdrant import translate
@@ -89,6 +89,53 @@ def test_a_folder_keeps_what_was_stored_in_it(tmp_path: Path) -> None:
     run(main())
 
 
+NAMES = ["a", "ab", "ä", "\U0001f600", *map(str, range(8))]
+NAMESPACES = ["", "t:x", "ü"]
+
+
+async def change(random: Random, namespace: str, stores: list[Any]) -> None:
+    new = [
+        Record(name, random.choice([[1.0, 2.0], [0.1, -3.0]]), name, random_meta(random))
+        for name in random.sample(NAMES, 5)
+    ]
+    gone, passing = random.sample(NAMES, 2), random_filter(random, 1)
+    refused = features(passing) & REFUSALS["QdrantVectorStore"]
+    for store in stores:
+        await store.upsert(new, namespace=namespace)
+        await store.delete(gone, namespace=namespace)
+        if not refused:
+            await store.delete(filter=passing, namespace=namespace)
+
+
+async def told(store: Any, namespace: str) -> list[Any]:
+    there = F("a").exists()
+    nearest = await store.query([1.0, 0.5], filter=there, namespace=namespace)
+    return [
+        await store.namespaces(),
+        await store.scan(namespace=namespace),
+        await store.count(filter=there, namespace=namespace),
+        [match.id for match in nearest],
+    ]
+
+
+def test_a_folder_holds_what_the_memory_store_does_whenever_it_is_opened(tmp_path: Path) -> None:
+    """The contract is kept in memory alone: a folder commits each point, which takes long."""
+
+    async def main() -> None:
+        random, memory = Random(5), InMemoryVectorStore(2)
+        for _ in range(6):
+            store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+            for namespace in NAMESPACES:
+                assert await told(store, namespace) == await told(memory, namespace)
+                await change(random, namespace, [store, memory])
+                assert await told(store, namespace) == await told(memory, namespace)
+            await store.close()
+
+        assert await memory.namespaces() == NAMESPACES
+
+    run(main())
+
+
 LOCKED = """
 import asyncio, sys
 from lib.errors import StoreUnavailable
@@ -126,7 +173,12 @@ def test_a_folder_that_is_in_use_says_so(tmp_path: Path) -> None:
 
 
 DAMAGED = {
-    "meta.json": [b'{"x', b"[]", b'{"collections": {"lib_vectors": {}}, "aliases": {}}', b"\xff\xfe"],
+    "meta.json": [
+        b'{"x',
+        b"[]",
+        b'{"collections": {"lib_vectors": {}}, "aliases": {}}',
+        b"\xff\xfe",
+    ],
     "collection/lib_vectors/storage.sqlite": [b"not a database" * 1000],
 }
 
