@@ -368,6 +368,40 @@ def test_a_store_on_a_read_only_disk_can_be_read_but_not_opened_for_writing(
     assert [file.name for file in open_place.iterdir()] == ["log.db"]
 
 
+@contextmanager
+def written_by_others(path: Path) -> Generator[None]:
+    """Let others write for a while, and then nobody."""
+    path.parent.chmod(0o777)
+    path.chmod(0o644)
+    yield
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+
+
+def test_a_reader_that_cannot_write_sees_what_others_commit(open_place: Path) -> None:
+    path = open_place / "log.db"
+    log = made(path)
+    path.chmod(0o444)
+    open_place.chmod(0o555)
+
+    async def main() -> None:
+        reader = SQLiteEventStore(path, read_only=True)
+        with unprivileged():
+            await reader.setup()
+            assert await reader.read("run") == log
+        with written_by_others(path):
+            writer = SQLiteEventStore(path)
+            await writer.setup()
+            await begin(writer, "other", 1)
+            await writer.close()
+        with unprivileged():
+            assert [info.run_id for info in await reader.runs()] == ["run", "other"]
+            assert [event.seq for event in await reader.read("other")] == [1, 2]
+        await reader.close()
+
+    run(main())
+
+
 def test_a_read_only_file_is_refused_at_once(open_place: Path) -> None:
     path = open_place / "log.db"
     made(path)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import Any, Final
 
-from lib._util.sqlite import connect_to_read
-from lib.errors import RunNotFound
+from lib._util.sqlite import connect_to_read, outdated
+from lib.errors import RunNotFound, StoreError
 from lib.events.codec import encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
@@ -16,13 +16,16 @@ from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.layout import check_readable
 
+_TRIES: Final = 5
+
 
 class Reader:
     """Reads one file; every method sees all that has been committed before its call."""
 
-    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
-        """Take a connection to a file that has the newest layout."""
+    def __init__(self, connection: sqlite3.Connection, store: str, path: str = "") -> None:
+        """Take a connection to a file that has the newest layout, and where it is."""
         self._connection = connection
+        self._path = path
         self._store = store
         self._version: int | None = None
 
@@ -36,7 +39,7 @@ class Reader:
         with typed_errors(store), ExitStack() as held:
             connection = held.enter_context(closing(connect_to_read(path)))
             check_readable(connection, store)
-            reader = cls(connection, store)
+            reader = cls(connection, store, path)
             reader.look()
             held.pop_all()
             return reader
@@ -115,5 +118,18 @@ class Reader:
         return found[0][0] if found else None
 
     def _all(self, query: str, *values: Any) -> list[Any]:
+        """Return what a query finds, with a new connection if the file has left this one behind."""
         with typed_errors(self._store):
-            return self._connection.execute(query, values).fetchall()
+            for _ in range(_TRIES):
+                try:
+                    found = self._connection.execute(query, values).fetchall()
+                except sqlite3.DatabaseError:
+                    if not outdated(self._connection):
+                        raise
+                else:
+                    if not outdated(self._connection):
+                        return found
+                behind, self._connection = self._connection, connect_to_read(self._path)
+                self._version = None
+                behind.close()
+        raise StoreError(f"{self._store} changes faster than it is read: let this process lock it")
