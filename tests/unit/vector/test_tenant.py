@@ -513,8 +513,9 @@ class OneRoom(InMemoryVectorStore):
 @pytest.mark.usefixtures("first_fault")
 @pytest.mark.parametrize("leaky", [Deaf, OneRoom])
 def test_the_check_of_tenants_catches_a_store_that_leaks(leaky: type[InMemoryVectorStore]) -> None:
+    kind = StoreKind(open=lambda _, dimension, metric: leaky(dimension, metric))
+
     with pytest.raises((AssertionError, TenantViolation)):
-        kind = StoreKind(open=lambda _, dimension, metric: leaky(dimension, metric))
         check_tenants(kind, max_examples=500)  # which stops at the first fault
 
 
