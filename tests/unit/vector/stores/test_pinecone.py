@@ -1,6 +1,8 @@
 """`PineconeVectorStore` on the wire: its index, limits, errors; and what lies in store for it."""
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +25,7 @@ from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.vector import EVERYTHING, F, Filter, PineconeVectorStore, Record
 from lib.vector.records import Layout
+from lib.vector.stores.pinecone import records
 from lib.vector.stores.pinecone.translate import condition
 
 HOST = "test-abc123.svc.aped-0000-a000.pinecone.io"
@@ -243,6 +246,29 @@ def test_a_batch_is_split_at_a_thousand_vectors_and_at_two_megabytes() -> None:
             assert await store.count() == 0
 
     run(main())
+
+
+def test_a_batch_is_written_off_the_event_loop_and_each_request_when_it_is_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, threads, sent = PineconeServer(), set[int](), list[int]()
+    usual: Any = records._vector  # pyright: ignore[reportPrivateUsage] - watched, not replaced
+
+    def watched(*arguments: Any) -> bytes:
+        threads.add(threading.get_ident())
+        sent.append(len(bodies(server, "/vectors/upsert")))
+        return usual(*arguments)
+
+    monkeypatch.setattr(records, "_vector", watched)
+
+    async def main() -> None:
+        async with opened(server, dimension=64) as store:
+            vectors = np.random.default_rng(1).standard_normal((2500, 64))
+            await store.upsert([Record(str(n), vector) for n, vector in enumerate(vectors)])
+
+    run(main())
+    assert threading.get_ident() not in threads
+    assert (sent[0], sent[1000], sent[-1]) == (0, 0, 2)
 
 
 def test_a_record_that_is_too_large_refuses_its_batch_before_anything_is_sent() -> None:
@@ -565,6 +591,40 @@ def test_a_client_of_its_own_is_closed_and_one_that_is_given_is_not() -> None:
                 dimension=2, api_key="k", index_host="http://127.0.0.1:9", retries=ONCE
             ).setup()
         await own.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("first", ["setup", "existing"])
+def test_closing_during_the_first_call_lets_it_end_and_leaves_no_connections(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    server = PineconeServer()
+    server.make_index("test", dimension=2)
+    made: list[httpx2.AsyncClient] = []
+
+    def make(*_: Any) -> httpx2.AsyncClient:
+        made.append(server.client())
+        return made[-1]
+
+    monkeypatch.setattr("lib.wire.http._make_client", make)
+
+    async def main() -> None:
+        store = PineconeVectorStore(dimension=2, api_key=API_KEY, index_name="test")
+        call = asyncio.create_task(getattr(store, first)())
+        await asyncio.wait([call], timeout=0)
+        cancelled = asyncio.create_task(store.close())
+        await asyncio.wait([cancelled], timeout=0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        await asyncio.gather(store.close(), store.close())
+
+        assert call.done()
+        await call
+        assert [client.is_closed for client in made] == [True]
+        for late in (store.count, store.existing):
+            with pytest.raises(StoreClosed):
+                await late()
 
     run(main())
 

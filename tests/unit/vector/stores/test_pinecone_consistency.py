@@ -145,6 +145,68 @@ def test_a_namespace_that_goes_with_its_last_record_counts_as_seen() -> None:
     run(main())
 
 
+@asynccontextmanager
+async def interrupted(server: PineconeServer) -> AsyncGenerator[PineconeVectorStore]:
+    """Give a store that waits for a write, while somebody else has erased the namespace."""
+    async with opened(server, consistency_timeout_s=5.0) as store:
+        await store.upsert([A], namespace="n")
+        server.lag = 1000
+        with pytest.raises(ConsistencyTimeout):
+            await store.upsert([A], namespace="n")
+        server.lag = 0
+        erased = server.indexes["test"].namespaces.pop("n")
+        yield store
+        assert erased.pending
+
+
+def test_a_namespace_erased_elsewhere_holds_up_the_store_once() -> None:
+    async def main() -> None:
+        server = PineconeServer()
+        async with interrupted(server) as store:
+            with pytest.raises(ConsistencyTimeout) as timeout:
+                await store.count(namespace="n")
+            assert timeout.value.seen is None
+
+            assert await store.count(namespace="n") == 0
+            await store.delete(filter=EVERYTHING, namespace="n")
+            assert await store.namespaces() == []
+            await store.upsert([A], namespace="n")
+            assert await store.count(namespace="n") == 1
+
+    run(main())
+
+
+def test_a_deletion_in_a_namespace_that_is_not_there_yet_is_told_as_late() -> None:
+    async def main() -> None:
+        async with interrupted(PineconeServer()) as store:
+            with pytest.raises(ConsistencyTimeout):
+                await store.delete(["a"], namespace="n")
+            await store.delete(["a"], namespace="n")
+
+    run(main())
+
+
+def test_a_deletion_is_sent_though_searches_are_late_unless_it_needs_them() -> None:
+    async def main() -> None:
+        server = PineconeServer()
+        async with opened(server, consistency_timeout_s=1.0) as store:
+            await store.upsert([A])
+            server.lag = 1000
+            with pytest.raises(ConsistencyTimeout):
+                await store.upsert([A])
+            with pytest.raises(ConsistencyTimeout):
+                await store.delete(filter={"x": 1})
+            assert [path for _, path, _ in server.requests].count("/vectors/delete") == 0
+
+            with pytest.raises(ConsistencyTimeout) as timeout:
+                await store.delete(["a"])
+            assert (timeout.value.wanted, timeout.value.seen) == (3, 1)
+            server.indexes["test"].namespaces["__default__"].catch_up(1000)
+            assert await store.count() == 0
+
+    run(main())
+
+
 def test_an_index_that_tells_no_positions_is_not_waited_for_which_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

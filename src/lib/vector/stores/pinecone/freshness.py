@@ -3,7 +3,8 @@
 A write is accepted before searches show it. Its answer tells the write's number in the log of its
 namespace, and every query's answer tells up to which number that query has seen. So a write waits,
 here, until a query has seen it: then not only this store reads it, but everybody does. A wait that
-fails or is cancelled is taken up again by the next call that reads the namespace.
+fails or is cancelled is taken up again by the next call that reads the namespace. If that one ends
+without a sight of the namespace, too, it is no longer expected: somebody else may have erased it.
 
 Where Pinecone tells no numbers (an index of pods), nothing can be waited for; that is logged once.
 Source: https://docs.pinecone.io/guides/index-data/check-data-freshness (2026-11).
@@ -65,8 +66,12 @@ class Freshness:
         else:
             self._unseen[namespace] = max(position, self._unseen.get(namespace, position))
 
-    async def settle(self, namespace: str) -> None:
+    async def settle(self, namespace: str, *, again: bool = True) -> None:
         """Return once searches show all that was noted; at once if there is nothing.
+
+        Args:
+            namespace: where.
+            again: whether an earlier call was the first to wait for it.
 
         Raises:
             ConsistencyTimeout: they do not in time. What was written stays written.
@@ -80,6 +85,8 @@ class Freshness:
             if seen is not None and seen >= wanted:
                 break
             if self._clock.monotonic() - started + delay_s > self._timeout_s:
+                if seen is None and again:
+                    self._filled.discard(namespace)
                 raise ConsistencyTimeout(
                     namespace=namespace, wanted=wanted, seen=seen, timeout_s=self._timeout_s
                 )

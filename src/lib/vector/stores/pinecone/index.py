@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib._util.clock import Clock
-from lib.errors import StoreUnavailable
+from lib.errors import ConsistencyTimeout, StoreUnavailable
 from lib.vector.embed.batches import each
 from lib.vector.filter import Filter
 from lib.vector.listing import ListedBackend
+from lib.vector.offload import offload
 from lib.vector.records import Match, Metric, Record
 from lib.vector.stores.pinecone import answers, records
 from lib.vector.stores.pinecone.api import Api, NoNamespace, Reply
@@ -66,28 +66,47 @@ class Index(ListedBackend):
     # -- writing -------------------------------------------------------------------------------
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
-        """Insert or replace the records of a batch, in as few requests as can carry them."""
-        for body in records.requests(namespace, batch):
+        """Insert or replace the records of a batch, in as few requests as can carry them.
+
+        All are checked before any is sent; each request is written when it is its turn.
+        """
+        effort = records.effort(batch)
+        await offload(effort, lambda: records.check(namespace, batch))
+        bodies = records.requests(namespace, batch)
+        while (body := await offload(effort, lambda: next(bodies, None))) is not None:
             await self._write(namespace, "vectors/upsert", body, fills=True)
-        await self._settle(namespace)
+        await self._settle(namespace, again=False)
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
-        await self._settle(namespace)  # so that a filter sees what it should delete
+        late = await self._late(namespace)
+        if late is not None and filter is not None:
+            raise late  # the filter would not see all that it should delete
         for what in answers.deletions(ids, filter):
             body = {"namespace": encoded_namespace(namespace), **what}
-            with suppress(NoNamespace):
+            try:
                 await self._write(namespace, "vectors/delete", answers.content(body), fills=False)
+            except NoNamespace:
+                if late is not None:  # what was written there may still come
+                    raise late from None
         await self._settle(namespace)
+
+    async def _late(self, namespace: str) -> ConsistencyTimeout | None:
+        """Return why searches do not show what was written, None if they do."""
+        try:
+            await self._settle(namespace)
+        except ConsistencyTimeout as error:
+            return error
+        return None
 
     async def _write(self, namespace: str, path: str, body: bytes, *, fills: bool) -> None:
         reply = await self._api.post(f"{self._host}/{path}", body)
         if self._freshness is not None:
             self._freshness.wrote(namespace, reply.headers, fills=fills)
 
-    async def _settle(self, namespace: str) -> None:
+    async def _settle(self, namespace: str, *, again: bool = True) -> None:
         if self._freshness is not None:
-            await self._freshness.settle(namespace)
+            await self._freshness.settle(namespace, again=again)
 
     async def _look(self, namespace: str) -> Mapping[str, str] | None:
         """Return the headers of the cheapest query; None if there is no such namespace."""

@@ -37,6 +37,9 @@ KEYS: Final = "k"
 ID: Final = "i"
 _NAMESPACE, _TEXT, _META = "n", "t", "m"
 _FRAME_BYTES: Final = 64
+_FLOAT_EFFORT: Final = 3_000  # of writing one as text, in floats read
+_RECORD_EFFORT: Final = 100_000
+_CHAR_EFFORT: Final = 20
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -66,21 +69,28 @@ def token(item: Scalar) -> str:
             return f"n:{float(item) + 0.0!r}"  # which makes -0.0 the 0.0 that it equals
 
 
-def requests(namespace: str, batch: Batch) -> list[bytes]:
-    """Return the bodies of the upserts of a batch, each as large as one may be.
+def check(namespace: str, batch: Batch) -> None:
+    """See that Pinecone takes every record of a batch.
 
     Raises:
         InvalidMeta: a record's metadata and text are more than Pinecone takes.
     """
-    # All at once: a record that is too large refuses the batch before anything is sent.
-    return [*_bodies(namespace, [_vector(namespace, batch, row) for row in range(len(batch.ids))])]
+    for row, name in enumerate(batch.ids):
+        size = len(_metadata(namespace, batch, row).encode())
+        if size > MAX_META_BYTES:
+            raise InvalidMeta(
+                f"record {name!r} needs {size} bytes for its metadata and text, and Pinecone takes "
+                f"{MAX_META_BYTES}: keep the text elsewhere, or split it"
+            )
 
 
-def _bodies(namespace: str, vectors: list[bytes]) -> Iterator[bytes]:
+def requests(namespace: str, batch: Batch) -> Iterator[bytes]:
+    """Yield the bodies of the upserts of a batch, each as large as one may be."""
     tail = f'],"namespace":{_json(encoded_namespace(namespace))}}}'.encode()
     some: list[bytes] = []
     size = 0
-    for vector in vectors:
+    for row in range(len(batch.ids)):
+        vector = _vector(namespace, batch, row)
         full = size + len(vector) + 1 > BYTES_A_REQUEST - len(tail) - _FRAME_BYTES
         if some and (full or len(some) == VECTORS_A_REQUEST):
             yield b'{"vectors":[' + b",".join(some) + tail
@@ -90,20 +100,26 @@ def _bodies(namespace: str, vectors: list[bytes]) -> Iterator[bytes]:
     yield b'{"vectors":[' + b",".join(some) + tail
 
 
+def effort(batch: Batch) -> int:
+    """Return what it costs to write a batch as JSON, in floats read."""
+    chars = sum(map(len, batch.texts))
+    return (
+        _FLOAT_EFFORT * batch.vectors.size + _RECORD_EFFORT * len(batch.ids) + _CHAR_EFFORT * chars
+    )
+
+
 def _vector(namespace: str, batch: Batch, row: int) -> bytes:
-    name = batch.ids[row]
-    metadata = _json(_metadata(namespace, name, batch.texts[row], batch.metas[row]))
-    size = len(metadata.encode())
-    if size > MAX_META_BYTES:
-        raise InvalidMeta(
-            f"record {name!r} needs {size} bytes for its metadata and text, and Pinecone takes "
-            f"{MAX_META_BYTES}: keep the text elsewhere, or split it"
-        )
+    metadata = _metadata(namespace, batch, row)
     floats = ",".join(batch.vectors[row].astype(str))  # the fewest digits that tell them apart
-    return f'{{"id":{_json(encoded(name))},"values":[{floats}],"metadata":{metadata}}}'.encode()
+    name = _json(encoded(batch.ids[row]))
+    return f'{{"id":{name},"values":[{floats}],"metadata":{metadata}}}'.encode()
 
 
-def _metadata(namespace: str, name: str, text: str, meta: dict[str, Any]) -> dict[str, Any]:
+def _metadata(namespace: str, batch: Batch, row: int) -> str:
+    return _json(_kept(namespace, batch.ids[row], batch.texts[row], batch.metas[row]))
+
+
+def _kept(namespace: str, name: str, text: str, meta: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {
         ID: name,
         _NAMESPACE: namespace,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import StoreClosed
 from lib.resilience import RetryPolicy
 from lib.vector.backed import BackedStore
+from lib.vector.closing import Closing
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.pinecone.api import Api, checked_host, checked_key
 from lib.vector.stores.pinecone.control import Asked, existing, found
@@ -38,7 +38,8 @@ class PineconeVectorStore(BackedStore[Index]):
     first page, and keeps them until the last one.
 
     Any write or search may raise `ConsistencyTimeout`: what was written is written, but searches do
-    not show it in time.
+    not show it in time. A later call waits for it again; where that one sees no such namespace
+    either, it is taken for erased by somebody else, and no longer waited for.
     """
 
     _name: ClassVar[str] = "PineconeVectorStore"
@@ -110,7 +111,7 @@ class PineconeVectorStore(BackedStore[Index]):
         )
         self._index: Index | None = None
         self._finding = asyncio.Lock()
-        self._closed = False
+        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
         """Find the index, made if it is missing and `create` was said; safe to repeat.
@@ -123,10 +124,11 @@ class PineconeVectorStore(BackedStore[Index]):
         await super().setup()
 
     async def close(self) -> None:
-        """Close the connections, unless the client is the caller's; safe to repeat."""
-        if not self._closed:
-            self._closed = True
-            await self._api.aclose()
+        """Wait for the calls that run, then close the connections unless the client is given.
+
+        Safe to repeat, also after it was cancelled. Any other call then raises StoreClosed.
+        """
+        await self._closing.close(self._api.aclose)
 
     async def existing(self) -> Layout | None:
         """Return how the index was made, whatever this object expects; None if it is missing.
@@ -134,18 +136,14 @@ class PineconeVectorStore(BackedStore[Index]):
         Raises:
             StoreUnavailable: Pinecone cannot be asked.
         """
-        self._check_open()
-        return await existing(self._api, self._asked)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self._name} is closed")
+        with self._closing.call():
+            return await existing(self._api, self._asked)
 
     async def _run(self, work: Callable[[Index], Coroutine[Any, Any, T]]) -> T:
-        return await work(await self._found())
+        with self._closing.call():
+            return await work(await self._found())
 
     async def _found(self) -> Index:
-        self._check_open()
         async with self._finding:
             if self._index is None:
                 host = await found(self._api, self._asked, self._clock)
