@@ -602,8 +602,10 @@ def test_closing_during_the_first_call_lets_it_end_and_leaves_no_connections(
     server = PineconeServer()
     server.make_index("test", dimension=2)
     made: list[httpx2.AsyncClient] = []
+    go = threading.Event()
 
     def make(*_: Any) -> httpx2.AsyncClient:
+        go.wait()
         made.append(server.client())
         return made[-1]
 
@@ -617,7 +619,10 @@ def test_closing_during_the_first_call_lets_it_end_and_leaves_no_connections(
         await asyncio.wait([cancelled], timeout=0)
         cancelled.cancel()
         await asyncio.wait([cancelled])
-        await asyncio.gather(store.close(), store.close())
+        closers = [asyncio.create_task(store.close()) for _ in range(2)]
+        await asyncio.wait(closers, timeout=0)
+        go.set()
+        await asyncio.gather(*closers)
 
         assert call.done()
         await call
