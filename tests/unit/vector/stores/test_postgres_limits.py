@@ -9,13 +9,13 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 from threading import Thread, current_thread, main_thread
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool
 
-from lib.errors import InvalidMeta, StoreClosed
+from lib.errors import InvalidMeta, StoreClosed, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
@@ -51,18 +51,34 @@ def test_names_as_long_as_a_key_may_be_are_stored_and_longer_ones_refused(
             names = noise(first, random), noise(second, random) + "ab"
             await store.upsert([Record(names[0], [1.0, 0.0])], namespace=names[1])
             assert [one.id for one in await store.scan(namespace=names[1])] == [names[0]]
+        for short in (["a"], []):
+            asked = [Record(one, [1.0, 0.0]) for one in [*short, noise(512, random)]]
+            with pytest.raises(InvalidMeta, match=r"2600 bytes.*3072"):
+                await store.upsert(asked, namespace=noise(512, random))
+        await store.upsert([Record("é" * 512, [1.0, 0.0])], namespace="\U0001f30a" * 512)
+        assert len(await store.namespaces()) == 4
         await store.close()
-        with pytest.raises(StoreClosed):
-            await store.upsert([Record("a", [1.0, 0.0])])
 
     run(main())
-    for records in ([Record("a", [1.0, 0.0])], []):
-        asked: list[Any] = [*records, Record(noise(512, random), [1.0, 0.0])]
-        unreachable = PostgresVectorStore("host=/nowhere", dimension=2)
-        with pytest.raises(InvalidMeta, match=r"2600 bytes.*3072"):
-            run(unreachable.upsert(asked, namespace=noise(512, random)))
-    with pytest.raises(InvalidMeta, match="a store takes records"):
-        run(PostgresVectorStore("host=/nowhere", dimension=2).upsert([cast(Any, "a")]))
+
+
+def test_another_limit_of_the_server_is_no_fault_of_the_names(dsn: str, name: str) -> None:
+    async def main() -> None:
+        store = PostgresVectorStore(dsn, dimension=2, table=name)
+        await store.setup()
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as other:
+            await other.execute(
+                f"""
+                CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '54000'; END $$;
+                CREATE TRIGGER full_up BEFORE INSERT ON {name} EXECUTE FUNCTION {name}();
+            """.encode()
+            )
+        with pytest.raises(StoreUnavailable, match="54000"):
+            await store.upsert([Record("a", [1.0, 0.0])])
+        await store.close()
+
+    run(main())
 
 
 @pytest.mark.parametrize("k", [2**31, 2**32, sys.maxsize, 10**30])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib.errors import InvalidMeta
 from lib.vector import fusion, records
 from lib.vector.filter import Filter
 from lib.vector.offload import offload
@@ -20,6 +21,7 @@ from lib.vector.stores.postgres.connections import Connections
 from lib.vector.stores.postgres.driver import (
     Connection,
     cursor,
+    psycopg,
     run,
     sql,
     transaction,
@@ -28,7 +30,7 @@ from lib.vector.stores.postgres.driver import (
 )
 from lib.vector.stores.postgres.layout import Layout
 from lib.vector.stores.postgres.plans import Planner, Search, content
-from lib.vector.stores.postgres.table import Table
+from lib.vector.stores.postgres.table import MAX_KEY_BYTES, Table
 from lib.vector.stores.postgres.translate import condition
 from lib.vector.validate import Batch
 
@@ -82,7 +84,8 @@ class Database:
         statement = self._layout.put(writing.UPSERT)
         async with self._connection() as connection, transaction(connection) as writer:
             for piece in pieces:
-                await run(writer, statement, {"namespace": namespace, **piece})
+                with _fitting(namespace, batch.ids):
+                    await run(writer, statement, {"namespace": namespace, **piece})
             self._written += len(batch.ids)
             if self._written > _WRITTEN + _WRITTEN_SHARE * self._planner.rows:
                 self._written = 0
@@ -246,6 +249,21 @@ async def existing(dsn: str | None, pool: Any, table: Table) -> records.Layout |
     with typed_errors(table.place):
         async with Connections(dsn, pool).first() as connection:
             return await setup.existing(connection, table)
+
+
+@contextmanager
+def _fitting(namespace: str, ids: list[str]) -> Generator[None]:
+    """Refuse names that the index of the key has no room for; it compresses some of them."""
+    try:
+        yield
+    except psycopg.errors.ProgramLimitExceeded as error:
+        took = len(namespace.encode()) + max(len(name.encode()) for name in ids)
+        if took <= MAX_KEY_BYTES:
+            raise
+        raise InvalidMeta(
+            f"PostgreSQL has room for a namespace and an id of {MAX_KEY_BYTES} bytes together, "
+            f"more where it can compress them, got {took}"
+        ) from error
 
 
 async def _read(metas: Iterable[str]) -> list[dict[str, Any]]:

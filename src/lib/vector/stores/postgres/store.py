@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from lib.errors import InvalidMeta, MissingDriver, StoreClosed, StoreUnavailable
+from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
 from lib.vector.backed import HybridBackedStore
-from lib.vector.records import Layout, Metric, Record
-from lib.vector.stores.postgres.table import MAX_KEY_BYTES, NAME, Table
-from lib.vector.validate import checked_namespace, checked_record
+from lib.vector.records import Layout, Metric
+from lib.vector.stores.postgres.table import NAME, Table
 
 if TYPE_CHECKING:
     from lib.vector.stores.postgres.database import Database
@@ -28,6 +27,9 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
     is approximate; ties stand in the order of ids either way. No call returns fewer records than
     there are. A table that others have made may have more columns; `namespace`, `id`, `v`, `text`
     and `meta` are needed, what else the store needs is added; that no NULL is in them, too.
+
+    A namespace and an id together have up to 2,600 bytes of UTF-8, more where PostgreSQL can
+    compress them; what its index has no room for, `upsert` refuses as InvalidMeta.
 
     `text_search_config` says how words are cut, stemmed and left out: `english` and its like stem
     one language, `simple` none. Accents of Latin letters are folded first ("cafe" finds "Café").
@@ -86,24 +88,6 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
         self._opening = asyncio.Lock()
         self._closed = False
 
-    async def upsert(self, records: Iterable[Record], *, namespace: str | None = None) -> None:
-        """Insert or replace records by id, all of them or none.
-
-        Raises:
-            InvalidMeta: a namespace and an id take more than 2,600 bytes of UTF-8 together, which
-                no index of PostgreSQL has room for; or what else no store takes.
-        """
-        given = list(records)
-        spare = MAX_KEY_BYTES - _size(checked_namespace(namespace))
-        for record in given:
-            if _size(checked_record(record).id) > spare:
-                took = MAX_KEY_BYTES - spare + _size(record.id)
-                raise InvalidMeta(
-                    f"in {NAME} a namespace and an id take up to {MAX_KEY_BYTES} bytes together, "
-                    f"got {took}"
-                )
-        await super().upsert(given, namespace=namespace)
-
     async def setup(self) -> None:
         """Open the pool and make the extension, the table and its indexes if need be.
 
@@ -158,13 +142,14 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
         if database is None:
             async with self._opening:
                 self._check_open()
-                database = self._database
-                if database is None:
-                    driven = await asyncio.to_thread(_driven)
-                    database = await driven.opened(self._dsn, self._pool, self._table)
-                    self._database = database
+                database = self._database or await self._open()
+                self._database = database
         self._check_open()  # what has just been opened is closed by whoever closes the store
         return database
+
+    async def _open(self) -> Database:
+        driven = await asyncio.to_thread(_driven)
+        return await driven.opened(self._dsn, self._pool, self._table)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -173,11 +158,6 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
 
 async def _nothing(_: Database) -> None:
     """Do no more than opening does."""
-
-
-def _size(name: str) -> int:
-    """Return how long a name is in UTF-8; one that has no such form is refused later."""
-    return len(name.encode(errors="replace"))
 
 
 def _driven() -> Any:

@@ -12,7 +12,7 @@ MAX_DIMENSION: Final = 16_000
 MAX_INDEXED: Final = 2_000
 MAX_HALF_INDEXED: Final = 4_000
 MAX_EF_SEARCH: Final = 1_000
-MAX_KEY_BYTES: Final = 2_600  # of namespace and id: a third of a page, less what it needs itself
+MAX_KEY_BYTES: Final = 2_600  # of namespace and id: a third of a page, less what else is there
 _MAX_NAME_BYTES: Final = 63
 
 Index = Literal["full", "half"]
