@@ -25,8 +25,13 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
     Filters run in SQL, before the search: among few records it is exact, among many it takes the
     HNSW index (with pgvector 0.8 or newer, up to 2,000 dimensions, under cosine up to 4,000) and
     is approximate; ties stand in the order of ids either way. No call returns fewer records than
-    there are. A table that others have made may have more columns; `namespace`, `id`, `v`, `text`
-    and `meta` are needed, what else the store needs is added; that no NULL is in them, too.
+    there are. Under dot, vectors stored some thousand times over can hide others from that index:
+    `hnsw=False` sees them all.
+
+    A table that others have made may have more columns; `namespace`, `id`, `v`, `text` and `meta`
+    are needed. What else the store needs is added, and no NULL is let into those five any more.
+    GIN indexes that are there stay as they are: with their `fastupdate` off, hybrid queries after
+    many writes are faster.
 
     A namespace and an id together have up to 2,600 bytes of UTF-8, more where PostgreSQL can
     compress them; what its index has no room for, `upsert` refuses as InvalidMeta.
