@@ -10,10 +10,11 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lib.algorithms import React
 from lib.cli.stores import StorePath, reading
-from lib.cli.terminal import json_line
+from lib.cli.terminal import json_line, text_line
 from lib.engine.check import request_check
 from lib.errors import RunNotFound
 from lib.events import Event, RunInfo, RunQuery
@@ -156,5 +157,5 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
         justify = "right" if isinstance(value, int | float) else "left"
         table.add_column(name, justify=justify, min_width=0 if place else widest, no_wrap=not place)
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
+        table.add_row(*(Text("" if value is None else text_line(value)) for value in row.values()))
     return table

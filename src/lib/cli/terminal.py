@@ -19,6 +19,11 @@ def json_line(value: Any) -> str:
     return line if line.isprintable() else _NOT_ASCII.sub(_escaped, line)
 
 
+def text_line(value: object) -> str:
+    """Return the value as text on one line, without anything that a terminal would obey."""
+    return "".join(sign if sign.isprintable() else " " for sign in str(value))
+
+
 def _escaped(found: re.Match[str]) -> str:
     sign = found[0]
     return sign if sign.isprintable() else json.dumps(sign)[1:-1]

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lib.cli.terminal import json_line
+from lib.cli.terminal import json_line, text_line
 from lib.cli.vector_stores import StoreName, StoreParam, reading, writing
 from lib.errors import HybridUnavailable, LibError, VectorError
 from lib.ingest.progress import progress_bar
@@ -323,6 +323,5 @@ def _show(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _clipped(text: str) -> str:
     """Return one line of text without anything that a terminal obeys."""
-    line = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * MAX_SHOWN])
-    line = " ".join(line.split())
+    line = " ".join(text_line(text[: 4 * MAX_SHOWN]).split())
     return line if len(line) <= MAX_SHOWN else f"{line[: MAX_SHOWN - 1]}…"

@@ -89,6 +89,22 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
     assert [line.split()[0] for line in shown.splitlines()] == ["run", "run-one", "run-two"]
 
 
+def test_what_is_stored_is_shown_as_it_is_and_obeyed_by_nobody(tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = SQLiteEventStore(tmp_path / "runs.db", clock=ManualClock())
+        await store.setup()
+        data: dict[str, Any] = {"algorithm": "[/red]\x1b[31m", "input": []}
+        event = NewEvent(k.RUN_STARTED, data, ManualClock().now(), tenant="[bold]\n[/x]")
+        await store.append("run", [event], expected=0)
+        await store.close()
+
+    run(fill())
+    shown = call("runs", tmp_path / "runs.db").stdout
+    assert "[/red] [31m" in shown
+    assert "[bold] [/x]" in shown
+    assert "\x1b" not in shown
+
+
 def test_events_are_a_table_without_content_and_json_with_it(path: Path) -> None:
     shown = call("events", path, "run-one").stdout
     told = lines(call("events", path, "run-one", "--json"))
