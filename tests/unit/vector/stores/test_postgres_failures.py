@@ -67,7 +67,9 @@ def test_an_upsert_whose_process_is_killed_has_written_all_or_nothing(
 
     for delay_s in (0.02, 0.1, 0.2, 0.3, 0.45):
         command = [sys.executable, "-c", WRITER, dsn, name]
-        with subprocess.Popen(command, env=unmeasured, stdout=subprocess.PIPE, text=True) as writer:
+        with subprocess.Popen(
+            command, env=unmeasured, stdout=subprocess.PIPE, encoding="utf-8"
+        ) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "0\n"
             with pytest.raises(subprocess.TimeoutExpired):

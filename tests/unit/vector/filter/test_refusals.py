@@ -1,0 +1,52 @@
+"""What a store cannot say is named: the operator, the field, and a way out."""
+
+import pytest
+
+from lib.errors import UnsupportedFilter
+from lib.vector import F, Filter
+from lib.vector.filter import And, Not
+from lib.vector.filter.refusals import FEATURES, REFUSALS, checked, features
+
+
+@pytest.mark.parametrize(
+    ("filter", "operator", "field", "way_out"),
+    [
+        (F("day") > "2026-01-01", "$gt", "day", "epoch seconds"),
+        (F("id").in_([1, 2**53]), "$in", "id", "store a string"),
+        ((F("a") == 1) & (F("b") != 2), "$ne", "b", "not documented"),
+        (F("a").exists(present=False), "$exists", "a", "not documented"),
+        (~(F("a") == 1), "$not", "a", "not documented"),
+        (Not(And((F("x") == 1, F("y") == 2))), "$not", "x", "not documented"),
+        (Not(Not(F("z") == 1)), "$not", "z", "not documented"),
+    ],
+)
+def test_a_refusal_names_operator_field_and_way_out(
+    filter: Filter, operator: str, field: str, way_out: str
+) -> None:
+    with pytest.raises(UnsupportedFilter, match=way_out) as refusal:
+        checked(filter, store="PineconeVectorStore")
+
+    assert (refusal.value.operator, refusal.value.field) == (operator, field)
+    assert checked(filter, store="SQLiteVectorStore") is filter
+
+
+def test_a_key_with_a_quote_is_refused_by_the_one_store_that_cannot_address_it() -> None:
+    for store, refused in REFUSALS.items():
+        if "quoted key" in refused:
+            with pytest.raises(UnsupportedFilter, match="backslash"):
+                checked(F('"') == 1, store=store)
+        else:
+            checked(F('"') == 1, store=store)
+        checked(F('"').exists(), store=store)
+
+
+def test_every_feature_is_refused_somewhere_and_none_by_the_reference() -> None:
+    assert {feature for refused in REFUSALS.values() for feature in refused} == set(FEATURES)
+    assert REFUSALS["InMemoryVectorStore"] == frozenset()
+
+
+def test_what_is_no_kind_of_filter_is_told() -> None:
+    with pytest.raises(TypeError, match="not a filter"):
+        features(Filter())
+    with pytest.raises(TypeError, match="not a filter"):
+        features(Not(Filter()))
