@@ -41,7 +41,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import Rows, Selection, grown
+from lib.vector.exact import EXCLUDED, Rows, Selection, grown
 from lib.vector.records import Metric
 
 Codes8: TypeAlias = NDArray[np.uint8]
@@ -58,7 +58,6 @@ _CODED_CELLS: Final = 1 << 17
 _SMALLEST_STEP: Final = 2.0**-100
 _ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
 _UNDERFLOW: Final = 2.0**-120
-_EXCLUDED: Final = np.float32(3e38)
 LOWEST: Final = -1e38
 """Below every key of a row that may be found: vectors are at most 2**62 long."""
 
@@ -301,7 +300,7 @@ def highest(values: NDArray[Any], k: int) -> NDArray[Any]:
 
 def excluding(keys: Floats, allowed: NDArray[np.bool_] | None) -> Floats:
     """Return the keys, below `LOWEST` where they are not allowed."""
-    return keys if allowed is None else keys - _EXCLUDED * ~allowed
+    return keys if allowed is None else keys - EXCLUDED * ~allowed
 
 
 def kth_highest(keys: Floats, k: int) -> float:

@@ -27,7 +27,7 @@ _FEW = 128  # above, a pass in 32 bits before the one in 64 pays
 # Below, what surrounds a first pass costs more than it saves; floats here and there are dearer.
 _FIRST_PASS_CELLS, _FIRST_PASS_CELLS_GATHERED = 1 << 20, 1 << 17
 _CODING_EFFORT = 1 << 20  # a row without a code is work for a thread, were it only for the lock
-_EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
+EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes near it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def _search_all(
     """Return every row that can be among the k best, by a pass over all rows."""
     keys, slack = _keys(rows.vectors @ query, rows.scales, query, metric)
     if among.mask is not None:
-        keys -= _EXCLUDED * ~among.mask
+        keys -= EXCLUDED * ~among.mask
     return _candidates(keys, slack, k)
 
 
