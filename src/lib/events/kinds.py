@@ -27,7 +27,7 @@ A field that holds its default is left out. "?" marks what may be missing.
     memory.requested    key, operation, …          memory.completed    key, …
     memory.failed       key, error
     guard.verdict       guard, stage, verdict, content_hash, usage?
-    eval.score          signal_id, name, value, comment?, source?
+    eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
     swarm.handoff       source, target             reflexion.feedback  text
     debate.turn         agent, round, text
 

@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
+
+from lib.evals import Score
 
 SpanKind = Literal[
     "agent",
@@ -77,8 +79,21 @@ class Span:
     output: Any | None = None
 
 
+Updates = Literal["replace", "first"]
+"""What a backend does with a span that it has already: the later word counts, or the first."""
+
+
 class TraceSink(Protocol):
-    """Where spans go."""
+    """Where spans go.
+
+    A sink may say more of itself, in attributes that need not be there:
+
+    - `updates: Updates`. "replace", if it is missing: a span is sent again whenever more is known
+      of it. "first": it is sent once, when it has ended; an open span is not kept if it comes.
+    - `destination: str | None`. Names where spans end up, the same after a restart, without
+      anything secret; the type's name, if it is missing. What a destination has acknowledged is
+      remembered with the log. None: what it takes is gone with the process.
+    """
 
     async def export(self, spans: Sequence[Span]) -> None:
         """Take spans, parents before children.
@@ -88,6 +103,27 @@ class TraceSink(Protocol):
 
         Raises:
             ExportError: they were not delivered. The caller logs it, and no run is affected.
+        """
+        ...
+
+
+@runtime_checkable
+class ScoringSink(TraceSink, Protocol):
+    """A sink whose backend keeps scores beside spans."""
+
+    async def score(
+        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
+    ) -> None:
+        """Attach scores to a span, or to the trace as a whole; a repeat changes nothing.
+
+        Args:
+            trace_id: of the trace, which has been exported to this sink.
+            scores: each with its time.
+            span_id: of the span that was judged, None for the trace.
+
+        Raises:
+            ExportError: they were not delivered.
+            ValueError: this backend attaches scores to spans only, and there is no `span_id`.
         """
         ...
 

@@ -1,0 +1,77 @@
+"""A score: one judgement of a run, or of one span of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool
+
+from lib.events import Event, NewEvent
+from lib.events import kinds as k
+
+ScoreSource = Literal["code", "llm", "human"]
+
+_PASSING: Final = 0.5
+
+
+class Score(BaseModel):
+    """One judgement: a number, a verdict, or a label.
+
+    Attributes:
+        name: what was judged, such as "helpfulness".
+        value: a finite number, True or False, or a label.
+        comment: why; content, which leaves the process only where content is captured.
+        source: who judged.
+        at: when, with a time zone; None for the moment at which it is recorded.
+        meta: whatever else is known, as JSON; content, too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(min_length=1)]
+    value: StrictBool | FiniteFloat | str
+    comment: str | None = None
+    source: ScoreSource = "code"
+    at: AwareDatetime | None = None
+    meta: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+
+    @property
+    def numeric(self) -> float | None:
+        """The value as a number: a verdict counts 0 or 1, a label is none."""
+        return None if isinstance(self.value, str) else float(self.value)
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether it passed: a verdict says so itself, a number from 0.5 on, a label does not."""
+        if isinstance(self.value, bool):
+            return self.value
+        return None if isinstance(self.value, str) else self.value >= _PASSING
+
+
+def score_event(
+    score: Score, *, signal_id: str, now: datetime, span_id: str | None = None
+) -> NewEvent:
+    """Return the `lib.eval.score` event of a score, for `EventStore.append(..., expected=None)`.
+
+    Args:
+        score: the judgement.
+        signal_id: of this judgement; repeating it changes nothing.
+        now: its time, if it has none of its own.
+        span_id: the span that was judged; None for the run as a whole.
+    """
+    told = score.model_dump(mode="json", exclude={"at"}, exclude_defaults=True)
+    data = {"signal_id": signal_id, **told}
+    if span_id is not None:
+        data["span_id"] = span_id
+    return NewEvent(kind=k.EVAL_SCORE, data=data, at=score.at or now)
+
+
+def score_of(event: Event) -> Score | None:
+    """Return the score that an event tells of, at the event's time; None if it cannot be read."""
+    known = {name: event.data[name] for name in Score.model_fields if name in event.data}
+    try:
+        return Score.model_validate({**known, "at": event.at})
+    except ValueError:
+        return None
