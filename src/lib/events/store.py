@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
+from urllib.parse import quote
 
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery
@@ -23,6 +24,11 @@ class Feed:
 
     events: list[Event]
     cursor: str
+
+
+def run_mark(run_id: str, name: str = "") -> str:
+    """Return the name of a mark that is erased with a run."""
+    return f"run/{quote(run_id, safe='', errors='surrogatepass')}/{name}"
 
 
 class EventStore(Protocol):
@@ -130,8 +136,22 @@ class EventStore(Protocol):
         """Keep a small durable value."""
         ...
 
+    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        """Change a small durable value that is as expected; return whether it was.
+
+        Args:
+            name: of the value.
+            expected: what it must be, None for none.
+            value: what it becomes, None to delete it.
+        """
+        ...
+
     async def erase(self, run_id: str) -> bool:
-        """Delete the run and its events for good; return whether there was one."""
+        """Delete the run, its events and its marks (see `run_mark`) for good.
+
+        Returns:
+            Whether there was such a run.
+        """
         ...
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch, check_text, matches
-from lib.events.store import END, START, Feed
+from lib.events.store import END, START, Feed, run_mark
 from lib.events.wakeups import Wakeups
 
 
@@ -184,9 +184,23 @@ class MemoryEventStore:
         check_text(value)
         self._marks[name] = value
 
+    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        """Change a small value that is as expected; return whether it was."""
+        self._check_open()
+        check_text(name)
+        if self._marks.get(name) != expected:
+            return False
+        if value is None:
+            self._marks.pop(name, None)
+        else:
+            await self.set_mark(name, value)
+        return True
+
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events; return whether there was one."""
         self._check_open()
+        for name in [name for name in self._marks if name.startswith(run_mark(run_id))]:
+            del self._marks[name]
         gone = self._runs.pop(run_id, None)
         if gone is None:
             return False

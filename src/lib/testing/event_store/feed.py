@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from lib.events import EventStore, Feed
-from lib.events.store import END, START
+from lib.events.store import END, START, run_mark
 from lib.events.wakeups import Listener
 from lib.testing.event_store.kit import RESUMED, StoreTests, Using, all_events, begin, note
 
@@ -90,6 +90,42 @@ class FeedContract(StoreTests):
             await store.set_mark("bus/a", "2")
 
             assert [await store.mark(name) for name in ("bus/a", "bus/ä", "bus")] == ["2", "", None]
+
+        using(body)
+
+    def test_a_mark_is_swapped_only_if_it_is_as_expected(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            assert await store.swap_mark("a", expected="1", value="2") is False
+            assert await store.swap_mark("a", expected=None, value="1") is True
+            assert await store.swap_mark("a", expected=None, value="2") is False
+            assert await store.mark("a") == "1"
+            assert await store.swap_mark("a", expected="1", value="") is True
+            assert await store.swap_mark("a", expected="", value=None) is True
+            assert await store.swap_mark("a", expected=None, value=None) is True
+            assert await store.mark("a") is None
+
+        using(body)
+
+    def test_of_many_who_swap_a_mark_at_once_one_succeeds(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            swaps = [store.swap_mark("a", expected=None, value=str(n)) for n in range(8)]
+            swapped = await asyncio.gather(*swaps)
+
+            assert swapped.count(True) == 1
+            assert await store.mark("a") == str(swapped.index(True))
+
+        using(body)
+
+    def test_a_runs_marks_go_with_it_and_no_others(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            names = [run_mark(run_id, "x") for run_id in ("a", "a/x", "a0", "ab", "ä", "A")]
+            await begin(store, "a")
+            for name in [*names, "run", "runs"]:
+                await store.set_mark(name, "kept")
+            await store.erase("a")
+
+            found = [await store.mark(name) for name in [*names, "run", "runs"]]
+            assert found == [None, *["kept"] * 7]
 
         using(body)
 

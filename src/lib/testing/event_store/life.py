@@ -27,6 +27,7 @@ CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "feed": lambda store: store.feed(),
     "mark": lambda store: store.mark("name"),
     "set_mark": lambda store: store.set_mark("name", "value"),
+    "swap_mark": lambda store: store.swap_mark("swapped", expected=None, value=None),
     "erase": lambda store: store.erase("run"),
 }
 

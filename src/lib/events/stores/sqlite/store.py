@@ -189,6 +189,12 @@ class SQLiteEventStore:
         check_text(value)
         await self._write(lambda writer: writer.set_mark(name, value))
 
+    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        """Change a small durable value that is as expected; return whether it was."""
+        check_text(name)
+        check_text(value or "")
+        return await self._write(lambda writer: writer.swap_mark(name, expected, value))
+
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events for good; return whether there was one."""
         return await self._write(lambda writer: writer.erase(run_id))

@@ -28,6 +28,7 @@ from lib.events.codec import decode_data, encode_time
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.runs import Lease, RunInfo, advance
+from lib.events.store import run_mark
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.layout import migrate, refuse_newer
@@ -45,6 +46,8 @@ _TAKE: Final = "UPDATE lib_runs SET owner = ?, lease_until = ?, epoch = epoch + 
 _RENEW: Final = """
     UPDATE lib_runs SET lease_until = ? WHERE run_id = ? AND owner = ? AND epoch = ?
 """
+_ERASE_MARKS: Final = "DELETE FROM lib_marks WHERE name >= ? AND name < ?"
+_AFTER_SLASH: Final = chr(ord("/") + 1)
 _RELEASE: Final = """
     UPDATE lib_runs SET owner = NULL, lease_until = NULL, ready = ready AND head IS NOT ?
     WHERE run_id = ? AND owner = ? AND epoch = ?
@@ -252,11 +255,25 @@ class Writer:
         keep = "INSERT OR REPLACE INTO lib_marks (name, value) VALUES (?, ?)"
         self.connection.execute(keep, (name, value))
 
+    def swap_mark(self, name: str, expected: str | None, value: str | None) -> bool:
+        """Change a small value; see `EventStore.swap_mark`."""
+        find = "SELECT value FROM lib_marks WHERE name = ?"
+        found = self.connection.execute(find, (name,)).fetchone()
+        if (found[0] if found else None) != expected:
+            return False
+        if value is None:
+            self.connection.execute("DELETE FROM lib_marks WHERE name = ?", (name,))
+        else:
+            self.set_mark(name, value)
+        return True
+
     def erase(self, run_id: str) -> bool:
         """Delete a run; see `EventStore.erase`."""
         self._flush()
         run, info = self._load(run_id)
         self.connection.execute("DELETE FROM lib_events WHERE run = ?", (run,))
         self.connection.execute("DELETE FROM lib_runs WHERE id = ?", (run,))
+        first = run_mark(run_id)
+        self.connection.execute(_ERASE_MARKS, (first, first[:-1] + _AFTER_SLASH))
         self._runs.pop(run_id, None)
         return info is not None
