@@ -1,0 +1,275 @@
+"""The REST side of a backend: what is a failure, and what a failure tells."""
+
+import asyncio
+import gzip
+import json
+import logging
+from collections.abc import Sequence
+
+import httpx2
+import pytest
+
+from lib.errors import ExportError
+from lib.evals import Score
+from lib.observe.sinks.rest import Reply, RestAPI, checked_key, checked_url, place_of, send_each
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.otlp_receiver import Drop, Hang, HTTPServer, Request, Response
+
+SECRET = "5ecret"
+
+
+def served(answer: Response | Drop, *, body: object = None, also: Sequence[int] = ()):
+    """Return what one call gives, and the request that came."""
+
+    async def main() -> tuple[Reply, Request]:
+        async with HTTPServer({("POST", "/api/things"): lambda _: answer}) as server:
+            headers = {"authorization": f"Bearer {SECRET}"}
+            base = f"{server.base_url}/api"
+            api = RestAPI("Backend", base, headers, http=None, clock=ManualClock())
+            try:
+                return await api.call("POST", "/things", body=body, also=also), server.requests[0]
+            finally:
+                await api.aclose()
+                await api.aclose()
+
+    return run(main())
+
+
+def failure(answer: Response | Drop, *, body: object = None) -> ExportError:
+    with pytest.raises(ExportError) as raised:
+        served(answer, body=body)
+    assert SECRET not in str(raised.value)
+    assert raised.value.__cause__ is None
+    return raised.value
+
+
+def test_a_call_sends_json_with_its_headers_and_returns_json():
+    body = {"name": "quality", "comment": "höher"}
+
+    reply, request = served(Response.of({"id": "1"}, 201), body=body)
+
+    assert (reply.status, reply.value) == (201, {"id": "1"})
+    assert (request.method, request.path, request.json()) == ("POST", "/api/things", body)
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_query_is_quoted():
+    async def main() -> Request:
+        async with HTTPServer({("GET", "/things"): lambda _: Response.of([])}) as server:
+            api = RestAPI("Backend", server.base_url, {}, http=None, clock=ManualClock())
+            await api.call("GET", "/things", query={"name": "a&b=c d/ü", "limit": "1"})
+            await api.aclose()
+            return server.requests[0]
+
+    request = run(main())
+
+    assert request.query == {"name": ["a&b=c d/ü"], "limit": ["1"]}
+    assert request.content == b""
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[" * 100_000])
+def test_an_answer_that_is_no_json_is_no_value(body: bytes):
+    reply, _ = served(Response(body=body))
+
+    assert reply.value is None
+
+
+def test_a_compressed_answer_is_read():
+    body = gzip.compress(json.dumps({"a": 1}).encode())
+
+    reply, _ = served(Response(headers={"content-encoding": "gzip"}, body=body))
+
+    assert reply.value == {"a": 1}
+
+
+def test_a_status_that_is_asked_for_is_no_failure():
+    reply, _ = served(Response(status=404, body=b"Spans do not exist"), also=(404,))
+
+    assert (reply.status, reply.value) == (404, None)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_refused_and_not_followed(status: int):
+    error = failure(Response(status=status, headers={"location": "http://127.0.0.1:9/"}))
+
+    assert error.permanent
+    assert f"answered {status}, a redirect" in str(error)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422])
+def test_a_refusal_is_permanent_and_repeats_nothing_of_what_was_said(status: int):
+    said = {"error": f"bad key {SECRET}", "code": "x"}
+
+    error = failure(Response.of(said, status), body={"comment": SECRET})
+
+    assert error.permanent
+    assert str(error).startswith(f"Backend answered {status}")
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 507])
+def test_what_may_pass_is_not_permanent(status: int):
+    error = failure(Response(status=status, headers={"retry-after": "7"}))
+
+    assert not error.permanent
+    assert error.retry_after_s == 7
+
+
+def test_a_date_to_retry_after_counts_by_the_clock():
+    date = "Thu, 01 Jan 2026 00:00:30 GMT"
+
+    error = failure(Response(status=429, headers={"retry-after": date}))
+
+    assert error.retry_after_s == 30
+
+
+def test_a_lost_connection_is_not_permanent():
+    error = failure(Drop())
+
+    assert not error.permanent
+
+
+def test_an_answer_that_is_too_large_is_permanent():
+    error = failure(Response(body=b" " * (5 << 20)))
+
+    assert error.permanent
+
+
+def test_what_cannot_be_sent_as_json_is_told_without_its_value():
+    error = failure(Response(), body={"meta": {SECRET}})
+
+    assert error.permanent
+
+
+def test_the_callers_client_stays_open():
+    async def main() -> bool:
+        async with (
+            HTTPServer({("POST", "/x"): lambda _: Response.of({})}) as server,
+            httpx2.AsyncClient() as http,
+        ):
+            api = RestAPI("Backend", server.base_url, {}, http=http, clock=ManualClock())
+            await api.call("POST", "/x")
+            await api.aclose()
+            return http.is_closed
+
+    assert run(main()) is False
+
+
+def test_a_cancelled_call_leaves_the_api_usable():
+    async def main() -> int:
+        came, answers = asyncio.Event(), [Hang(), Response.of({})]
+
+        def answer(_: Request) -> Hang | Response:
+            came.set()
+            return answers.pop(0)
+
+        async with HTTPServer({("POST", "/x"): answer}) as server:
+            api = RestAPI("Backend", server.base_url, {}, http=None, clock=ManualClock())
+            first = asyncio.create_task(api.call("POST", "/x"))
+            await came.wait()
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            reply = await api.call("POST", "/x")
+            await api.aclose()
+            return reply.status
+
+    assert run(main()) == 200
+
+
+# -- several scores ----------------------------------------------------------------------------
+
+
+def sent(*outcomes: ExportError | None) -> tuple[list[str], ExportError | None]:
+    """Return the names that were sent, and what was raised."""
+    scores = [Score(name=str(number), value=1) for number in range(len(outcomes))]
+    names: list[str] = []
+
+    async def send(score: Score) -> None:
+        names.append(score.name)
+        outcome = outcomes[int(score.name)]
+        if outcome is not None:
+            raise outcome
+
+    try:
+        run(send_each(scores, send))
+    except ExportError as error:
+        return names, error
+    return names, None
+
+
+def test_a_score_that_is_refused_for_good_holds_no_other_back():
+    refused = ExportError("no", permanent=True)
+
+    assert sent(None, refused, ExportError("neither", permanent=True), None) == (
+        ["0", "1", "2", "3"],
+        refused,
+    )
+
+
+def test_a_failure_that_may_pass_ends_the_sending():
+    later = ExportError("later", retry_after_s=3)
+
+    assert sent(None, ExportError("no", permanent=True), later, None) == (["0", "1", "2"], later)
+
+
+def test_all_scores_are_sent_in_order():
+    assert sent(None, None) == (["0", "1"], None)
+
+
+# -- what a sink is given ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "a\n", "a\r\nx-evil: 1", "ä", "\x00", "\x7f"])
+def test_a_key_that_cannot_stand_in_a_header_is_refused_without_repeating_it(key: str):
+    with pytest.raises(ValueError, match=r"^secret_key (is empty|has a character)") as raised:
+        checked_key(key, "secret_key")
+
+    assert not key.strip() or key not in str(raised.value)
+
+
+def test_a_key_is_taken_as_it_is():
+    assert checked_key("sk-lf-0_.~", "secret_key") == "sk-lf-0_.~"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:6006",
+        "ftp://host",
+        "https://",
+        "http://host:port",
+        "http://[::1",
+        f"https://user:{SECRET}@host",
+        f"https://host/?key={SECRET}",
+        f"https://host/#{SECRET}",
+    ],
+)
+def test_a_url_that_cannot_be_is_refused_without_repeating_it(url: str):
+    with pytest.raises(ValueError, match=r"^host is not like https://") as raised:
+        checked_url(url, "host")
+
+    assert SECRET not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "checked", "place"),
+    [
+        ("https://Host.example/", "https://Host.example", "host.example"),
+        ("http://localhost:6006/a/b//", "http://localhost:6006/a/b", "localhost:6006/a/b"),
+        ("http://[::1]:4318", "http://[::1]:4318", "[::1]:4318"),
+    ],
+)
+def test_a_url_has_no_slash_at_its_end(url: str, checked: str, place: str):
+    assert checked_url(url, "host") == checked
+    assert place_of(checked) == place
+
+
+def test_nothing_is_logged(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG, "lib")
+
+    failure(Response(status=500, body=SECRET.encode()), body={"comment": SECRET})
+
+    assert caplog.records == []
