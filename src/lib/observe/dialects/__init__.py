@@ -1,0 +1,11 @@
+"""What backends call things: a dialect is a table, one file each."""
+
+from __future__ import annotations
+
+from lib.observe.dialects.enriched import Enriched
+from lib.observe.dialects.genai import GENAI
+from lib.observe.dialects.langfuse import LANGFUSE
+from lib.observe.dialects.langsmith import LANGSMITH
+from lib.observe.dialects.openinference import OPENINFERENCE
+
+__all__ = ["GENAI", "LANGFUSE", "LANGSMITH", "OPENINFERENCE", "Enriched"]

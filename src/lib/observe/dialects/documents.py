@@ -1,0 +1,53 @@
+"""What a search was asked, and what it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from lib.observe.dialects.values import text
+
+_QUERIES: Final = ("query", "text")
+_LISTS: Final = ("documents", "hits", "matches", "results")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Something that was found; None for what is not known of it."""
+
+    id: Any
+    score: Any
+    content: Any
+    meta: Any
+
+
+def query_of(value: Any) -> str | None:
+    """Return what a search was asked, None if that was not captured."""
+    if value is None:
+        return None
+    query = _first(value, _QUERIES)
+    return text(value if query is None else query)
+
+
+def documents_of(value: Any) -> list[Document]:
+    """Return the documents of a captured value, best first; none if it holds no list of them."""
+    found: Any = _first(value, _LISTS) if isinstance(value, Mapping) else value
+    items = cast(list[Any], found) if isinstance(found, list) else []
+    return [
+        Document(
+            _first(item, ("id", "doc_id")),
+            _first(item, ("score",)),
+            _first(item, ("content", "text")),
+            _first(item, ("meta", "metadata")),
+        )
+        for item in items
+        if isinstance(item, Mapping)
+    ]
+
+
+def _first(value: Any, names: tuple[str, ...]) -> Any:
+    if not isinstance(value, Mapping):
+        return None
+    fields = cast(Mapping[str, Any], value)
+    return next((fields[name] for name in names if fields.get(name) is not None), None)

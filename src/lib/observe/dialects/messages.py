@@ -1,0 +1,204 @@
+"""Conversations as the log writes them, in the two forms that backends read.
+
+What was captured may have been cut, so anything may be missing from a message.
+
+Sources: OpenTelemetry semantic conventions for generative AI, gen-ai-input-messages.json, as of
+November 2026, for parts; OpenAI's chat completions API for chat messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from lib.llm.messages import ROLES
+from lib.observe.dialects.values import json_text
+
+Parts = list[dict[str, Any]]
+
+_CUT: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message: who, and its parts as the log has them."""
+
+    role: str
+    parts: Sequence[Mapping[str, Any]]
+
+    @property
+    def text(self) -> str | None:
+        """Its text, if it has nothing else."""
+        if len(self.parts) == 1 and self.parts[0].get("type") == "text":
+            return str(self.parts[0].get("text", ""))
+        return None
+
+
+def conversation(value: Any, role: str = "user") -> list[Said]:
+    """Return the messages of a captured value; whatever is no message counts as one text.
+
+    Args:
+        value: what a span has captured.
+        role: of what is no message.
+    """
+    if value is None:
+        return []
+    items = cast(list[Any], value) if isinstance(value, list) else [value]
+    if all(map(is_message, items)):
+        return [_said(item) for item in items]
+    text = value if isinstance(value, str) else json_text(value)
+    return [Said(role, [{"type": "text", "text": text}])]
+
+
+def is_message(value: Any) -> bool:
+    """Tell whether a captured value looks like a message of the log."""
+    if not isinstance(value, Mapping):
+        return False
+    said = cast(Mapping[str, Any], value)
+    has_content = isinstance(said.get("parts"), list) or isinstance(said.get("content"), str)
+    return said.get("role") in ROLES and (has_content or len(said) == 1)
+
+
+def _said(message: Mapping[str, Any]) -> Said:
+    content, parts = message.get("content"), message.get("parts")
+    told: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else []
+    told += cast(list[Any], parts) if isinstance(parts, list) else []
+    known = [cast(Mapping[str, Any], part) for part in told if isinstance(part, Mapping)]
+    return Said(message["role"], known)
+
+
+# -- OpenTelemetry ---------------------------------------------------------------------------------
+
+
+def genai_messages(said: Sequence[Said]) -> list[dict[str, Any]]:
+    """Return messages as OpenTelemetry's conventions write them."""
+    return [{"role": one.role, "parts": [genai_part(part) for part in one.parts]} for one in said]
+
+
+def genai_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part as OpenTelemetry's conventions write it; one of unknown type as it is."""
+    write = _GENAI.get(str(part.get("type", "")))
+    return {"type": "unknown", **part} if write is None else write(part)
+
+
+def _genai_text(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "content": part.get("text", "")}
+
+
+def _genai_reasoning(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "reasoning", "content": part.get("text", "")}
+
+
+def _genai_call(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "tool_call",
+        "id": part.get("id"),
+        "name": part.get("name", ""),
+        "arguments": arguments_of(part),
+    }
+
+
+def _genai_result(part: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"type": "tool_call_response", "id": part.get("call_id")}
+    failed = {"is_error": True} if part.get("is_error") else {}
+    return {**told, "response": part.get("content", ""), **failed}
+
+
+def _genai_media(part: Mapping[str, Any]) -> dict[str, Any]:
+    medium: dict[str, Any] = {"modality": part["type"], "mime_type": media_type(part) or None}
+    data = part.get("data")
+    if isinstance(data, str):
+        # What was cut is no base64, and a reader would fail on it.
+        return {"type": "blob", **medium, "content": "" if data.endswith(_CUT) else data}
+    return {"type": "uri", **medium, "uri": media_uri(part)}
+
+
+_GENAI: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "text": _genai_text,
+    "thinking": _genai_reasoning,
+    "tool_call": _genai_call,
+    "tool_result": _genai_result,
+    "image": _genai_media,
+    "audio": _genai_media,
+    "file": _genai_media,
+}
+
+
+# -- chat ------------------------------------------------------------------------------------------
+
+
+def chat_messages(said: Sequence[Said]) -> list[dict[str, Any]]:
+    """Return messages as OpenAI's chat completions API writes them, one per tool result."""
+    return [message for one in said for message in _chat(one)]
+
+
+def _chat(said: Said) -> list[dict[str, Any]]:
+    results = [part for part in said.parts if part.get("type") == "tool_result"]
+    calls = [part for part in said.parts if part.get("type") == "tool_call"]
+    rest = [part for part in said.parts if part.get("type") not in {"tool_result", "tool_call"}]
+    answers: list[dict[str, Any]] = [
+        {"role": "tool", "tool_call_id": part.get("call_id"), "content": part.get("content", "")}
+        for part in results
+    ]
+    if answers and not calls and not rest:
+        return answers
+    message: dict[str, Any] = {"role": said.role, "content": _chat_content(Said(said.role, rest))}
+    if calls:
+        message["tool_calls"] = [_chat_call(part) for part in calls]
+    return [message, *answers]
+
+
+def _chat_content(said: Said) -> Any:
+    if said.text is not None:
+        return said.text
+    return [_chat_part(part) for part in said.parts] or None
+
+
+def _chat_call(part: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": part.get("name", ""), "arguments": arguments_text(part)}
+    return {"id": part.get("id"), "type": "function", "function": function}
+
+
+def _chat_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part.get("type") == "image":
+        return {"type": "image_url", "image_url": {"url": media_url(part)}}
+    return {**part}
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def arguments_of(part: Mapping[str, Any]) -> Any:
+    """Return the arguments of a call, as the model wrote them if they could not be read."""
+    invalid = part.get("invalid")
+    return part.get("arguments", {}) if invalid is None else invalid
+
+
+def arguments_text(part: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as JSON, or as the model wrote them."""
+    arguments = arguments_of(part)
+    return arguments if isinstance(arguments, str) else json_text(arguments)
+
+
+def media_type(part: Mapping[str, Any]) -> str:
+    """Return the media type of an attachment, empty if it is not known."""
+    blob = part.get("blob")
+    own = cast(Mapping[str, Any], blob).get("type", "") if isinstance(blob, Mapping) else ""
+    return str(part.get("media_type") or own)
+
+
+def media_uri(part: Mapping[str, Any]) -> str:
+    """Return where an attachment is that is not in the message itself."""
+    blob = part.get("blob")
+    if isinstance(blob, Mapping):
+        return f"blob://sha256-{cast(Mapping[str, Any], blob).get('$blob', '')}"
+    return str(part.get("url", ""))
+
+
+def media_url(part: Mapping[str, Any]) -> str:
+    """Return where an attachment is, as a data URL if it is in the message itself."""
+    data = part.get("data")
+    if isinstance(data, str):
+        return "" if data.endswith(_CUT) else f"data:{media_type(part)};base64,{data}"
+    return media_uri(part)

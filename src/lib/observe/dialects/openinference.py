@@ -1,0 +1,238 @@
+"""OpenInference, which Phoenix reads.
+
+Lists become names with numbers in them. So that a span stays of a size that a backend takes, each
+list is limited to 128 items: the newest messages, the first of everything else. How many messages
+are left out is told in `lib.input.omitted`.
+
+Source: OpenInference semantic conventions 0.1.42, November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from lib.observe import attributes as a
+from lib.observe.dialects import names as n
+from lib.observe.dialects.documents import documents_of, query_of
+from lib.observe.dialects.messages import (
+    Said,
+    arguments_text,
+    chat_messages,
+    conversation,
+    media_url,
+)
+from lib.observe.dialects.table import COMMON, TableDialect, settings_of, usage_of
+from lib.observe.dialects.values import json_text, text
+from lib.observe.span import Span, SpanKind
+
+MAX_ITEMS: Final = 128
+"""Of each list."""
+
+_KINDS: Final[Mapping[SpanKind, str]] = {
+    "agent": "AGENT",
+    "session": "CHAIN",
+    "workflow": "CHAIN",
+    "llm": "LLM",
+    "tool": "TOOL",
+    "retriever": "RETRIEVER",
+    "reranker": "RERANKER",
+    "embedding": "EMBEDDING",
+    "guardrail": "GUARDRAIL",
+    "evaluator": "EVALUATOR",
+    "memory": "CHAIN",
+    "internal": "CHAIN",
+}
+
+_MODELS: Final[Mapping[SpanKind, str]] = {
+    "embedding": "embedding.model_name",
+    "reranker": "reranker.model_name",
+}
+_MESSAGES: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow", "llm"})
+
+
+def _common(span: Span) -> dict[str, Any]:
+    attributes = span.attributes
+    metadata = {"run_id": span.run_id or None, "tenant": span.tenant}
+    known = {name: value for name, value in metadata.items() if value is not None}
+    settings = settings_of(span)
+    model = attributes.get(a.RESPONSE_MODEL) or attributes.get(a.REQUEST_MODEL)
+    reasons = attributes.get(a.FINISH_REASONS)
+    return {
+        "metadata": json_text(known) if known else None,
+        _MODELS.get(span.kind, "llm.model_name"): model,
+        "llm.invocation_parameters": json_text(settings) if settings else None,
+        "llm.finish_reason": reasons[0] if isinstance(reasons, list) and reasons else None,
+    }
+
+
+def _total(span: Span) -> dict[str, Any]:
+    usage = usage_of(span)
+    tokens = [usage[name] for name in ("input_tokens", "output_tokens") if name in usage]
+    return {"llm.token_count.total": sum(tokens) if tokens else None}
+
+
+def _content(span: Span) -> dict[str, Any]:
+    told = {
+        **_value("input", span, span.input, "user"),
+        **_value("output", span, span.output, "assistant"),
+    }
+    match span.kind:
+        case "llm":
+            told |= _conversation(span)
+        case "tool":
+            told["tool.parameters"] = told.get("input.value")
+        case "retriever":
+            told |= dict(_documents("retrieval.documents", span.output))
+        case "reranker":
+            told["reranker.query"] = query_of(span.input)
+            told |= dict(_documents("reranker.input_documents", span.input))
+            told |= dict(_documents("reranker.output_documents", span.output))
+        case "embedding":
+            told |= dict(_embedded(span.input))
+        case _:
+            pass
+    return told
+
+
+def _value(side: str, span: Span, value: Any, role: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    shown = value
+    if span.kind in _MESSAGES and not isinstance(value, str):
+        said = conversation(value, role)
+        alone = said[0].text if len(said) == 1 else None
+        shown = chat_messages(said) if alone is None else alone
+    elif span.kind == "retriever" and side == "input":
+        shown = query_of(value)
+    mime_type = "text/plain" if isinstance(shown, str) else "application/json"
+    return {f"{side}.value": text(shown), f"{side}.mime_type": mime_type}
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def _conversation(span: Span) -> dict[str, Any]:
+    asked = _one_result_each(conversation(span.input))
+    answered = _one_result_each(conversation(span.output, "assistant"))
+    left_out = max(len(asked) - MAX_ITEMS, 0)
+    told = {
+        **dict(_flat_messages("llm.input_messages", asked[left_out:])),
+        **dict(_flat_messages("llm.output_messages", answered[-MAX_ITEMS:])),
+        **dict(_tools(span.attributes.get(n.TOOL_DEFINITIONS))),
+    }
+    if left_out:
+        told[a.OMITTED] = left_out + _count(span.attributes.get(a.OMITTED))
+    return told
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _one_result_each(said: Sequence[Said]) -> list[Said]:
+    """Return the messages so that each has at most one result of a tool, which it is about."""
+    single: list[Said] = []
+    for one in said:
+        results = [part for part in one.parts if part.get("type") == "tool_result"]
+        rest = [part for part in one.parts if part.get("type") != "tool_result"]
+        if rest or not results:
+            single.append(Said(one.role, rest))
+        single.extend(Said("tool", [part]) for part in results)
+    return single
+
+
+def _flat_messages(prefix: str, said: Sequence[Said]) -> Iterator[tuple[str, Any]]:
+    for place, one in enumerate(said):
+        yield from _flat_message(f"{prefix}.{place}.message", one)
+
+
+def _flat_message(prefix: str, said: Said) -> Iterator[tuple[str, Any]]:
+    yield f"{prefix}.role", said.role
+    first: Mapping[str, Any] = said.parts[0] if said.parts else {}
+    if first.get("type") == "tool_result":
+        yield f"{prefix}.tool_call_id", first.get("call_id")
+        yield f"{prefix}.content", text(first.get("content", ""))
+        return
+    calls = [part for part in said.parts if part.get("type") == "tool_call"]
+    rest = [part for part in said.parts if part.get("type") != "tool_call"]
+    alone = Said(said.role, rest).text
+    if alone is not None:
+        yield f"{prefix}.content", alone
+    else:
+        for place, part in enumerate(rest[:MAX_ITEMS]):
+            yield from _flat_part(f"{prefix}.contents.{place}.message_content", part)
+    for place, call in enumerate(calls[:MAX_ITEMS]):
+        yield from _flat_call(f"{prefix}.tool_calls.{place}.tool_call", call)
+
+
+def _flat_part(prefix: str, part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    match part.get("type"):
+        case "image":
+            yield f"{prefix}.type", "image"
+            yield f"{prefix}.image.image.url", media_url(part)
+        case "text":
+            yield f"{prefix}.type", "text"
+            yield f"{prefix}.text", text(part.get("text", ""))
+        case "thinking":
+            yield f"{prefix}.type", "reasoning"
+            yield f"{prefix}.text", text(part.get("text", ""))
+        case _:
+            yield f"{prefix}.type", "text"
+            yield f"{prefix}.text", json_text(part)
+
+
+def _flat_call(prefix: str, call: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield f"{prefix}.id", call.get("id")
+    yield f"{prefix}.function.name", call.get("name")
+    yield f"{prefix}.function.arguments", arguments_text(call)
+
+
+def _tools(definitions: Any) -> Iterator[tuple[str, Any]]:
+    for place, definition in enumerate(_items(definitions)):
+        yield f"llm.tools.{place}.tool.json_schema", json_text(definition)
+
+
+def _documents(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    for place, document in enumerate(documents_of(value)[:MAX_ITEMS]):
+        name = f"{prefix}.{place}.document"
+        yield f"{name}.id", None if document.id is None else text(document.id)
+        yield f"{name}.score", document.score
+        yield f"{name}.content", None if document.content is None else text(document.content)
+        yield f"{name}.metadata", None if document.meta is None else json_text(document.meta)
+
+
+def _embedded(value: Any) -> Iterator[tuple[str, Any]]:
+    texts = [value] if isinstance(value, str) else _items(value)
+    for place, one in enumerate(texts):
+        yield f"embedding.embeddings.{place}.embedding.text", text(one)
+
+
+def _items(value: Any) -> list[Any]:
+    return cast(list[Any], value)[:MAX_ITEMS] if isinstance(value, list) else []
+
+
+OPENINFERENCE: Final = TableDialect(
+    name="OpenInference",
+    kind="openinference.span.kind",
+    kinds=_KINDS,
+    names={
+        **COMMON,
+        **dict.fromkeys([*a.SETTINGS.values(), a.FINISH_REASONS, n.TOOL_DEFINITIONS], ()),
+        n.TAGS: ("tag.tags",),
+        a.AGENT_NAME: (a.AGENT_NAME, "agent.name"),
+        a.PROVIDER: ("llm.provider", "llm.system"),
+        a.REQUEST_MODEL: ("llm.request.model_name",),
+        a.RESPONSE_MODEL: ("llm.response.model_name",),
+        a.TOOL_NAME: ("tool.name",),
+        a.TOOL_CALL_ID: ("tool.id",),
+        a.INPUT_TOKENS: ("llm.token_count.prompt",),
+        a.OUTPUT_TOKENS: ("llm.token_count.completion",),
+        "gen_ai.usage.cache_read.input_tokens": ("llm.token_count.prompt_details.cache_read",),
+        "gen_ai.usage.cache_write.input_tokens": ("llm.token_count.prompt_details.cache_write",),
+        "gen_ai.usage.cache_creation.input_tokens": (),
+        "gen_ai.usage.reasoning.output_tokens": ("llm.token_count.completion_details.reasoning",),
+        a.COST: (a.COST, "llm.cost.total"),
+    },
+    facts=[_common, _total, _content],
+)

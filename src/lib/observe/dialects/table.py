@@ -1,0 +1,116 @@
+"""A dialect as a table: our names on the left, a backend's on the right.
+
+What a table cannot say, such as how a conversation is written, is said by functions beside it:
+each returns attributes to add. `clean` comes last, so no function needs to care for odd values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lib.observe import attributes as a
+from lib.observe.dialect import AttributeValue
+from lib.observe.dialects import names as n
+from lib.observe.dialects.values import clean
+from lib.observe.span import Span, SpanKind
+
+Names = Mapping[str, tuple[str, ...]]
+"""Their names for each of ours; no names at all where it is not to be sent."""
+
+Facts = Callable[[Span], Mapping[str, Any]]
+"""Something to say of a span; None values are left out."""
+
+COMMON: Final[Names] = {
+    n.SESSION: (n.SESSION, a.CONVERSATION_ID),
+    n.RUN_ID: (n.RUN_ID,),
+    n.KIND: (n.KIND,),
+    n.TENANT: (n.TENANT,),
+    n.USER: (n.USER,),
+}
+"""What every span tells, in every dialect."""
+
+_SUMS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow"})
+"""Kinds whose usage is that of the spans below them: a backend would count it twice."""
+
+_USAGE: Final = frozenset(name for names in a.USAGE.values() for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDialect:
+    """Looks names up in a table.
+
+    Attributes:
+        name: of the dialect, for people.
+        kind: the attribute that tells what a span is; one that the span has already wins.
+        kinds: their word for each kind, None where there is none.
+        names: of attributes; those that are missing here keep their name.
+        facts: what else there is to say, later ones first.
+        rest: put before `lib.` names that are missing in `names`.
+    """
+
+    name: str
+    kind: str
+    kinds: Mapping[SpanKind, str | None]
+    names: Names
+    facts: Sequence[Facts] = ()
+    rest: str = ""
+
+    def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
+        """Return the attributes of a span, sorted by name."""
+        told: dict[str, Any] = {self.kind: self.kinds[span.kind]}
+        for name, value in _known(span).items():
+            for theirs in self.names.get(name) or self._unnamed(name):
+                told[theirs] = value
+        for facts in self.facts:
+            told |= facts(span)
+        return clean(told)
+
+    def _unnamed(self, name: str) -> tuple[str, ...]:
+        if name in self.names:
+            return ()
+        return (f"{self.rest}{name}" if name.startswith("lib.") else name,)
+
+
+def session_of(span: Span) -> Any:
+    """Return the session, or conversation, that a span belongs to."""
+    return span.attributes.get(n.SESSION) or span.attributes.get(a.CONVERSATION_ID)
+
+
+def usage_of(span: Span) -> Mapping[str, int | float]:
+    """Return what a leaf has used, named as in `a.USAGE`; nothing for spans that hold others."""
+    if span.kind in _SUMS:
+        return {}
+    found = {ours: span.attributes.get(names[0]) for ours, names in a.USAGE.items()}
+    return {ours: number for ours, number in found.items() if isinstance(number, int | float)}
+
+
+def settings_of(span: Span) -> Mapping[str, Any]:
+    """Return the settings of a model call, by the last word of their names."""
+    return {
+        name.rpartition(".")[2]: span.attributes[name]
+        for name in sorted(set(a.SETTINGS.values()))
+        if span.attributes.get(name) is not None
+    }
+
+
+def trace_name_of(span: Span) -> Any:
+    """Return the name of the whole trace, as far as the span knows it."""
+    return span.attributes.get(n.TRACE_NAME) or (None if span.parent_id else span.name)
+
+
+def _known(span: Span) -> Mapping[str, Any]:
+    """Return what a span tells, by our names."""
+    told = {
+        n.RUN_ID: span.run_id or None,
+        n.KIND: span.kind,
+        n.TENANT: span.tenant,
+        n.USER: span.user,
+    }
+    if span.kind in _SUMS:
+        told |= {name: value for name, value in span.attributes.items() if name not in _USAGE}
+    else:
+        told |= span.attributes
+    told.pop(a.CONVERSATION_ID, None)
+    return told | {n.SESSION: session_of(span)}

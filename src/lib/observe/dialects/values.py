@@ -1,0 +1,89 @@
+"""Values that every backend takes: valid text, finite numbers, no None, the same every time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final, cast
+
+from lib._util.json import canonical
+from lib.observe.dialect import AttributeValue
+
+_INT64: Final = range(-(2**63), 2**63)
+_MAX_DEPTH: Final = 64
+_UNFIT: Final = re.compile("[\ud800-\udfff\x00]")
+"""Surrogates are no Unicode, and PostgreSQL, which some backends keep spans in, has no NUL."""
+
+
+def clean_text(value: str) -> str:
+    """Return the text with a replacement character for each that a backend may choke on."""
+    return _UNFIT.sub("\ufffd", value)
+
+
+def clean(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """Return the attributes as a backend takes them, sorted by name.
+
+    None and numbers that are not finite are left out. Integers beyond 64 bits become text; so do
+    objects, nested lists and lists of more than one type, as JSON.
+    """
+    told = {clean_text(name): attribute(value) for name, value in attributes.items() if name}
+    return {name: value for name in sorted(told) if (value := told[name]) is not None}
+
+
+def attribute(value: Any) -> AttributeValue | None:
+    """Return one value as a backend takes it, or None if there is nothing to tell."""
+    plain = plain_json(value)
+    if isinstance(plain, list):
+        items = cast(list[Any], plain)
+        return (
+            items
+            if any(_all(items, kind) for kind in (str, bool, int, float))
+            else canonical(plain)
+        )
+    return canonical(plain) if isinstance(plain, dict) else plain
+
+
+def _all(items: list[Any], kind: type) -> bool:
+    return all(type(item) is kind for item in items)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON text, without any number or character that a reader may refuse."""
+    return canonical(plain_json(value))
+
+
+def text(value: Any) -> str:
+    """Return a text as it is, and everything else as JSON."""
+    return clean_text(value) if isinstance(value, str) else json_text(value)
+
+
+def plain_json(value: Any, depth: int = 0) -> Any:
+    """Return the value as JSON that can be written, and read, everywhere.
+
+    What is no JSON, or too deep, leaves the name of its type: what it holds is not ours to show.
+    """
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            items = cast(Mapping[Any, Any], value).items()
+            return {clean_text(str(name)): plain_json(item, depth + 1) for name, item in items}
+        if isinstance(value, list | tuple):
+            return [plain_json(item, depth + 1) for item in cast(list[Any], value)]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> str | bool | int | float | None:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return clean_text(value)
+        case int():
+            return int(value) if value in _INT64 else str(value)
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case date():
+            return value.isoformat()
+        case _:
+            return f"<{type(value).__name__}>"

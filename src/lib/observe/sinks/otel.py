@@ -1,0 +1,180 @@
+"""The sink for OpenTelemetry, and the base of those for backends that speak it."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from lib.evals import Score
+from lib.observe.dialect import AttributeValue, Dialect
+from lib.observe.dialects import GENAI
+from lib.observe.dialects.values import clean
+from lib.observe.otlp.sender import OTLPSender
+from lib.observe.sinks.environment import traces_headers, traces_url
+from lib.observe.sinks.scores import score_span
+from lib.observe.span import Span, Updates
+
+_MAX_ROOTS: Final = 10_000
+"""How many traces to know the root of; the span of a score hangs under it."""
+
+
+class Sender(Protocol):
+    """Takes spans to where they go, such as an `OTLPSender`."""
+
+    async def send(
+        self,
+        spans: Sequence[Span],
+        *,
+        dialect: Dialect,
+        resource: Mapping[str, AttributeValue],
+    ) -> None:
+        """Deliver spans that have ended.
+
+        Raises:
+            ExportError: they were not delivered, or not all of them.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Deliver what is on its way and close; safe to repeat."""
+        ...
+
+
+class OTelSink:
+    """Exports through any OpenTelemetry span exporter, or over OTLP/HTTP without one.
+
+    A span is sent once, when it has ended: most backends keep the first of two spans of one id, or
+    both.
+
+    A subclass for one backend hands its own `Sender` to `__init__` as the exporter, with the
+    backend's dialect, and may
+
+    - set `updates`, if its backend replaces spans: then open spans are sent, too;
+    - set `destination`, if the URL does not tell two of them apart;
+    - override `_outgoing`, to change spans on their way;
+    - override `score`, if its backend has scores of its own.
+
+    Attributes:
+        updates: "first"; see `TraceSink`.
+        destination: names the type, the service and the endpoint, without anything secret.
+    """
+
+    updates: Updates = "first"
+
+    def __init__(
+        self,
+        exporter: Any = None,
+        *,
+        dialect: Dialect | None = None,
+        service_name: str = "lib",
+        resource_attributes: dict[str, Any] | None = None,
+        batch_size: int = 512,
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            exporter: an OpenTelemetry `SpanExporter`, which belongs to the sink from now on and
+                runs in a thread of its own; or a `Sender`. None for OTLP over HTTP to where
+                OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT say, with
+                OTEL_EXPORTER_OTLP_TRACES_HEADERS or OTEL_EXPORTER_OTLP_HEADERS.
+            dialect: what attributes are called, None for OpenTelemetry's GenAI conventions.
+            service_name: the `service.name` of the resource.
+            resource_attributes: more of the resource; they win over `service_name`.
+            batch_size: how many spans to hand over at once, at most.
+
+        Raises:
+            ValueError: the batch size is not positive, or an environment variable is malformed.
+            MissingDriver: an exporter is given, and opentelemetry-sdk is not installed.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size!r} must be positive")
+        self._dialect = GENAI if dialect is None else dialect
+        self._resource = clean({"service.name": service_name, **(resource_attributes or {})})
+        self._sender, where = _sender(exporter, batch_size)
+        self.destination = f"{type(self).__name__} {service_name} {where}"
+        self._roots: OrderedDict[str, str] = OrderedDict()
+
+    async def export(self, spans: Sequence[Span]) -> None:
+        """Send the spans; unless `updates` is "replace", those that are open are left out.
+
+        Raises:
+            ExportError: they were not delivered, or not all of them.
+        """
+        sent = [span for span in spans if span.end is not None or self.updates == "replace"]
+        if sent:
+            await self._send([self._outgoing(span) for span in sent])
+            self._note_roots(sent)
+
+    async def score(
+        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
+    ) -> None:
+        """Send each score as a span `evaluate <name>` without length, below what was judged.
+
+        The same score has the same span id each time; a backend that keeps the first of two spans
+        ignores a second score of the same name, and one that keeps both shows both. Comment and
+        meta of a score go along: leave out what is not to leave the process.
+
+        Args:
+            trace_id: of the trace.
+            scores: each with its time.
+            span_id: of the span that was judged, None for the trace's root.
+
+        Raises:
+            ExportError: they were not delivered.
+            ValueError: a score has no time.
+        """
+        parent_id = span_id or self._roots.get(trace_id)
+        spans = [score_span(score, trace_id, span_id, parent_id) for score in scores]
+        if spans:
+            await self._send([self._outgoing(span) for span in spans])
+
+    async def aclose(self) -> None:
+        """Flush and close what the sink sends through; safe to repeat.
+
+        Raises:
+            ExportError: it could not flush.
+        """
+        await self._sender.aclose()
+
+    def _outgoing(self, span: Span) -> Span:
+        """Return a span as it is to be sent, before the dialect looks at it."""
+        return span
+
+    async def _send(self, spans: Sequence[Span]) -> None:
+        await self._sender.send(spans, dialect=self._dialect, resource=self._resource)
+
+    def _note_roots(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            if span.parent_id is None:
+                self._roots[span.trace_id] = span.span_id
+                self._roots.move_to_end(span.trace_id)
+        while len(self._roots) > _MAX_ROOTS:
+            self._roots.popitem(last=False)
+
+
+def _sender(exporter: Any, batch_size: int) -> tuple[Sender, str]:
+    """Return what to send through, and where that goes."""
+    if exporter is None:
+        url = traces_url(os.environ)
+        headers = traces_headers(os.environ)
+        return OTLPSender(url, headers=headers, batch_size=batch_size), public_url(url)
+    if callable(getattr(exporter, "send", None)):
+        return exporter, public_url(getattr(exporter, "url", ""))
+    driver = import_module("lib.observe.sinks.exporter")
+    where = f"{type(exporter).__name__} {public_url(getattr(exporter, '_endpoint', ''))}"
+    return driver.ExporterSender(exporter, batch_size=batch_size), where.rstrip()
+
+
+def public_url(url: Any) -> str:
+    """Return scheme, host, port and path of a URL; the rest of it may be secret."""
+    if not isinstance(url, str):
+        return ""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,0 +1,57 @@
+"""A score as a span, for backends that know only spans."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lib.evals import Score
+from lib.observe import attributes as a
+from lib.observe.dialects import names as n
+from lib.observe.span import Span, span_id_of
+
+_MAX_NAME: Final = 128
+
+
+def score_span(score: Score, trace_id: str, span_id: str | None, parent_id: str | None) -> Span:
+    """Return the span of a score, with the same id for the same trace, span and name.
+
+    Args:
+        score: with its time.
+        trace_id: of the trace that was judged.
+        span_id: of the span that was judged, None for the trace.
+        parent_id: what it hangs under.
+
+    Raises:
+        ValueError: the score has no time.
+    """
+    if score.at is None:
+        raise ValueError(
+            f"score {score.name!r} has no time, and the one at which it happens to be sent would "
+            "change with each attempt: give it one, as score.model_copy(update={'at': ...})"
+        )
+    attributes: dict[str, Any] = {
+        a.EVALUATION_NAME: score.name,
+        a.EVALUATION_VALUE: score.numeric,
+        a.EVALUATION_LABEL: _label(score),
+        a.EVALUATION_WHY: score.comment,
+        a.EVALUATION_SOURCE: score.source,
+        n.SCORE_META: dict(score.meta) or None,
+    }
+    return Span(
+        trace_id,
+        span_id_of(trace_id, "evaluate", f"{span_id or ''}:{score.name}"),
+        parent_id,
+        f"evaluate {score.name}"[:_MAX_NAME],
+        "evaluator",
+        score.at,
+        score.at,
+        attributes={name: attributes[name] for name in attributes if attributes[name] is not None},
+    )
+
+
+def _label(score: Score) -> str | None:
+    if isinstance(score.value, str):
+        return score.value
+    if isinstance(score.value, bool):
+        return "pass" if score.value else "fail"
+    return None
