@@ -14,7 +14,10 @@ import lib
 
 SOURCE = Path(lib.__file__).parent
 MAX_LINES = 400
-DRIVERS = ("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch")
+DRIVERS = (
+    *("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch"),
+    "genai_prices",
+)
 HEAVY = ("httpx2", "numpy", "pydantic", "rich", "click", "sqlite3", *DRIVERS)
 PACKAGES = [
     "lib",

@@ -37,9 +37,11 @@ from lib.llm.parts import (
     part_to_json,
 )
 from lib.llm.pieces import deltas_of, estimate_tokens
+from lib.llm.prices import PriceBook
 
 if TYPE_CHECKING:
     from lib.llm.chat import ChatClient
+    from lib.llm.genai_prices import GenAIPrices
     from lib.llm.output import output_schema, parse_output
     from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
 
@@ -53,6 +55,7 @@ __all__ = [
     "Delta",
     "File",
     "FunctionClient",
+    "GenAIPrices",
     "Image",
     "InvalidReply",
     "LLMClient",
@@ -61,6 +64,7 @@ __all__ = [
     "Opaque",
     "Output",
     "Part",
+    "PriceBook",
     "Reply",
     "Role",
     "ScriptError",
@@ -94,6 +98,7 @@ _LAZY = {
     "ChatClient": "chat",
     "CutOff": "scripted",
     "FunctionClient": "scripted",
+    "GenAIPrices": "genai_prices",
     "ScriptedClient": "scripted",
     "output_schema": "output",
     "parse_output": "output",

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lib.errors import ExportError
+from lib.evals import Score
 from lib.observe.observer import ObservedEngine, Observer
 from lib.observe.sinks.callable import CallableSink
 from lib.observe.sinks.memory import InMemorySink
@@ -23,6 +24,7 @@ from lib.observe.span import (
     trace_id_of,
 )
 from lib.observe.spans import spans_from_events
+from lib.observe.spend import ModelSpend, SpendFold, TotalSpend, spend_by, spend_of
 
 if TYPE_CHECKING:
     from lib.observe.render import render_trace
@@ -33,16 +35,22 @@ __all__ = [
     "ConsoleSink",
     "ExportError",
     "InMemorySink",
+    "ModelSpend",
     "ObservedEngine",
     "Observer",
+    "Score",
     "Span",
     "SpanEvent",
     "SpanKind",
+    "SpendFold",
     "Status",
+    "TotalSpend",
     "TraceSink",
     "render_trace",
     "span_id_of",
     "spans_from_events",
+    "spend_by",
+    "spend_of",
     "trace_id_of",
 ]
 

@@ -15,6 +15,7 @@ from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import LLMClient, Reply, ToolCall, ToolSpec, parse_output, reply_to_json
+from lib.llm.prices import PriceBook, with_cost
 from lib.resilience import RetryPolicy, retry
 
 
@@ -31,6 +32,7 @@ class LLMHandler:
         *,
         retries: RetryPolicy | None = None,
         jitter: random.Random | None = None,
+        prices: PriceBook | None = None,
     ) -> None:
         """Take a client.
 
@@ -38,10 +40,13 @@ class LLMHandler:
             client: speaks to the model.
             retries: how often and how long to try; each attempt is counted in the log.
             jitter: spreads the attempts of many processes.
+            prices: for replies whose provider states no cost; it goes into the log with the reply,
+                so that budgets see it and it never changes afterwards.
         """
         self._client = client
         self._retries = retries or RetryPolicy()
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._prices = prices
 
     def admit(
         self,
@@ -86,12 +91,23 @@ class LLMHandler:
             (message,) = await store([reply.message], context.blobs)
         except (LLMError, BlobError) as error:
             return [_failed(request, error, attempts)]
-        reply = replace(reply, parts=message.parts)
+        reply = self._priced(replace(reply, parts=message.parts), request, context)
         return [_completed(request, context, reply, attempts)]
 
     def recover(self, request: Event) -> Draft | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
         return None
+
+    def _priced(self, reply: Reply, request: Event, context: Context) -> Reply:
+        if self._prices is None:
+            return reply
+        return with_cost(
+            reply,
+            self._prices,
+            provider=request.data.get("provider") or getattr(self._client, "provider", None),
+            model=request.data.get("model") or self._client.model,
+            at=context.clock.now(),
+        )
 
     async def _call(self, request: Event, context: Context, attempt: int) -> Reply:
         decided = cast("LLMRequest", context.decided)

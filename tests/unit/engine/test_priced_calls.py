@@ -1,0 +1,127 @@
+"""Costs in the log: what a provider states, else the price at the time of the reply."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import Budget, Engine, LLMHandler, Result
+from lib.events import Event, MemoryEventStore
+from lib.events import kinds as k
+from lib.llm import LLMClient, PriceBook, Reply, ScriptedClient, Text, ToolCall, Usage
+from lib.observe import spend_of
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+
+USED = Usage(input_tokens=100, output_tokens=20)
+
+
+class Prices:
+    """Twice what it was first asked, every time that it is asked again."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def price(
+        self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
+    ) -> Decimal | None:
+        self.asked.append((provider, model, dict(usage), at))
+        return None if model == "unknown" else Decimal("0.1") * 2 ** (len(self.asked) - 1)
+
+
+class PaidClient(ScriptedClient):
+    """A client that says who is paid."""
+
+    provider = "openai"
+
+
+def run_with(
+    client: LLMClient,
+    prices: PriceBook | None,
+    *,
+    agent: React | None = None,
+    budget: Budget | None = None,
+) -> tuple[Result, list[Event]]:
+    async def main() -> tuple[Result, list[Event]]:
+        clock, store = ManualClock(), MemoryEventStore()
+        clock.advance(3600)
+        handler = LLMHandler(client, prices=prices)
+        options: dict[str, Any] = {"algorithms": [agent or React()], "clock": clock}
+        async with Engine(store, [handler], **options) as engine:
+            started = await engine.start("hi", budget=budget)
+            return await started.result(), await store.read(started.id)
+
+    return run(main())
+
+
+def usages(log: list[Event]) -> list[Any]:
+    return [event.data["reply"].get("usage") for event in log if event.kind == k.LLM_COMPLETED]
+
+
+def test_a_reply_is_recorded_with_its_price_at_that_time() -> None:
+    prices = Prices()
+    client = PaidClient([Reply((Text("hi"),), usage=USED, model="m-0101")])
+
+    result, log = run_with(client, prices)
+
+    tokens = {"input_tokens": 100, "output_tokens": 20}
+    assert prices.asked == [("openai", "m-0101", tokens, log[0].at)]
+    assert log[0].at == ManualClock().now() + timedelta(hours=1)
+    assert usages(log) == [{**tokens, "cost": 0.1}]
+    assert (result.spend.cost, spend_of(log).total.cost) == (0.1, Decimal("0.1"))
+
+
+def test_the_log_keeps_the_price_that_it_was_recorded_with() -> None:
+    prices = Prices()
+    _, log = run_with(ScriptedClient(["hi"]), prices)
+
+    first, again = spend_of(log, prices=prices), spend_of(log, prices=prices)
+
+    assert (first, len(prices.asked)) == (again, 1)
+
+
+def test_a_cost_that_the_provider_states_is_left_as_it_is() -> None:
+    prices = Prices()
+    usage = Usage(input_tokens=1, cost=0.75)
+
+    result, _ = run_with(ScriptedClient([Reply((Text("hi"),), usage=usage)]), prices)
+
+    assert (result.spend.cost, prices.asked) == (0.75, [])
+
+
+@pytest.mark.parametrize("prices", [None, Prices()])
+def test_an_unknown_price_is_not_recorded_as_zero(prices: PriceBook | None) -> None:
+    client = ScriptedClient([Reply((Text("hi"),), usage=USED, model="unknown")])
+
+    result, log = run_with(client, prices)
+
+    assert usages(log) == [{"input_tokens": 100, "output_tokens": 20}]
+    assert (result.spend.cost, spend_of(log).total.unpriced) == (None, 1)
+
+
+@pytest.mark.parametrize(("asked", "model"), [(None, "own"), ("other", "other")])
+def test_without_a_named_model_the_one_that_was_asked_for_is_priced(
+    asked: str | None, model: str
+) -> None:
+    class Nameless(ScriptedClient):
+        async def complete(self, *arguments: Any, **options: Any) -> Reply:
+            reply = await super().complete(*arguments, **options)
+            return Reply(reply.parts, usage=reply.usage)
+
+    prices = Prices()
+    run_with(Nameless(["hi"], model="own"), prices, agent=React(model=asked))
+
+    assert [(provider, priced) for provider, priced, *_ in prices.asked] == [(None, model)]
+
+
+def test_a_budget_of_costs_holds_with_prices() -> None:
+    ask = Reply((ToolCall("c", "missing"),), usage=USED, stop="tool_calls")
+    client = ScriptedClient([ask, ask, "never asked for"])
+
+    result, _ = run_with(client, Prices(), budget=Budget(cost=0.3))
+
+    assert (result.outcome, result.reason, len(client.calls)) == ("LIMITED", "cost", 2)
+    assert result.spend.cost == pytest.approx(0.3)
