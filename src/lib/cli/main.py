@@ -13,6 +13,7 @@ from lib.errors import LibError
 COMMANDS: Final = {
     "demo": ("lib.cli.demo", "Ask a question about a folder of documents."),
     "store": ("lib.cli.store", "Look into an event store, read-only."),
+    "trace": ("lib.cli.trace", "Show what a run did, as a waterfall or as a page."),
     "vector": ("lib.cli.vector", "Move records between vector stores, or look into one."),
 }
 

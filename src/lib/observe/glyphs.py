@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.observe.span import SpanKind
+from lib.observe.words import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +18,14 @@ class Glyphs:
         kinds: one for each kind of span.
         branch: leads to a span with siblings below it; `last` to one without.
         line: passes by on the way to further siblings; `gap` where there are none.
-        ok: the span came out well; `error`, `off`, `open`: it did not, was called off, goes on.
+        states: how a span came out.
         to: between tokens in and tokens out.
         dot: between totals.
         cut: the end of a name that is too long.
+        bar: how a stretch of time is drawn; `goes_on` if it is not over.
+        starts: half a cell of it at its beginning, `stops` at its end.
+        moment: what takes no time.
+        tick: a mark on the axis of time.
     """
 
     kinds: Mapping[SpanKind, str]
@@ -28,13 +33,16 @@ class Glyphs:
     last: str
     line: str
     gap: str
-    ok: str
-    error: str
-    off: str
-    open: str
+    states: Mapping[State, str]
     to: str
     dot: str
     cut: str
+    bar: str
+    goes_on: str
+    starts: str
+    stops: str
+    moment: str
+    tick: str
 
 
 UNICODE: Final = Glyphs(
@@ -56,13 +64,16 @@ UNICODE: Final = Glyphs(
     last="└─ ",
     line="│  ",
     gap="   ",
-    ok="✓",
-    error="✗",
-    off="⊘",
-    open="…",
+    states={"ok": "✓", "error": "✗", "off": "⊘", "open": "…"},
     to="→",
     dot="·",
     cut="…",
+    bar="━",
+    goes_on="╍",
+    starts="╺",
+    stops="╸",
+    moment="•",
+    tick="┊",
 )
 
 ASCII: Final = Glyphs(
@@ -84,13 +95,16 @@ ASCII: Final = Glyphs(
     last="`- ",
     line="|  ",
     gap="   ",
-    ok="ok",
-    error="!!",
-    off="--",
-    open="..",
+    states={"ok": "ok", "error": "!!", "off": "--", "open": ".."},
     to="->",
     dot="|",
     cut="~",
+    bar="=",
+    goes_on="~",
+    starts="=",
+    stops="=",
+    moment="o",
+    tick=":",
 )
 
 COLOURS: Final[Mapping[SpanKind, str]] = {

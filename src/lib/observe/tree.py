@@ -6,9 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from lib.observe import attributes as a
 from lib.observe.span import RESUMED, Span
+
+MAX_LEVELS: Final = 32
+"""Levels above a span that its row knows of: a chain of spans would take its length squared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +21,13 @@ class Row:
 
     Attributes:
         last: for each level down to this one, whether the branch taken is the last; a span at the
-            top has no levels.
+            top has no levels. Of a deep one, the lowest `MAX_LEVELS` levels.
+        depth: how many spans it hangs under.
     """
 
     span: Span
     last: tuple[bool, ...] = ()
+    depth: int = 0
 
 
 def rows(spans: Sequence[Span]) -> list[Row]:
@@ -42,7 +48,11 @@ def rows(spans: Sequence[Span]) -> list[Row]:
         row = stack.pop()
         out.append(row)
         children = sorted(below[row.span.span_id], key=lambda span: span.start)
-        stack += [Row(child, (*row.last, child is children[-1])) for child in reversed(children)]
+        above = row.last[1 - MAX_LEVELS :]
+        stack += [
+            Row(child, (*above, child is children[-1]), row.depth + 1)
+            for child in reversed(children)
+        ]
     return out
 
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Span, render_trace, spans_from_events
-from lib.observe.render import duration
 from lib.observe.tree import rows, totals
+from lib.observe.words import duration
 from lib.testing.logs import make_log, traces
 from lib.testing.sink import make_trace
 

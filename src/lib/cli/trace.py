@@ -1,0 +1,142 @@
+"""`lib trace`: one trace as a waterfall, in the terminal or as a page; the log stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from lib._util.clock import SYSTEM_CLOCK
+from lib._util.files import write_atomically
+from lib.cli.stores import StorePath, reading
+from lib.cli.terminal import text_line
+from lib.errors import RunNotFound
+from lib.events import EventStore, RunInfo, RunQuery
+from lib.observe.page import Page, render_page
+from lib.observe.span import Span
+from lib.observe.trace import Capture, read_trace
+from lib.observe.waterfall import Waterfall
+
+PIPE_WIDTH: Final = 120
+"""How wide a trace is drawn where no terminal says how wide it is."""
+
+_PAGE_OF_RUNS: Final = 1_000
+_NAMED: Final = 3
+"""Runs that an ambiguous prefix is told with."""
+
+_TERMINAL_CHARS: Final = 1_000
+_PAGE_CHARS: Final = 20_000
+"""Characters of each piece of content."""
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--store", type=StorePath(), required=True, help="A path or sqlite:///PATH.")
+@click.option("--depth", type=click.IntRange(min=1), help="Levels to show; 1 is the root alone.")
+@click.option("--limit", type=click.IntRange(min=1), default=500, show_default=True, help="Rows.")
+@click.option("--width", type=click.IntRange(min=1), help="Columns; by default the terminal's.")
+@click.option("--content", is_flag=True, help="Show prompts, replies, arguments and results, too.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="Write one self-contained page instead; - for stdout.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+def command(
+    run_id: str,
+    *,
+    store: Path,
+    depth: int | None,
+    limit: int,
+    width: int | None,
+    content: bool,
+    page: Path | None,
+    force: bool,
+) -> None:
+    """Show the trace that RUN belongs to: what it did, when, and how it came out.
+
+    RUN is the id of a root run or of any run below it, or the beginning of one. The store is opened
+    read-only.
+    """
+    if page is not None:
+        _refuse_to_replace(page, force=force)
+    capture = Capture(content=content, limit=_TERMINAL_CHARS if page is None else _PAGE_CHARS)
+    root, spans = asyncio.run(_spans(store, run_id, capture))
+    if page is None:
+        _draw(root, Waterfall(spans, depth=depth, limit=limit), width)
+    else:
+        _write(page, render_page(Page(run_id=root.run_id, spans=spans, content=content)), force)
+
+
+async def _spans(path: Path, run_id: str, capture: Capture) -> tuple[RunInfo, Sequence[Span]]:
+    async with reading(path) as store:
+        root_id = (await _find(store, run_id)).root_id
+        root = await store.run(root_id)
+        now = SYSTEM_CLOCK.now()
+        runs = await read_trace(store, root_id, dead_at=now, capture=capture, wanted=_every_run)
+    if root is None or not runs:
+        raise RunNotFound(root_id)
+    return root, [span for run in runs for span in run.spans]
+
+
+def _every_run(run: RunInfo, dead: bool) -> bool:
+    return True
+
+
+async def _find(store: EventStore, given: str) -> RunInfo:
+    """Return the run of this id, or the only one whose id begins like this."""
+    if (exact := await store.run(given)) is not None:
+        return exact
+    found: list[RunInfo] = []
+    after: str | None = None
+    while runs := await store.runs(RunQuery(after=after, limit=_PAGE_OF_RUNS)):
+        found += [run for run in runs if run.run_id.startswith(given)]
+        after = runs[-1].run_id
+    if not found:
+        raise RunNotFound(given)
+    if len(found) > 1:
+        raise _ambiguous(given, found)
+    return found[0]
+
+
+def _ambiguous(given: str, found: Sequence[RunInfo]) -> click.ClickException:
+    named = ", ".join(repr(run.run_id) for run in found[:_NAMED])
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return click.ClickException(
+        f"{given!r} is the beginning of {len(found):,} runs: {named}{more}; give more of the id"
+    )
+
+
+def _draw(root: RunInfo, waterfall: Waterfall, width: int | None) -> None:
+    console = Console()
+    if width is not None or not console.is_terminal:
+        console = Console(width=width or PIPE_WIDTH)
+    title = f"{text_line(root.run_id)}, begun {root.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    console.print(Text(title, "bold", no_wrap=True, overflow="ellipsis"))
+    console.print(waterfall)
+
+
+def _refuse_to_replace(page: Path, *, force: bool) -> None:
+    if str(page) != "-" and page.exists() and not force:
+        raise click.ClickException(f"{str(page)!r} is there already: --force replaces it")
+
+
+def _write(page: Path, content: str, force: bool) -> None:
+    raw = content.encode()
+    if str(page) == "-":
+        sys.stdout.buffer.write(raw)
+        return
+    _refuse_to_replace(page, force=force)
+    try:
+        write_atomically(page, raw)
+    except OSError as error:
+        raise click.ClickException(f"{str(page)!r} was not written: {error.strerror}") from error
+    click.echo(f"{page}: {len(raw):,} bytes", err=True)

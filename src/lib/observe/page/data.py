@@ -1,0 +1,115 @@
+"""What the page is told of a trace: rows in the order of the tree, all text made harmless. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lib.observe import attributes as a
+from lib.observe.axis import Axis, axis_of
+from lib.observe.glyphs import UNICODE
+from lib.observe.span import Span, SpanEvent
+from lib.observe.tree import Row, rows
+from lib.observe.words import duration, operation_of, state_of, status_words
+
+_MISLEADING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Controls but for tabs and new lines, marks that turn the direction of writing, and what UTF-8
+cannot hold: shown as their numbers."""
+
+_UNSAFE: Final = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+"""What may not stand in a block of JSON in a page; outside its strings, JSON has none of it."""
+
+
+def script_json(value: Any) -> str:
+    """Return the value as JSON that can stand in a `<script>` element and be encoded as UTF-8.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible(text: str) -> str:
+    """Return the text with everything that misleads a reader made visible, by its number."""
+    return _MISLEADING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def trace_data(spans: Sequence[Span]) -> dict[str, Any]:
+    """Return what the page's script draws, of at least one span.
+
+    Times are microseconds since the first moment of the trace. Values of attributes and content
+    are text already: a browser would round large numbers.
+    """
+    axis = axis_of(spans)
+    path: list[int] = []
+    out: list[dict[str, Any]] = []
+    for number, row in enumerate(rows(spans)):
+        parent = path[row.depth - 1] if row.depth else -1
+        path[row.depth :] = [number]
+        out.append(_row(row, parent, axis))
+    return {
+        "begun_ms": axis.start.timestamp() * 1000,
+        "length": axis.length_us,
+        "kinds": UNICODE.kinds,
+        "marks": UNICODE.states,
+        "spans": out,
+    }
+
+
+def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
+    span = row.span
+    operation, what = operation_of(span)
+    data: dict[str, Any] = {
+        "parent": parent,
+        "depth": row.depth,
+        "id": span.span_id,
+        "run": visible(span.run_id),
+        "kind": span.kind,
+        "operation": visible(operation),
+        "what": visible(what),
+        "start": axis.offset_us(span.start),
+        "end": axis.end_us(span),
+        "took": duration(span.end - span.start) if span.end and span.end > span.start else "",
+        "state": state_of(span),
+        "words": visible(", ".join(status_words(span))),
+        "used": _used(span.attributes),
+        "attributes": _pairs(span.attributes),
+    }
+    content = {"input": span.input, "output": span.output, "error": span.status_message}
+    data |= {name: _text(value) for name, value in content.items() if value is not None}
+    owners = {"tenant": span.tenant, "user": span.user}
+    data |= {name: visible(value) for name, value in owners.items() if value is not None}
+    if span.events:
+        data["events"] = [_event(event, axis) for event in span.events]
+    return data
+
+
+def _used(attributes: Mapping[str, Any]) -> str:
+    tokens = [attributes.get(name, 0) for name in (a.INPUT_TOKENS, a.OUTPUT_TOKENS)]
+    told = [f"{tokens[0]:,} {UNICODE.to} {tokens[1]:,}"] if any(tokens) else []
+    if (cost := attributes.get(a.COST)) is not None:
+        told.append(f"${cost:.4f}")
+    return " · ".join(told)
+
+
+def _event(event: SpanEvent, axis: Axis) -> dict[str, Any]:
+    return {
+        "at": axis.offset_us(event.at),
+        "name": visible(event.name),
+        "attributes": _pairs(event.attributes),
+    }
+
+
+def _pairs(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(visible(name), _text(value)) for name, value in attributes.items()]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False, indent=2)
+    return visible(value)
