@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo test test-live check docs bench clean
 
 demo: .venv/.ready-demo
 	@$(BIN)/lib demo $(ARGS)
 
 test: .venv/.ready-dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+test-live: .venv/.ready-dev
+	@scripts/test-live $(ARGS)
 
 check: test
 
@@ -20,7 +23,7 @@ bench: .venv/.ready-dev
 	@scripts/bench $(ARGS)
 
 clean:
-	rm -rf .venv .peers .lib site
+	rm -rf .venv .peers .live .lib site
 
 .venv/bin/python:
 	@scripts/make-venv $(PYTHON)

@@ -15,6 +15,7 @@ from lib.testing.aio import run
 
 URL = os.environ.get("LIB_TEST_CHAT_URL")
 pytestmark = [
+    pytest.mark.live,
     pytest.mark.skipif(not URL, reason="LIB_TEST_CHAT_URL names no server"),
     pytest.mark.timeout(300),
 ]

@@ -35,6 +35,7 @@ def model() -> str | None:
 
 MODEL = model()
 pytestmark = [
+    pytest.mark.live,
     pytest.mark.skipif(not MODEL, reason="sentence-transformers and a model are not installed"),
     pytest.mark.timeout(300),
 ]

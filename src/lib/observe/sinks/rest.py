@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from lib._util.clock import Clock
 from lib._util.json import canonical, parse
 from lib.errors import ExportError, RemoteError
-from lib.evals import Score
 from lib.wire.failures import status_error
 from lib.wire.http import Wire
+
+T = TypeVar("T")
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _TIMEOUT_S: Final = 30.0
@@ -112,8 +113,8 @@ class RestAPI:
         await self._wire.aclose()
 
 
-async def send_each(scores: Iterable[Score], send: Callable[[Score], Awaitable[object]]) -> None:
-    """Send the scores one after the other; one that is refused for good holds none back.
+async def send_each(scores: Iterable[T], send: Callable[[T], Awaitable[object]]) -> None:
+    """Send scores one after the other; one that is refused for good holds none back.
 
     Raises:
         ExportError: one was not delivered: at once if it may be later, else after the others.

@@ -1,0 +1,371 @@
+"""A real Arize Phoenix, named by the environment; `make test-live` starts one.
+
+    LIB_TEST_PHOENIX_URL=http://127.0.0.1:6006 LIB_TEST_PHOENIX_KEY=... pytest tests/live
+
+Without the address nothing runs. Traces of every test have ids of their own: Phoenix keeps the
+first of two spans with one id in its whole database.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from lib.errors import ExportError
+from lib.evals import Score
+from lib.events import kinds as k
+from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.observe import Span, spans_from_events, trace_id_of
+from lib.observe.sinks.phoenix import PhoenixSink
+from lib.observe.spans import interrupt
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.logs import at, make_log
+from lib.tools import tool
+
+URL = os.environ.get("LIB_TEST_PHOENIX_URL", "")
+KEY = os.environ.get("LIB_TEST_PHOENIX_KEY")
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(not URL, reason="LIB_TEST_PHOENIX_URL names no server"),
+    pytest.mark.timeout(300),
+]
+SECRET = "swordfish"
+
+TRACE = """query($id: String!) { getTraceByOtelId(traceId: $id) {
+    numSpans startTime endTime session { sessionId }
+    rootSpan { spanId name statusCode endTime cumulativeTokenCountTotal } } }"""
+
+
+@dataclass
+class Phoenix:
+    """A sink, and what the server says through its own API."""
+
+    project: str
+    http: httpx2.AsyncClient
+    sinks: list[PhoenixSink] = field(default_factory=list[PhoenixSink])
+
+    def sink(self, **more: Any) -> PhoenixSink:
+        settings: dict[str, Any] = {"api_key": KEY, **more}
+        self.sinks.append(PhoenixSink(f"{URL}/v1/traces", self.project, **settings))
+        return self.sinks[-1]
+
+    async def get(self, path: str, **query: Any) -> Any:
+        answer = await self.http.get(f"/v1/projects/{self.project}/{path}", params=query)
+        return answer.raise_for_status().json()["data"] if answer.status_code != 404 else []
+
+    async def spans(self, trace_id: str, *, count: int) -> dict[str, Any]:
+        """Return the spans of a trace by id, once there are so many."""
+
+        async def look() -> dict[str, Any]:
+            found = await self.get("spans", trace_id=trace_id, limit=1000)
+            return {span["context"]["span_id"]: span for span in found}
+
+        return await until(look, lambda found: len(found) >= count)
+
+    async def trace(self, trace_id: str) -> dict[str, Any]:
+        asked = {"query": TRACE, "variables": {"id": trace_id}}
+        answer = await self.http.post("/graphql", json=asked)
+        return answer.raise_for_status().json()["data"]["getTraceByOtelId"]
+
+    async def annotations(self, *span_ids: str) -> list[dict[str, Any]]:
+        return await self.get("span_annotations", span_ids=list(span_ids), limit=100)
+
+
+async def until(look: Callable[[], Awaitable[Any]], enough: Callable[[Any], bool]) -> Any:
+    """Return what is seen as soon as it is enough; the test's time-out is the limit."""
+    while not enough(seen := await look()):  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.1)  # noqa: TID251 - a real server takes real time
+    return seen
+
+
+@asynccontextmanager
+async def phoenix():
+    headers = {"authorization": f"Bearer {KEY}"} if KEY else {}
+    # In a thread, since it reads certificates.
+    made = await asyncio.to_thread(httpx2.AsyncClient, base_url=URL, headers=headers, timeout=30)
+    async with made as http:
+        opened = Phoenix(f"lib-{secrets.token_hex(4)}", http)
+        yield opened
+        for sink in opened.sinks:
+            await sink.aclose()
+
+
+def unique(name: str) -> str:
+    return f"{name}-{secrets.token_hex(8)}"
+
+
+async def agent_spans(**options: Any) -> list[Span]:
+    """Return the spans of a real run: two model calls, a tool that works and one that fails."""
+
+    @tool(effects="none")
+    async def weather(city: str) -> str:
+        """Ask for the weather."""
+        if city == "Atlantis":
+            raise ValueError(f"no such city, and {SECRET}")
+        return f"sunny in {city}, {SECRET}"
+
+    calls = [ToolCall(f"c{n}", "weather", {"city": city}) for n, city in enumerate(CITIES)]
+    async with make_engine(ScriptedClient([Reply(tuple(calls)), SECRET]), weather) as engine:
+        started = await engine.start(f"How is the weather? {SECRET}")
+        await started.result()
+        return spans_from_events(await engine.store.read(started.id), **options)
+
+
+CITIES = ("Bonn", "Atlantis")
+START = {"algorithm": "react", "input": [{"role": "user", "content": SECRET}]}
+USAGE = {"input_tokens": 100, "output_tokens": 20}
+REPLY = {"parts": [{"type": "text", "text": SECRET}], "model": "m-1", "usage": USAGE}
+
+
+def one_call(run_id: str, *, seconds: float, end: bool = True, **started: Any) -> list[Any]:
+    """Return the log of a run with one model call, with or without an end."""
+    return make_log(
+        (seconds, k.RUN_STARTED, {**START, **started}),
+        (seconds + 1, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
+        (seconds + 2, k.LLM_COMPLETED, {"key": "llm/1", "reply": REPLY}),
+        *[(seconds + 3, k.RUN_COMPLETED, {"outcome": "COMPLETED", "output": SECRET})][: int(end)],
+        run_id=run_id,
+    )
+
+
+def shown(spans: Sequence[Span]) -> dict[str, tuple[str, str | None]]:
+    return {span.span_id: (span.name, span.parent_id) for span in spans}
+
+
+def stored(found: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
+    return {key: (span["name"], span["parent_id"] or None) for key, span in found.items()}
+
+
+def test_a_run_arrives_whole_and_with_its_kinds_and_errors() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            spans = await agent_spans()
+            await server.sink().export(spans)
+            found = await server.spans(spans[0].trace_id, count=len(spans))
+
+            assert stored(found) == shown(spans)
+            kinds = sorted(span["span_kind"] for span in found.values())
+            assert kinds == ["AGENT", "LLM", "LLM", "TOOL", "TOOL"]
+            failed = [one["status_code"] for one in found.values() if one["span_kind"] == "TOOL"]
+            assert sorted(failed) == ["ERROR", "OK"]
+            assert SECRET not in str(found)
+
+    run(main(), timeout_s=120)
+
+
+def test_content_arrives_where_it_is_captured() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            spans = await agent_spans(capture_content=True)
+            await server.sink().export(spans)
+            found = await server.spans(spans[0].trace_id, count=len(spans))
+
+            root = found[spans[0].span_id]["attributes"]
+            assert SECRET in str(root["input.value"])
+            assert SECRET in str(root["output.value"])
+
+    run(main(), timeout_s=120)
+
+
+def test_a_child_hangs_under_the_call_that_started_it_and_counts_with_its_trace() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            root_id, child_id = unique("root"), unique("child")
+            call: dict[str, Any] = {
+                "key": "tool/1/a",
+                "call_id": "a",
+                "name": "ask",
+                "args": {},
+                "effects": "none",
+            }
+            parent = make_log(
+                (0, k.RUN_STARTED, START),
+                (1, k.TOOL_REQUESTED, call),
+                (9, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": SECRET}),
+                (10, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+                run_id=root_id,
+            )
+            above = {"run_id": root_id, "key": "tool/1/a"}
+            child = one_call(child_id, seconds=2, root=root_id, parent=above)
+            spans = [
+                *spans_from_events(parent),
+                *spans_from_events(child, parent_events=parent),
+            ]
+            await server.sink().export(spans)
+            found = await server.spans(spans[0].trace_id, count=len(spans))
+            trace = await server.trace(spans[0].trace_id)
+
+            assert stored(found) == shown(spans)
+            assert trace["numSpans"] == 4
+            assert trace["rootSpan"]["cumulativeTokenCountTotal"] == 120
+
+    run(main(), timeout_s=120)
+
+
+def test_a_run_whose_process_died_is_closed_as_interrupted() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            log = one_call(unique("crashed"), seconds=0, end=False)
+            sink, spans = server.sink(), spans_from_events(log)
+            await sink.export(spans)  # the root is open, and not sent
+            [call] = (await server.spans(spans[0].trace_id, count=1)).values()
+            await sink.export(interrupt(spans, at(2)))
+            found = await server.spans(spans[0].trace_id, count=2)
+            trace = await server.trace(spans[0].trace_id)
+
+            assert call["span_kind"] == "LLM"
+            root = found[spans[0].span_id]
+            assert root["status_code"] == "ERROR"
+            assert root["attributes"]["error.type"] == "interrupted"
+            assert root["end_time"] == "2026-01-01T12:00:02+00:00"
+            assert trace["rootSpan"]["spanId"] == spans[0].span_id
+
+    run(main(), timeout_s=120)
+
+
+def test_a_session_over_two_turns_is_one_trace_and_one_session() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            session = unique("session")
+            turns = [(f"t{n}", unique("turn")) for n in range(2)]
+            log = make_log(
+                (0, k.RUN_STARTED, START),
+                (1, k.TURN_REQUESTED, {"signal_id": "t0", "input": START["input"]}),
+                (9, k.TURN_COMPLETED, completed(*turns[0])),
+                (20, k.TURN_REQUESTED, {"signal_id": "t1", "input": START["input"]}),
+                (29, k.TURN_COMPLETED, completed(*turns[1])),
+                (30, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+                run_id=session,
+            )
+            sink = server.sink()
+            first, second = [
+                spans_from_events(
+                    one_call(
+                        child,
+                        seconds=2 + 20 * n,
+                        root=session,
+                        parent={"run_id": session, "key": key},
+                    ),
+                    parent_events=log,
+                )
+                for n, (key, child) in enumerate(turns)
+            ]
+            # As it grows: first the first turn, then the whole; the session's end comes last.
+            await sink.export([*spans_from_events(log[:3]), *first])
+            await server.spans(trace_id_of(session), count=3)
+            whole = [*spans_from_events(log), *first, *second]
+            await sink.export(whole)
+            found = await server.spans(trace_id_of(session), count=7)
+            trace = await server.trace(trace_id_of(session))
+
+            assert stored(found) == shown(whole)
+            assert trace["numSpans"] == 7
+            assert trace["rootSpan"]["cumulativeTokenCountTotal"] == 240
+            assert trace["session"]["sessionId"] == session
+
+    run(main(), timeout_s=120)
+
+
+def completed(key: str, run_id: str) -> dict[str, Any]:
+    return {"signal_id": key, "run_id": run_id, "outcome": "COMPLETED"}
+
+
+def test_a_repeat_changes_nothing() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            spans = await agent_spans()
+            root = spans[0]
+            score = Score(name="quality", value=0.9, source="llm", at=at(5))
+            seen: list[Any] = []
+            for sink in (server.sink(), server.sink()):  # as after a restart
+                await sink.export(spans)
+                await server.spans(root.trace_id, count=len(spans))
+                await sink.score(root.trace_id, [score], span_id=root.span_id)
+                await sink.export([replace(root, name="another one")])
+                await sink.export(spans)
+                marker = await agent_spans()  # what is queued before it has been written by then
+                await sink.export(marker)
+                await server.spans(marker[0].trace_id, count=len(marker))
+                found = await server.spans(root.trace_id, count=len(spans))
+                notes = await server.annotations(root.span_id)
+                for note in notes:
+                    del note["updated_at"]
+                seen.append((found, notes, await server.trace(root.trace_id)))
+
+            assert seen[0] == seen[1]
+            assert stored(seen[1][0]) == shown(spans)
+            assert len(seen[1][1]) == 1
+
+    run(main(), timeout_s=120)
+
+
+def test_scores_arrive_on_spans_and_traces_and_change_in_place() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            spans = await agent_spans()
+            root, sink = spans[0], server.sink()
+            await sink.export(spans)
+            scores = [
+                Score(name="quality", value=0.25, comment="why", source="llm", at=at(5)),
+                Score(name="safe", value=True, at=at(5), meta={"version": 1}),
+                Score(name="tone", value="friendly", source="human", at=at(5)),
+            ]
+            await sink.score(root.trace_id, scores, span_id=root.span_id)  # it waits for the span
+            again = scores[0].model_copy(update={"value": 0.75})
+            await sink.score(root.trace_id, [again], span_id=root.span_id)
+            await sink.score(root.trace_id, scores)
+            notes = {note["name"]: note for note in await server.annotations(root.span_id)}
+
+            assert {
+                name: (note["annotator_kind"], note["result"]) for name, note in notes.items()
+            } == {
+                "quality": ("LLM", {"label": None, "score": 0.75, "explanation": "why"}),
+                "safe": ("CODE", {"label": "true", "score": 1.0, "explanation": None}),
+                "tone": ("HUMAN", {"label": "friendly", "score": None, "explanation": None}),
+            }
+            assert notes["safe"]["metadata"] == {"version": 1}
+            with pytest.raises(ExportError) as raised:
+                await sink.score(root.trace_id, [Score(name="note", value=1)])
+            assert raised.value.permanent
+
+    run(main(), timeout_s=120)
+
+
+def test_a_score_before_its_span_waits_at_the_server() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            spans = await agent_spans()
+            root, sink = spans[0], server.sink()
+            await sink.score(root.trace_id, [Score(name="early", value=1)], span_id=root.span_id)
+            await sink.export(spans)
+            [note] = await until(lambda: server.annotations(root.span_id), bool)
+
+            assert (note["name"], note["result"]["score"]) == ("early", 1.0)
+
+    run(main(), timeout_s=120)
+
+
+def test_a_wrong_key_is_refused_for_good() -> None:
+    if not KEY:
+        pytest.skip("this server asks for no key")
+
+    async def main() -> None:
+        async with phoenix() as server:
+            sink = server.sink(api_key="wrong")
+            for call in (
+                sink.export(await agent_spans()),
+                sink.score("0" * 31 + "1", [Score(name="quality", value=1)]),
+            ):
+                with pytest.raises(ExportError) as raised:
+                    await call
+                assert raised.value.permanent
+                assert "wrong" not in str(raised.value)
+
+    run(main(), timeout_s=120)
