@@ -1,7 +1,7 @@
 """Traces from the log: spans are derived from events, so a crash loses none of them.
 
 `Observer` follows an engine and exports to sinks; `spans_from_events` is all that it knows of
-spans. Whatever needs rich is loaded when it is first used.
+spans. Whatever needs rich or a network is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.errors import ExportError
 from lib.evals import Score
+from lib.observe.dialect import Dialect
 from lib.observe.observer import ObservedEngine, Observer
 from lib.observe.sinks.callable import CallableSink
 from lib.observe.sinks.memory import InMemorySink
@@ -27,15 +28,23 @@ from lib.observe.spans import spans_from_events
 from lib.observe.spend import ModelSpend, SpendFold, TotalSpend, spend_by, spend_of
 
 if TYPE_CHECKING:
+    from lib.observe.dialects import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE
     from lib.observe.render import render_trace
     from lib.observe.sinks.console import ConsoleSink
+    from lib.observe.sinks.otel import OTelSink
 
 __all__ = [
+    "GENAI",
+    "LANGFUSE",
+    "LANGSMITH",
+    "OPENINFERENCE",
     "CallableSink",
     "ConsoleSink",
+    "Dialect",
     "ExportError",
     "InMemorySink",
     "ModelSpend",
+    "OTelSink",
     "ObservedEngine",
     "Observer",
     "Score",
@@ -56,6 +65,11 @@ __all__ = [
 
 _WHERE = {
     "ConsoleSink": "lib.observe.sinks.console",
+    "GENAI": "lib.observe.dialects",
+    "LANGFUSE": "lib.observe.dialects",
+    "LANGSMITH": "lib.observe.dialects",
+    "OPENINFERENCE": "lib.observe.dialects",
+    "OTelSink": "lib.observe.sinks.otel",
     "render_trace": "lib.observe.render",
 }
 

@@ -16,7 +16,10 @@ ERROR_TYPE: Final = "error.type"
 HTTP_STATUS: Final = "http.response.status_code"
 
 OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
 AGENT_NAME: Final = "gen_ai.agent.name"
+WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
@@ -24,6 +27,23 @@ FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
+
+MEMORY_STORE: Final = "gen_ai.memory.store.id"
+MEMORY_RECORD: Final = "gen_ai.memory.record.id"
+MEMORY_COUNT: Final = "gen_ai.memory.record.count"
+
+EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+EVALUATION_VALUE: Final = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
+EVALUATION_WHY: Final = "gen_ai.evaluation.explanation"
+EVALUATION_SOURCE: Final = "lib.evaluation.source"
+EVALUATION_META: Final = "lib.evaluation.meta"
+
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+"""The tools that a model may call: objects with name, description and parameters; content."""
+
+FIRST_CHUNK_S: Final = "gen_ai.response.time_to_first_chunk"
+"""How long a model took to begin its answer, in seconds."""
 
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
@@ -57,7 +77,10 @@ TOTALS: Final[Mapping[str, str]] = {
 
 SETTINGS: Final[Mapping[str, str]] = {
     "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+    "max_output_tokens": "gen_ai.request.max_tokens",
     "max_tokens": "gen_ai.request.max_tokens",
+    "n": "gen_ai.request.choice.count",
     "presence_penalty": "gen_ai.request.presence_penalty",
     "seed": "gen_ai.request.seed",
     "temperature": "gen_ai.request.temperature",
@@ -65,6 +88,17 @@ SETTINGS: Final[Mapping[str, str]] = {
     "top_p": "gen_ai.request.top_p",
 }
 """Settings of a model call; those that are not numbers may hold content and are left out."""
+
+REASONING_LEVEL: Final = "gen_ai.request.reasoning.level"
+
+MCP: Final[Mapping[str, str]] = {
+    "method": "mcp.method.name",
+    "protocol_version": "mcp.protocol.version",
+    "request_id": "jsonrpc.request.id",
+    "session_id": "mcp.session.id",
+    "transport": "network.transport",
+}
+"""What the log tells of a tool call that went to an MCP server."""
 
 KEY: Final = "lib.key"
 ATTEMPTS: Final = "lib.attempts"
@@ -89,3 +123,27 @@ GUARD_NAME: Final = "lib.guard.name"
 GUARD_STAGE: Final = "lib.guard.stage"
 GUARD_VERDICT: Final = "lib.guard.verdict"
 GUARD_CONTENT: Final = "lib.guard.content_hash"
+
+HANDOFF_SOURCE: Final = "lib.handoff.source"
+HANDOFF_TARGET: Final = "lib.handoff.target"
+DEBATE_AGENT: Final = "lib.debate.agent"
+DEBATE_ROUND: Final = "lib.debate.round"
+SUMMARY_COVERS: Final = "lib.context.covers"
+
+SESSION: Final = "session.id"
+TRACE_NAME: Final = "lib.trace.name"
+"""The name of the whole trace, on a span that is not its root."""
+
+TAGS: Final = "lib.trace.tags"
+"""A list of texts, for people to find traces by."""
+
+ENVIRONMENT: Final = "deployment.environment.name"
+"""Such as "production": of the resource in OpenTelemetry, of every span elsewhere."""
+
+RUN_ID: Final = "lib.run_id"
+SPAN_KIND: Final = "lib.span.kind"
+TENANT: Final = "lib.tenant"
+USER: Final = "user.id"
+INPUT: Final = "lib.input"
+OUTPUT: Final = "lib.output"
+"""What dialects call the fields of a span that have no better name."""

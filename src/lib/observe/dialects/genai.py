@@ -11,7 +11,6 @@ from itertools import takewhile
 from typing import Any, Final
 
 from lib.observe import attributes as a
-from lib.observe.dialects import names as n
 from lib.observe.dialects.documents import documents_of, query_of
 from lib.observe.dialects.messages import conversation, genai_messages, genai_part
 from lib.observe.dialects.table import COMMON, TableDialect
@@ -44,7 +43,7 @@ def content(span: Span) -> dict[str, Any]:
         case "retriever":
             return _retrieval(span)
         case _:
-            names = (n.INPUT, n.OUTPUT)
+            names = (a.INPUT, a.OUTPUT)
     return {
         name: None if value is None else text(value)
         for name, value in zip(names, (span.input, span.output), strict=True)
@@ -65,10 +64,10 @@ def _messages(span: Span) -> dict[str, Any]:
 def _retrieval(span: Span) -> dict[str, Any]:
     found = documents_of(span.output)
     ranked = [{"id": document.id, "score": document.score} for document in found]
-    return {
-        "gen_ai.retrieval.query.text": query_of(span.input),
-        "gen_ai.retrieval.documents": json_text(ranked) if ranked else None,
-    }
+    told = {"gen_ai.retrieval.query.text": query_of(span.input)}
+    if ranked:
+        return {**told, "gen_ai.retrieval.documents": json_text(ranked)}
+    return {**told, a.OUTPUT: None if span.output is None else text(span.output)}
 
 
 GENAI: Final = TableDialect(

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from lib.observe import attributes as a
-from lib.observe.dialects import names as n
 from lib.observe.dialects.messages import chat_messages, conversation
 from lib.observe.dialects.table import (
     COMMON,
@@ -63,7 +62,7 @@ def _status_message(span: Span) -> Any:
 
 
 def _first_chunk_at(span: Span) -> str | None:
-    seconds = span.attributes.get(n.FIRST_CHUNK_S)
+    seconds = span.attributes.get(a.FIRST_CHUNK_S)
     if not isinstance(seconds, int | float) or not 0 <= seconds <= timedelta.max.days:
         return None
     at = span.start + timedelta(seconds=seconds)
@@ -117,12 +116,12 @@ LANGFUSE: Final = TableDialect(
     kinds=_TYPES,
     names={
         **COMMON,
-        **dict.fromkeys([*a.SETTINGS.values(), n.FIRST_CHUNK_S, n.TRACE_NAME], ()),
+        **dict.fromkeys([*a.SETTINGS.values(), a.FIRST_CHUNK_S, a.TRACE_NAME], ()),
         **{name: () for names in a.USAGE.values() for name in names},
-        n.RUN_ID: (n.RUN_ID, "langfuse.observation.metadata.run_id"),
-        n.TENANT: (n.TENANT, "langfuse.trace.metadata.tenant"),
-        n.TAGS: ("langfuse.trace.tags",),
-        n.ENVIRONMENT: ("langfuse.environment",),
+        a.RUN_ID: (a.RUN_ID, "langfuse.observation.metadata.run_id"),
+        a.TENANT: (a.TENANT, "langfuse.trace.metadata.tenant"),
+        a.TAGS: ("langfuse.trace.tags",),
+        a.ENVIRONMENT: ("langfuse.environment",),
         a.COST: (a.COST, "gen_ai.usage.cost"),
     },
     facts=[_observation, _usage, _content],

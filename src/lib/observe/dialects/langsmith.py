@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from lib.observe import attributes as a
-from lib.observe.dialects import names as n
 from lib.observe.dialects.documents import documents_of, query_of
 from lib.observe.dialects.messages import chat_messages, conversation, genai_messages
 from lib.observe.dialects.table import COMMON, TableDialect, usage_of
@@ -51,7 +50,7 @@ def with_exception_event(span: Span) -> Span:
 
 
 def _run(span: Span) -> dict[str, Any]:
-    tags = cast(Sequence[Any], span.attributes.get(n.TAGS) or ())
+    tags = cast(Sequence[Any], span.attributes.get(a.TAGS) or ())
     told: dict[str, Any] = {"langsmith.span.tags": ",".join(map(text, tags)) or None}
     if span.kind != "tool":  # the name of a tool makes a tool of anything
         told |= {a.TOOL_NAME: None, f"{_META}tool_name": span.attributes.get(a.TOOL_NAME)}
@@ -134,14 +133,14 @@ LANGSMITH: Final = TableDialect(
     kinds=_KINDS,
     names={
         **COMMON,
-        n.SESSION: (*COMMON[n.SESSION], f"{_META}session_id", f"{_META}thread_id"),
-        n.RUN_ID: (n.RUN_ID, f"{_META}run_id"),
-        n.KIND: (n.KIND, f"{_META}span_kind"),
-        n.TENANT: (n.TENANT, f"{_META}tenant"),
-        n.USER: (n.USER, f"{_META}user_id"),
-        n.ENVIRONMENT: (n.ENVIRONMENT, f"{_META}environment"),
-        n.TRACE_NAME: (f"{_META}trace_name",),  # langsmith.trace.name would rename the run
-        n.TAGS: (),
+        a.SESSION: (*COMMON[a.SESSION], f"{_META}session_id", f"{_META}thread_id"),
+        a.RUN_ID: (a.RUN_ID, f"{_META}run_id"),
+        a.SPAN_KIND: (a.SPAN_KIND, f"{_META}span_kind"),
+        a.TENANT: (a.TENANT, f"{_META}tenant"),
+        a.USER: (a.USER, f"{_META}user_id"),
+        a.ENVIRONMENT: (a.ENVIRONMENT, f"{_META}environment"),
+        a.TRACE_NAME: (f"{_META}trace_name",),  # langsmith.trace.name would rename the run
+        a.TAGS: (),
         a.PROVIDER: (a.PROVIDER, f"{_META}ls_provider"),
         a.REQUEST_MODEL: (a.REQUEST_MODEL, f"{_META}ls_model_name"),
         a.ERROR_TYPE: (a.ERROR_TYPE, f"{_META}error_type"),

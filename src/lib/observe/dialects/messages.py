@@ -22,7 +22,7 @@ _CUT: Final = "…"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message: who, and its parts as the log has them."""
+    """One message: who, and its parts as the log has them, each with a type."""
 
     role: str
     parts: Sequence[Mapping[str, Any]]
@@ -30,7 +30,7 @@ class Said:
     @property
     def text(self) -> str | None:
         """Its text, if it has nothing else."""
-        if len(self.parts) == 1 and self.parts[0].get("type") == "text":
+        if len(self.parts) == 1 and self.parts[0]["type"] == "text":
             return str(self.parts[0].get("text", ""))
         return None
 
@@ -65,7 +65,9 @@ def _said(message: Mapping[str, Any]) -> Said:
     told: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else []
     told += cast(list[Any], parts) if isinstance(parts, list) else []
     known = [cast(Mapping[str, Any], part) for part in told if isinstance(part, Mapping)]
-    return Said(message["role"], known)
+    return Said(
+        message["role"], [{**part, "type": str(part.get("type") or "unknown")} for part in known]
+    )
 
 
 # -- OpenTelemetry ---------------------------------------------------------------------------------
@@ -78,8 +80,8 @@ def genai_messages(said: Sequence[Said]) -> list[dict[str, Any]]:
 
 def genai_part(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part as OpenTelemetry's conventions write it; one of unknown type as it is."""
-    write = _GENAI.get(str(part.get("type", "")))
-    return {"type": "unknown", **part} if write is None else write(part)
+    write = _GENAI.get(part["type"])
+    return dict(part) if write is None else write(part)
 
 
 def _genai_text(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,9 +136,9 @@ def chat_messages(said: Sequence[Said]) -> list[dict[str, Any]]:
 
 
 def _chat(said: Said) -> list[dict[str, Any]]:
-    results = [part for part in said.parts if part.get("type") == "tool_result"]
-    calls = [part for part in said.parts if part.get("type") == "tool_call"]
-    rest = [part for part in said.parts if part.get("type") not in {"tool_result", "tool_call"}]
+    results = [part for part in said.parts if part["type"] == "tool_result"]
+    calls = [part for part in said.parts if part["type"] == "tool_call"]
+    rest = [part for part in said.parts if part["type"] not in {"tool_result", "tool_call"}]
     answers: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": part.get("call_id"), "content": part.get("content", "")}
         for part in results
@@ -161,7 +163,7 @@ def _chat_call(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chat_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    if part.get("type") == "image":
+    if part["type"] == "image":
         return {"type": "image_url", "image_url": {"url": media_url(part)}}
     return {**part}
 

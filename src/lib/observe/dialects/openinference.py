@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from lib.observe import attributes as a
-from lib.observe.dialects import names as n
 from lib.observe.dialects.documents import documents_of, query_of
 from lib.observe.dialects.messages import (
     Said,
@@ -119,7 +118,7 @@ def _conversation(span: Span) -> dict[str, Any]:
     told = {
         **dict(_flat_messages("llm.input_messages", asked[left_out:])),
         **dict(_flat_messages("llm.output_messages", answered[-MAX_ITEMS:])),
-        **dict(_tools(span.attributes.get(n.TOOL_DEFINITIONS))),
+        **dict(_tools(span.attributes.get(a.TOOL_DEFINITIONS))),
     }
     if left_out:
         told[a.OMITTED] = left_out + _count(span.attributes.get(a.OMITTED))
@@ -134,8 +133,8 @@ def _one_result_each(said: Sequence[Said]) -> list[Said]:
     """Return the messages so that each has at most one result of a tool, which it is about."""
     single: list[Said] = []
     for one in said:
-        results = [part for part in one.parts if part.get("type") == "tool_result"]
-        rest = [part for part in one.parts if part.get("type") != "tool_result"]
+        results = [part for part in one.parts if part["type"] == "tool_result"]
+        rest = [part for part in one.parts if part["type"] != "tool_result"]
         if rest or not results:
             single.append(Said(one.role, rest))
         single.extend(Said("tool", [part]) for part in results)
@@ -149,13 +148,13 @@ def _flat_messages(prefix: str, said: Sequence[Said]) -> Iterator[tuple[str, Any
 
 def _flat_message(prefix: str, said: Said) -> Iterator[tuple[str, Any]]:
     yield f"{prefix}.role", said.role
-    first: Mapping[str, Any] = said.parts[0] if said.parts else {}
-    if first.get("type") == "tool_result":
-        yield f"{prefix}.tool_call_id", first.get("call_id")
-        yield f"{prefix}.content", text(first.get("content", ""))
-        return
-    calls = [part for part in said.parts if part.get("type") == "tool_call"]
-    rest = [part for part in said.parts if part.get("type") != "tool_call"]
+    for result in said.parts:
+        if result["type"] == "tool_result":
+            yield f"{prefix}.tool_call_id", result.get("call_id")
+            yield f"{prefix}.content", text(result.get("content", ""))
+            return
+    calls = [part for part in said.parts if part["type"] == "tool_call"]
+    rest = [part for part in said.parts if part["type"] != "tool_call"]
     alone = Said(said.role, rest).text
     if alone is not None:
         yield f"{prefix}.content", alone
@@ -167,7 +166,7 @@ def _flat_message(prefix: str, said: Said) -> Iterator[tuple[str, Any]]:
 
 
 def _flat_part(prefix: str, part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    match part.get("type"):
+    match part["type"]:
         case "image":
             yield f"{prefix}.type", "image"
             yield f"{prefix}.image.image.url", media_url(part)
@@ -218,8 +217,8 @@ OPENINFERENCE: Final = TableDialect(
     kinds=_KINDS,
     names={
         **COMMON,
-        **dict.fromkeys([*a.SETTINGS.values(), a.FINISH_REASONS, n.TOOL_DEFINITIONS], ()),
-        n.TAGS: ("tag.tags",),
+        **dict.fromkeys([*a.SETTINGS.values(), a.FINISH_REASONS, a.TOOL_DEFINITIONS], ()),
+        a.TAGS: ("tag.tags",),
         a.AGENT_NAME: (a.AGENT_NAME, "agent.name"),
         a.PROVIDER: ("llm.provider", "llm.system"),
         a.REQUEST_MODEL: ("llm.request.model_name",),

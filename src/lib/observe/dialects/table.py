@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from lib.observe import attributes as a
 from lib.observe.dialect import AttributeValue
-from lib.observe.dialects import names as n
 from lib.observe.dialects.values import clean
 from lib.observe.span import Span, SpanKind
 
@@ -23,11 +22,11 @@ Facts = Callable[[Span], Mapping[str, Any]]
 """Something to say of a span; None values are left out."""
 
 COMMON: Final[Names] = {
-    n.SESSION: (n.SESSION, a.CONVERSATION_ID),
-    n.RUN_ID: (n.RUN_ID,),
-    n.KIND: (n.KIND,),
-    n.TENANT: (n.TENANT,),
-    n.USER: (n.USER,),
+    a.SESSION: (a.SESSION, a.CONVERSATION_ID),
+    a.RUN_ID: (a.RUN_ID,),
+    a.SPAN_KIND: (a.SPAN_KIND,),
+    a.TENANT: (a.TENANT,),
+    a.USER: (a.USER,),
 }
 """What every span tells, in every dialect."""
 
@@ -75,7 +74,7 @@ class TableDialect:
 
 def session_of(span: Span) -> Any:
     """Return the session, or conversation, that a span belongs to."""
-    return span.attributes.get(n.SESSION) or span.attributes.get(a.CONVERSATION_ID)
+    return span.attributes.get(a.SESSION) or span.attributes.get(a.CONVERSATION_ID)
 
 
 def usage_of(span: Span) -> Mapping[str, int | float]:
@@ -97,20 +96,20 @@ def settings_of(span: Span) -> Mapping[str, Any]:
 
 def trace_name_of(span: Span) -> Any:
     """Return the name of the whole trace, as far as the span knows it."""
-    return span.attributes.get(n.TRACE_NAME) or (None if span.parent_id else span.name)
+    return span.attributes.get(a.TRACE_NAME) or (None if span.parent_id else span.name)
 
 
 def _known(span: Span) -> Mapping[str, Any]:
     """Return what a span tells, by our names."""
     told = {
-        n.RUN_ID: span.run_id or None,
-        n.KIND: span.kind,
-        n.TENANT: span.tenant,
-        n.USER: span.user,
+        a.RUN_ID: span.run_id or None,
+        a.SPAN_KIND: span.kind,
+        a.TENANT: span.tenant,
+        a.USER: span.user,
     }
     if span.kind in _SUMS:
         told |= {name: value for name, value in span.attributes.items() if name not in _USAGE}
     else:
         told |= span.attributes
     told.pop(a.CONVERSATION_ID, None)
-    return told | {n.SESSION: session_of(span)}
+    return told | {a.SESSION: session_of(span)}

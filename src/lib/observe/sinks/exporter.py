@@ -56,18 +56,23 @@ class ExporterSender:
         dialect: Dialect,
         resource: Mapping[str, AttributeValue],
     ) -> None:
-        """Export the spans in batches; those before a batch that fails were delivered.
+        """Export the spans in batches.
 
         Raises:
             ExportError: the exporter failed, raised, has not returned from its last call, or is
-                closed.
+                closed; the batches before have been delivered.
         """
         if self._closed:
             raise ExportError(f"{self._name} is closed", permanent=True)
         if self._resource is None:  # one for all spans: exporters group by it
             self._resource = Resource(dict(resource))
         for first in range(0, len(spans), self._batch_size):
-            await self._export(spans[first : first + self._batch_size], dialect, self._resource)
+            batch = spans[first : first + self._batch_size]
+            try:
+                await self._export(batch, dialect, self._resource)
+            except ExportError as error:
+                error.delivered = first
+                raise
 
     async def _export(
         self, spans: Sequence[ours.Span], dialect: Dialect, resource: Resource

@@ -6,9 +6,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from lib.errors import ExportError, MissingDriver
 from lib.evals import Score
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects import GENAI
@@ -104,10 +106,18 @@ class OTelSink:
         Raises:
             ExportError: they were not delivered, or not all of them.
         """
-        sent = [span for span in spans if span.end is not None or self.updates == "replace"]
-        if sent:
-            await self._send([self._outgoing(span) for span in sent])
-            self._note_roots(sent)
+        places = [
+            place
+            for place, span in enumerate(spans)
+            if span.end is not None or self.updates == "replace"
+        ]
+        try:
+            await self._send([self._outgoing(spans[place]) for place in places])
+        except ExportError as error:
+            if 0 < error.delivered < len(places):  # of those sent; the caller counts all
+                error.delivered = places[error.delivered]
+            raise
+        self._note_roots(spans)
 
     async def score(
         self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
@@ -129,8 +139,7 @@ class OTelSink:
         """
         parent_id = span_id or self._roots.get(trace_id)
         spans = [score_span(score, trace_id, span_id, parent_id) for score in scores]
-        if spans:
-            await self._send([self._outgoing(span) for span in spans])
+        await self._send([self._outgoing(span) for span in spans])
 
     async def aclose(self) -> None:
         """Flush and close what the sink sends through; safe to repeat.
@@ -145,7 +154,8 @@ class OTelSink:
         return span
 
     async def _send(self, spans: Sequence[Span]) -> None:
-        await self._sender.send(spans, dialect=self._dialect, resource=self._resource)
+        if spans:
+            await self._sender.send(spans, dialect=self._dialect, resource=self._resource)
 
     def _note_roots(self, spans: Sequence[Span]) -> None:
         for span in spans:
@@ -163,7 +173,9 @@ def _sender(exporter: Any, batch_size: int) -> tuple[Sender, str]:
         headers = traces_headers(os.environ)
         return OTLPSender(url, headers=headers, batch_size=batch_size), public_url(url)
     if callable(getattr(exporter, "send", None)):
-        return exporter, public_url(getattr(exporter, "url", ""))
+        return exporter, public_url(getattr(exporter, "url", "")) or type(exporter).__name__
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
+        raise MissingDriver("OTelSink(exporter)", driver="opentelemetry-sdk", extra="otel")
     driver = import_module("lib.observe.sinks.exporter")
     where = f"{type(exporter).__name__} {public_url(getattr(exporter, '_endpoint', ''))}"
     return driver.ExporterSender(exporter, batch_size=batch_size), where.rstrip()

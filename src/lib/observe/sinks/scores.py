@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from lib.evals import Score
 from lib.observe import attributes as a
-from lib.observe.dialects import names as n
 from lib.observe.span import Span, span_id_of
 
 _MAX_NAME: Final = 128
@@ -35,7 +34,7 @@ def score_span(score: Score, trace_id: str, span_id: str | None, parent_id: str 
         a.EVALUATION_LABEL: _label(score),
         a.EVALUATION_WHY: score.comment,
         a.EVALUATION_SOURCE: score.source,
-        n.SCORE_META: dict(score.meta) or None,
+        a.EVALUATION_META: dict(score.meta) or None,
     }
     return Span(
         trace_id,
