@@ -87,7 +87,7 @@ async def _spans(path: Path, run_id: str, capture: Capture) -> tuple[RunInfo, Se
     return root, [span for run in runs for span in run.spans]
 
 
-def _every_run(run: RunInfo, dead: bool) -> bool:
+def _every_run(_run: RunInfo, _dead: bool) -> bool:
     return True
 
 

@@ -87,17 +87,15 @@ def ticks(axis: Axis, cells: int, *, apart: int) -> list[Tick]:
 
 
 def label(time_us: int) -> str:
-    """Return a time since the beginning in one unit or two, such as `250 ms` and `1 m 30 s`."""
+    """Return a time since the beginning exactly, such as `250 ms` and `1 m 30.5 s`."""
     if time_us < _S:
-        return f"{time_us / _MS:g} ms" if time_us else "0"
-    if time_us < _M:
-        return f"{time_us / _S:g} s"
-    for size, unit, small_size, small in ((_D, "d", _H, "h"), (_H, "h", _M, "m")):
-        if time_us >= size:
-            return _two(time_us, size, unit, small_size, small)
-    return _two(time_us, _M, "m", _S, "s")
+        return f"{_exact(time_us / _MS)} ms" if time_us else "0"
+    told: list[str] = []
+    for size, unit in ((_D, "d"), (_H, "h"), (_M, "m")):
+        whole, time_us = divmod(time_us, size)
+        told += [f"{whole} {unit}"] if whole else []
+    return " ".join([*told, f"{_exact(time_us / _S)} s"] if time_us else told)
 
 
-def _two(time_us: int, size: int, unit: str, small_size: int, small: str) -> str:
-    rest = time_us % size // small_size
-    return f"{time_us // size} {unit}" + (f" {rest} {small}" if rest else "")
+def _exact(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")

@@ -147,13 +147,17 @@ function stepFor(length, most) {
   return STEPS.find((step) => step >= least) ?? Math.ceil(least / D) * D;
 }
 
-const short = (number) => String(Number(number.toPrecision(7)));
+const exact = (number) => String(Number(number.toFixed(6)));
 
+// A time since the beginning, in the same words as the terminal's axis.
 function label(time) {
-  if (time === 0) return "0";
-  if (time < S) return `${short(time / MS)} ms`;
-  if (time < M) return `${short(time / S)} s`;
-  const [size, unit, small, smaller] = time < H ? [M, "m", S, "s"] : time < D ? [H, "h", M, "m"] : [D, "d", H, "h"];
-  const rest = Math.floor((time % size) / small);
-  return `${Math.floor(time / size)} ${unit}${rest ? ` ${rest} ${smaller}` : ""}`;
+  if (time < S) return time ? `${exact(time / MS)} ms` : "0";
+  const told = [];
+  let rest = time;
+  for (const [size, unit] of [[D, "d"], [H, "h"], [M, "m"]]) {
+    if (rest >= size) told.push(`${Math.floor(rest / size)} ${unit}`);
+    rest %= size;
+  }
+  if (rest) told.push(`${exact(rest / S)} s`);
+  return told.join(" ");
 }
