@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.ids import new_id
 from lib._util.json import canonical, digest
 from lib.engine import attachments
 from lib.engine.core.algorithm import Algorithm
@@ -40,10 +40,6 @@ Input = str | Message | Sequence[Message]
 T = TypeVar("T")
 
 
-def _new_id() -> str:
-    return secrets.token_hex(16)
-
-
 class Engine:
     """Drives runs over a store: `async with Engine(store, handlers, algorithms=[…]) as engine`.
 
@@ -64,7 +60,7 @@ class Engine:
         algorithms: Iterable[Algorithm[Any]],
         blobs: BlobStore | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        new_id: Callable[[], str] = _new_id,
+        new_id: Callable[[], str] = new_id,
         worker: str | None = None,
         lease_s: float = 30.0,
         grace_s: float = 5.0,

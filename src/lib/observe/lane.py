@@ -1,144 +1,162 @@
-"""One sink as the observer sees it: what waits for it, and what it has acknowledged.
+"""One sink as the observer sees it: what waits for it, in which order, and how it is tried again.
 
-Each sink has a lane of its own, so that a slow one delays nobody but itself. What it has
-acknowledged is known for this process only.
+Each sink has a lane of its own, so that a slow one delays nobody but itself. What it does not take
+is tried again, ever more seldom, while others have their turn; what it says it will never take is
+given up until somebody asks for it. A lane has only so much room: when it is full the bus waits,
+and what is due waits in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from lib._util.clock import Clock
-from lib.errors import ExportError
-from lib.observe.span import Span, TraceSink
-from lib.observe.trace import Trace
+from lib.errors import ExportError, LibError
+from lib.observe.ledger import Ledger
 
 _log = logging.getLogger(__name__)
 
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 60.0
 
-@dataclass(slots=True)
-class _Acknowledged:
-    """What a sink has of one trace.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How the export of some traces went; those of which nothing is said here have arrived.
 
     Attributes:
-        complete: whether it has all there will ever be.
-        settled: spans that it has for good.
-        provisional: what it was last told of spans that can still change.
+        sent: the ids of the spans that the sink has acknowledged.
+        busy: the traces that another observer exports just now, with the seconds to wait for it.
+        failed: the traces that did not arrive, and why.
     """
 
-    complete: bool = False
-    settled: set[str] = field(default_factory=set[str])
-    provisional: dict[str, Span] = field(default_factory=dict[str, Span])
+    sent: frozenset[str] = frozenset()
+    busy: Mapping[str, float] = field(default_factory=dict[str, float])
+    failed: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
 
-    def lacking(self, trace: Trace) -> Sequence[Span]:
-        """Return the closed spans, and the root, of which the sink does not know this version."""
-        if self.complete:
-            return ()
-        root = trace.spans[0]
-        return [
-            span
-            for span in trace.spans
-            if (span.end is not None or span is root)
-            and span.span_id not in self.settled
-            and self.provisional.get(span.span_id) != span
-        ]
 
-    def take(self, trace: Trace, spans: Sequence[Span]) -> None:
-        """Note that the sink has these spans of the trace."""
-        for span in spans:
-            if span.span_id in trace.settled:
-                self.settled.add(span.span_id)
-                self.provisional.pop(span.span_id, None)
-            else:
-                self.provisional[span.span_id] = span
-        if len(self.settled) == len(trace.spans):
-            self.complete = True
-            self.settled, self.provisional = set(), {}
+Export = Callable[[Sequence[str]], Awaitable[Result]]
+
+
+@dataclass(slots=True)
+class _Due:
+    """When a trace is to be exported, by the clock's `monotonic`, and how often it has failed."""
+
+    at: float
+    failed: int = 0
 
 
 class Lane:
-    """Exports to one sink, one trace at a time, in the order in which they became due."""
+    """The queue in front of one sink: several traces an export, in the order in which they came."""
 
     def __init__(
-        self, sink: TraceSink, *, clock: Clock, timeout_s: float, max_tracked: int
+        self,
+        name: str,
+        export: Export,
+        ledger: Ledger,
+        *,
+        clock: Clock,
+        room: int,
+        at_once: int,
     ) -> None:
-        """Take a sink.
+        """Begin with nothing due.
 
         Args:
-            sink: where spans go.
+            name: of the sink, for people.
+            export: exports the traces of root runs, and never raises for what the sink does.
+            ledger: keeps what is due, for the next process.
             clock: tells when a trace is due.
-            timeout_s: seconds, per export.
-            max_tracked: how many traces may wait, and of how many it is known what the sink has.
+            room: how many traces may wait.
+            at_once: how many traces go into one export.
         """
-        self._sink = sink
-        self._name = type(sink).__name__
+        self._name = name
+        self._export = export
+        self._ledger = ledger
         self._clock = clock
-        self._timeout_s = timeout_s
-        self._max_tracked = max_tracked
-        self._due: dict[str, float] = {}
+        self._room = room
+        self._at_once = at_once
+        self._due: dict[str, _Due] = {}
+        self._under_way: dict[str, _Due] = {}
+        self._given_up: dict[str, None] = {}
+        self._resting_until = 0.0
+        self._pause_s = _FIRST_PAUSE_S
+        self._hurried = 0
+        self._news = asyncio.Event()
         self._changed = asyncio.Condition()
-        self._turn = asyncio.Lock()
         self._closed = False
-        self._acknowledged: OrderedDict[str, _Acknowledged] = OrderedDict()
-        self._failed: dict[str, None] = {}
 
     @property
     def failed(self) -> bool:
         """Whether a trace that was due has not arrived, and has not since."""
-        return bool(self._failed)
+        return bool(self._given_up) or any(due.failed for due in self._due.values())
 
-    def has(self, root_id: str) -> bool:
-        """Tell whether the sink has the whole trace of a run that has ended."""
-        known = self._acknowledged.get(root_id)
-        return known is not None and known.complete
+    async def note(self, root_ids: Iterable[str], result: Result) -> None:
+        """Learn how an export went that was none of the lane's; what others export is due again."""
+        self._note([root_id for root_id in root_ids if root_id not in result.busy], result)
+        now = self._clock.monotonic()
+        for root_id, wait_s in result.busy.items():
+            await self.add([root_id], at=now + wait_s)
 
-    # -- waiting ---------------------------------------------------------------------------
+    def _note(self, root_ids: Iterable[str], result: Result) -> None:
+        for root_id in root_ids:
+            self._given_up.pop(root_id, None)
+            if root_id in result.failed:
+                self._given_up[root_id] = None
+        while len(self._given_up) > self._room:
+            self._given_up.pop(next(iter(self._given_up)))
 
-    async def add(self, root_id: str, *, due: float) -> None:
-        """Let a trace be exported when its time has come; wait as long as there is no room.
-
-        Args:
-            root_id: the run.
-            due: by the clock's `monotonic`.
+    async def add(self, root_ids: Iterable[str], *, at: float) -> None:
+        """Let traces be exported when their time has come; wait as long as there is no room.
 
         Raises:
             ExportError: the lane is closed.
         """
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._closed or len(self._due) < self._max_tracked)
-            if self._closed:
-                raise ExportError(f"the observer of this {self._name} is closed")
-            self._due.setdefault(root_id, due)
-            self._changed.notify_all()
+        wanted = list(root_ids)
+        while wanted:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._closed or self._free() > 0)
+                if self._closed:
+                    raise ExportError(f"the observer of this {self._name} is closed")
+            fitting, wanted = wanted[: self._free()], wanted[self._free() :]
+            self._put([*fitting, *await self._ledger.owe(fitting)], at=at)
+
+    def _free(self) -> int:
+        return self._room - len(self._due) - len(self._under_way)
 
     async def caught_up(self) -> None:
-        """Return when nothing is left of what is waiting now."""
+        """Return when all that is due now was exported, or tried once more without success."""
         async with self._changed:
-            waiting = set(self._due)
-            await self._changed.wait_for(lambda: waiting.isdisjoint(self._due))
+            for due in self._due.values():
+                due.at = min(due.at, self._clock.monotonic()) if due.failed else due.at
+            waiting = {**self._due, **self._under_way}
+            tries = {root_id: due.failed for root_id, due in waiting.items()}
 
-    async def run(self, export: Callable[[str, Lane], Awaitable[object]]) -> None:
-        """Export what is added, until cancelled.
+            def left(root_id: str) -> bool:
+                due = self._under_way.get(root_id) or self._due.get(root_id)
+                return due is waiting[root_id] and waiting[root_id].failed == tries[root_id]
 
-        Args:
-            export: exports the trace of this run to this lane.
-        """
-        while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._due)
-                root_id, due = next(iter(self._due.items()))
-            await self._clock.sleep(due - self._clock.monotonic())
+            self._hurried += 1
+            self._news.set()
             try:
-                await export(root_id, self)
-            except Exception:  # noqa: BLE001 - around a sink: nothing but this trace is lost
-                _log.exception("the trace of run %r cannot be read for %s", root_id, self._name)
-                self._fail(root_id)
+                await self._changed.wait_for(lambda: not any(map(left, waiting)))
+            finally:
+                self._hurried -= 1
+
+    async def run(self) -> None:
+        """Export what is added, until cancelled; begin with what earlier processes owe."""
+        with _told(f"what was due for {self._name} cannot be read"):
+            self._put(await self._ledger.owe(()), at=self._clock.monotonic())
+        while True:
+            root_ids = await self._next()
+            await self._settle(root_ids, await self._export(root_ids))
+            self._under_way.clear()
             async with self._changed:
-                del self._due[root_id]
                 self._changed.notify_all()
 
     async def close(self) -> None:
@@ -147,59 +165,79 @@ class Lane:
             self._closed = True
             self._changed.notify_all()
 
-    # -- sending ---------------------------------------------------------------------------
+    # -- one round -------------------------------------------------------------------------
 
-    async def send(self, trace: Trace, *, final: bool) -> frozenset[str]:
-        """Give a trace to the sink; return the ids of the spans that it has acknowledged.
+    def _put(self, root_ids: Iterable[str], *, at: float) -> None:
+        for root_id in root_ids:
+            self._due.setdefault(root_id, _Due(at))
+        self._news.set()
 
-        Args:
-            trace: the trace.
-            final: all of it; else what the sink does not have yet of closed spans, and the root.
-        """
-        async with self._turn:
-            known = self._acknowledged.get(trace.root_id) or _Acknowledged()
-            spans = trace.spans if final else known.lacking(trace)
-            if not spans:
-                return frozenset()
-            try:
-                await self._deliver(spans)
-            except Exception:  # noqa: BLE001 - around a sink: its failure goes no further
-                _log.exception("%s did not take the trace of run %r", self._name, trace.root_id)
-                self._fail(trace.root_id)
-                return frozenset()
-            known.take(trace, spans)
-            self._remember(trace.root_id, known)
-            return frozenset(span.span_id for span in spans)
+    async def _next(self) -> list[str]:
+        """Return the traces that are due, as soon as there are any, and take them out."""
+        while True:
+            self._news.clear()
+            now, ready = self._clock.monotonic(), list[str]()
+            rest_s = 0.0 if self._hurried else self._resting_until - now
+            if rest_s <= 0:
+                ready = [root_id for root_id, due in self._due.items() if due.at <= now]
+            if ready := ready[: self._at_once]:
+                self._under_way = {root_id: self._due.pop(root_id) for root_id in ready}
+                return ready
+            first = min((due.at for due in self._due.values()), default=math.inf)
+            await self._sleep(max(first - now, rest_s))
 
-    async def _deliver(self, spans: Sequence[Span]) -> None:
-        """Export, and do not wait longer than the time-out, even for what ignores being cancelled.
-
-        Raises:
-            ExportError: the sink did not answer in time.
-        """
-        export = asyncio.ensure_future(self._sink.export(spans))
-        export.add_done_callback(_seen)
+    async def _sleep(self, delay_s: float) -> None:
+        """Sleep until that time has passed, or something is new."""
+        waiting: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._news.wait())}
+        if delay_s < math.inf:
+            waiting.add(asyncio.ensure_future(self._clock.sleep(delay_s)))
         try:
-            await asyncio.wait([export], timeout=self._timeout_s)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            export.cancel()  # without effect if it is done
-        if not export.done() or export.cancelled():
-            raise ExportError(f"{self._name} gave no answer within {self._timeout_s:g} s")
-        export.result()
+            for each in waiting:
+                each.cancel()
 
-    def _remember(self, root_id: str, known: _Acknowledged) -> None:
-        self._failed.pop(root_id, None)
-        self._acknowledged[root_id] = known
-        self._acknowledged.move_to_end(root_id)
-        if len(self._acknowledged) > self._max_tracked:
-            self._acknowledged.popitem(last=False)
+    async def _settle(self, root_ids: Sequence[str], result: Result) -> None:
+        now, done = self._clock.monotonic(), list[str]()
+        for root_id in root_ids:
+            due, failure = self._under_way[root_id], result.failed.get(root_id)
+            if root_id in result.busy:
+                due.at = now + result.busy[root_id]
+                self._due[root_id] = due
+            elif failure is None or is_permanent(failure):
+                done.append(root_id)
+            else:
+                due.at = now + min(_FIRST_PAUSE_S * 2.0 ** min(due.failed, 16), _LONGEST_PAUSE_S)
+                due.failed += 1
+                self._due[root_id] = due  # at the end: others have their turn
+        self._note(done, result)
+        self._rest(result.failed.values())
+        paid = [root_id for root_id in done if root_id not in self._due]
+        with _told(f"what {self._name} has taken cannot be written down"):
+            self._put(await self._ledger.paid(paid) if paid else (), at=now)
 
-    def _fail(self, root_id: str) -> None:
-        if len(self._failed) < self._max_tracked:
-            self._failed[root_id] = None
+    def _rest(self, failures: Iterable[Exception]) -> None:
+        """Leave a sink alone that has just failed, longer each time, or as long as it asks for."""
+        passing = [failure for failure in failures if not is_permanent(failure)]
+        if not passing:
+            self._pause_s = _FIRST_PAUSE_S
+            return
+        asked = [getattr(failure, "retry_after_s", None) or 0.0 for failure in passing]
+        self._resting_until = self._clock.monotonic() + max(*asked, self._pause_s)
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
 
-def _seen(export: asyncio.Future[None]) -> None:
-    """Look at the exception of an export that nobody waits for any more."""
-    if not export.cancelled():
-        export.exception()
+@contextmanager
+def _told(what: str) -> Generator[None]:
+    """Log what the store does wrong, and go on: at worst something is looked at once more."""
+    try:
+        yield
+    except LibError:
+        _log.exception(what)
+
+
+def is_permanent(failure: Exception) -> bool:
+    """Tell whether sending the same again cannot help: a log or a span is not as it should be."""
+    return isinstance(failure, ValueError) or (
+        isinstance(failure, ExportError) and failure.permanent
+    )

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from datetime import datetime
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from lib._util.clock import Clock
+from lib._util.ids import new_id
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
+from lib.observe.delivery import Delivery
 from lib.observe.lane import Lane
+from lib.observe.ledger import Ledger, MemoryLedger, StoreLedger
 from lib.observe.span import TraceSink, trace_id_of
-from lib.observe.trace import Capture, read_trace
+from lib.observe.trace import Capture
 
 _log = logging.getLogger(__name__)
 
 _PAGE: Final = 256
 _RANDOM_BITS: Final = 2**64
 """The last 64 bits of a trace id decide whether it is in the sample."""
+
+_MAKES_DUE: Final = frozenset({k.RUN_COMPLETED, k.EVAL_SCORE})
+_CLAIM_MARGIN_S: Final = 5.0
+_GRACE_S: Final = 60.0
+"""How long a run may be without a process before `flush_interval_s` calls it interrupted: a worker
+that takes it over is a matter of seconds, and not every backend can be told otherwise later."""
 
 
 class ObservedEngine(Protocol):
@@ -50,8 +61,10 @@ class Observer:
     Every root run that ends is exported with all runs below it, a moment later. Nothing that a
     sink does, or does not do, reaches a run.
 
-    What each sink has acknowledged is known for this process only. After a crash, `flush_open`
-    exports the runs that were cut off, and `backfill` those which had ended but were not exported.
+    What each sink has acknowledged, and what is due, is kept in the store, so that a trace arrives
+    once, however often the process dies. After a crash the next observer of the group exports what
+    had ended; `flush_open` tells of the runs that were cut off, until somebody resumes them.
+    Observers of one group, in as many processes as you like, share the work.
     """
 
     def __init__(
@@ -103,17 +116,55 @@ class Observer:
         self._settle_s = settle_s
         self._flush_interval_s = flush_interval_s
         self._group = group
-        self._lanes = [
-            Lane(sink, clock=engine.clock, timeout_s=sink_timeout_s, max_tracked=max_tracked)
-            for sink in (sinks if isinstance(sinks, Sequence) else [sinks])
-        ]
+        self._owner = new_id()
+        self._channels = self._opened(
+            list(sinks) if isinstance(sinks, Sequence) else [sinks], sink_timeout_s, max_tracked
+        )
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _opened(
+        self, sinks: Sequence[TraceSink], timeout_s: float, max_tracked: int
+    ) -> list[_Channel]:
+        engine, channels, names = self._engine, list[_Channel](), Counter[str]()
+        for sink in sinks:
+            destination: str | None = getattr(sink, "destination", type(sink).__qualname__)
+            ledger: Ledger = MemoryLedger(most=max_tracked)
+            if destination is not None:
+                names[destination] += 1
+                if names[destination] > 1:
+                    destination = f"{destination}#{names[destination]}"
+                ledger = StoreLedger(
+                    engine.store,
+                    f"{self._group}/{destination}",
+                    owner=self._owner,
+                    claim_s=timeout_s + _CLAIM_MARGIN_S,
+                )
+            delivery = Delivery(
+                sink,
+                ledger,
+                engine.store,
+                clock=engine.clock,
+                capture=self._capture,
+                timeout_s=timeout_s,
+            )
+            name = type(sink).__name__
+            at_once: int = getattr(sink, "traces_at_once", 1)
+            lane = Lane(
+                name,
+                delivery.send,
+                ledger,
+                clock=engine.clock,
+                room=max_tracked,
+                at_once=at_once,
+            )
+            channels.append(_Channel(delivery=delivery, lane=lane, at_once=at_once))
+        return channels
 
     # -- life ------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self._engine.bus.subscribe(self._group, self._receive, start="now")
-        self._tasks = [asyncio.create_task(lane.run(self._export_ended)) for lane in self._lanes]
+        self._tasks = [asyncio.create_task(channel.lane.run()) for channel in self._channels]
         if self._flush_interval_s is not None:
             self._tasks.append(asyncio.create_task(self._keep_flushing(self._flush_interval_s)))
         return self
@@ -129,12 +180,14 @@ class Observer:
             if kind is None:
                 await self.drain()
         finally:
-            for lane in self._lanes:
-                await lane.close()
+            for channel in self._channels:
+                await channel.lane.close()
             await self._engine.bus.unsubscribe(self._group)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            for channel in self._channels:
+                await channel.delivery.give_back()
 
     # -- what a user asks for --------------------------------------------------------------
 
@@ -147,11 +200,11 @@ class Observer:
         try:
             async with asyncio.timeout(timeout_s):
                 flushed = await self._engine.bus.flush()
-                for lane in self._lanes:
-                    await lane.caught_up()
+                for channel in self._channels:
+                    await channel.lane.caught_up()
         except TimeoutError:
             return False
-        return flushed and not any(lane.failed for lane in self._lanes)
+        return flushed and not any(channel.lane.failed for channel in self._channels)
 
     async def export_trace(self, root_run_id: str, *, final: bool = True) -> int:
         """Export the trace of a root run, and return how many spans some sink has acknowledged.
@@ -160,8 +213,9 @@ class Observer:
 
         Args:
             root_run_id: the run.
-            final: the whole trace, as it is now. False sends, to each sink, the closed spans that
-                it does not have yet, and the root, which may still change.
+            final: the whole trace, as it is now: once more, to sinks that replace what they have.
+                False sends, to each sink, the closed spans that it does not have yet, and the root,
+                which may still change, to those that replace it.
 
         Raises:
             RunNotFound: there is no root run of this id.
@@ -169,74 +223,77 @@ class Observer:
         root = await self._engine.store.run(root_run_id)
         if root is None or root.parent_id is not None:
             raise RunNotFound(root_run_id)
-        return await self._export(root, self._lanes, final=final)
+        return await self._export([root], again=final)
 
     async def flush_open(self) -> int:
         """Export what is new in every root run that is open; return how many spans were sent.
 
         Runs whose process has died are among them: they are closed as errors of the type
-        `interrupted`, until somebody resumes them.
+        `interrupted`. Should somebody resume them, sinks that replace what they have are told.
         """
-        query = RunQuery(status="open", roots=True, tenant=self._tenant)
-        sent = 0
-        for root in await self._engine.store.runs(query):
-            sent += await self._export(root, self._lanes, final=False)
-        return sent
+        return await self._flush(dead_for_s=0.0)
 
     async def backfill(self, *, since: datetime | None = None, limit: int | None = None) -> int:
-        """Export the traces of root runs that have ended; return how many spans were sent.
+        """Export what sinks lack of root runs that have ended; return how many spans were sent.
 
         Args:
             since: only runs that were started then or later; None for all.
             limit: at most so many runs, the oldest first; None for all.
         """
-        sent, left, after = 0, limit, None
-        while left is None or left > 0:
-            page = await self._engine.store.runs(
-                RunQuery(
-                    status="closed",
-                    roots=True,
-                    tenant=self._tenant,
-                    since=since,
-                    after=after,
-                    limit=_PAGE if left is None else min(left, _PAGE),
-                )
-            )
-            for root in page:
-                lacking = [lane for lane in self._lanes if not lane.has(root.run_id)]
-                sent += await self._export(root, lacking, final=True)
-            if not page:
-                break
-            left, after = left and left - len(page), page[-1].run_id
+        query = RunQuery(status="closed", roots=True, tenant=self._tenant, since=since)
+        sent = 0
+        async for page in self._pages(query, limit):
+            sent += await self._export(page)
         return sent
 
     # -- the work --------------------------------------------------------------------------
 
     async def _receive(self, events: Sequence[Event]) -> None:
-        """Take a batch from the bus: root runs that have ended become due."""
-        for event in events:
-            if event.kind != k.RUN_COMPLETED:
-                continue
-            info = await self._engine.store.run(event.run_id)
-            if info is not None and info.parent_id is None and self._wants(info):
-                due = self._engine.clock.monotonic() + self._settle_s
-                for lane in self._lanes:
-                    await lane.add(info.run_id, due=due)
+        """Take a batch from the bus: root runs that have ended become due, and late scores."""
+        runs = dict.fromkeys(event.run_id for event in events if event.kind in _MAKES_DUE)
+        roots = dict[str, RunInfo]()
+        for run_id in runs:
+            info = await self._engine.store.run(run_id)
+            if info is not None and info.parent_id is not None:
+                info = await self._engine.store.run(info.root_id)
+            if info is not None and info.status == "closed" and self._wants(info):
+                roots[info.run_id] = info
+        if roots:
+            due = self._engine.clock.monotonic() + self._settle_s
+            for channel in self._channels:
+                await channel.lane.add(roots, at=due)
 
-    async def _export_ended(self, root_id: str, lane: Lane) -> None:
-        root = await self._engine.store.run(root_id)
-        if root is not None and not lane.has(root_id):  # neither erased nor delivered again
-            await self._export(root, [lane], final=True)
+    async def _pages(
+        self, query: RunQuery, limit: int | None = None
+    ) -> AsyncGenerator[Sequence[RunInfo]]:
+        """Yield the runs of a query, some at a time."""
+        left, after = limit, None
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(left, _PAGE)
+            page = await self._engine.store.runs(replace(query, after=after, limit=size))
+            if not page:
+                return
+            yield page
+            left, after = left and left - len(page), page[-1].run_id
 
-    async def _export(self, root: RunInfo, lanes: Sequence[Lane], *, final: bool) -> int:
-        if not lanes or not self._wants(root):
-            return 0
-        now = self._engine.clock.now()
-        trace = await read_trace(self._engine.store, root.run_id, now=now, capture=self._capture)
-        if trace is None:
-            return 0
+    async def _flush(self, *, dead_for_s: float) -> int:
+        dead_at = self._engine.clock.now() - timedelta(seconds=dead_for_s)
+        sent = 0
+        query = RunQuery(status="open", roots=True, tenant=self._tenant)
+        for root in await self._engine.store.runs(query):
+            sent += await self._export([root], dead_at=dead_at)
+        return sent
+
+    async def _export(
+        self, roots: Sequence[RunInfo], *, dead_at: datetime | None = None, again: bool = False
+    ) -> int:
+        """Give every sink what it lacks of some traces; return how many spans have arrived."""
+        wanted = [root.run_id for root in roots if self._wants(root)]
         async with asyncio.TaskGroup() as tasks:
-            sending = [tasks.create_task(lane.send(trace, final=final)) for lane in lanes]
+            sending = [
+                tasks.create_task(channel.send(wanted, dead_at=dead_at, again=again))
+                for channel in self._channels
+            ]
         return len(frozenset[str]().union(*(task.result() for task in sending)))
 
     def _wants(self, root: RunInfo) -> bool:
@@ -248,9 +305,30 @@ class Observer:
         while True:
             await self._engine.clock.sleep(interval_s)
             try:
-                await self.flush_open()
+                await self._flush(dead_for_s=_GRACE_S)
             except Exception:  # noqa: BLE001 - around sinks: the next flush sends what this one has not
                 _log.exception("open runs cannot be read for %s", self._group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Channel:
+    """A sink: what takes traces to it, and the queue before that."""
+
+    delivery: Delivery
+    lane: Lane
+    at_once: int
+
+    async def send(
+        self, root_ids: Sequence[str], *, dead_at: datetime | None, again: bool
+    ) -> frozenset[str]:
+        """Export traces now, past the queue; return the ids of the spans that have arrived."""
+        sent = frozenset[str]()
+        for start in range(0, len(root_ids), self.at_once):
+            some = root_ids[start : start + self.at_once]
+            result = await self.delivery.send(some, dead_at=dead_at, again=again)
+            await self.lane.note(some, result)
+            sent |= result.sent
+        return sent
 
 
 def _check(name: str, value: float | None, fits: bool) -> None:

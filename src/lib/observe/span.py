@@ -93,6 +93,9 @@ class TraceSink(Protocol):
     - `destination: str | None`. Names where spans end up, the same after a restart, without
       anything secret; the type's name, if it is missing. What a destination has acknowledged is
       remembered with the log. None: what it takes is gone with the process.
+    - `traces_at_once: int`. How many traces one export may hold; 1, if it is missing.
+    - `scores_as_spans: bool`. True: that a span of kind "evaluator" tells of a score is enough, and
+      an observer does not call `score`; False, if it is missing.
     """
 
     async def export(self, spans: Sequence[Span]) -> None:

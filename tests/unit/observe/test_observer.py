@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib._util.clock import Clock
-from lib.errors import ExportError, RunNotFound
+from lib.errors import ExportError, RunNotFound, StoreCorrupt
 from lib.events import Event, MemoryEventStore, NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.bus import Bus
@@ -339,16 +339,15 @@ def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_
         [(span.name, span.end, span.attributes.get("error.type")) for span in spans]
         for spans in sink.exports
     ]
-    assert alive == [("invoke_agent a", None, None), ("execute_tool search", at(2), None)]
+    assert alive == [("invoke_workflow a", None, None), ("execute_tool search", at(2), None)]
     assert dead == [
-        ("invoke_agent a", at(3), "interrupted"),
+        ("invoke_workflow a", at(3), "interrupted"),
         ("execute_tool search", at(3), "interrupted"),
     ]
     assert corrected == [
-        ("invoke_agent a", at(61), None),
-        ("execute_tool search", at(2), None),
+        ("invoke_workflow a", at(61), None),
         ("execute_tool search", at(60), None),
-        ("turn", None, None),
+        ("turn", at(61), "unanswered"),
     ]
 
 
@@ -399,9 +398,11 @@ def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then_finis
         None,
         "interrupted",
     ]
-    assert finished == spans_from_events(log)
-    assert finished[0].attributes["lib.run.outcome"] == "COMPLETED"
-    assert finished[2].attributes["lib.resumes"] == 1
+    root, first, call, *rest = spans_from_events(log)
+    assert finished == [root, call, *rest]  # the first model call was told, and has not changed
+    assert interrupted[1] == first
+    assert root.attributes["lib.run.outcome"] == "COMPLETED"
+    assert call.attributes["lib.resumes"] == 1
 
 
 def test_a_run_that_was_given_back_is_open_and_not_interrupted():
@@ -439,26 +440,30 @@ def test_a_log_that_cannot_be_read_stops_neither_flushes_nor_lanes(
     caplog: pytest.LogCaptureFixture,
 ):
     sink, clock = Recorder(), ManualClock(at(100))
-    broken = (1, k.TOOL_REQUESTED, {"not": "what the payload of a tool request holds"})
+
+    class Damaged(MemoryEventStore):
+        async def read(self, run_id: str, **rest: Any) -> list[Event]:
+            if run_id == "broken":
+                raise StoreCorrupt("a page cannot be read")
+            return await super().read(run_id, **rest)
 
     async def main() -> bool:
-        async with observed(sink, engine=Observed(clock), flush_interval_s=60) as (
-            engine,
-            observer,
-        ):
+        engine = Observed(clock)
+        engine.store = Damaged(clock=clock)
+        engine.bus = Bus(engine.store)
+        async with observed(sink, engine=engine, flush_interval_s=60) as (engine, observer):
             started: dict[str, Any] = {"algorithm": "a", "input": []}
-            await engine.has(make_log((0, k.RUN_STARTED, started), broken, run_id="broken"))
+            await engine.has(make_log((0, k.RUN_STARTED, started), run_id="broken"))
             for _ in range(2):
                 await until(lambda: clock.sleepers)
                 clock.advance(60)
-            await engine.grows("broken", (2, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+            await engine.grows("broken", (1, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
             await engine.has(ended("sound"))
             return await observer.drain()
 
     assert not run(main())
     assert [names(spans) for spans in sink.exports] == [["sound"]]
     assert {record.getMessage() for record in caplog.records} == {
-        "open runs cannot be read for lib.observe",
         "the trace of run 'broken' cannot be read for Recorder",
     }
 
@@ -571,6 +576,10 @@ async def fail() -> None:
     raise ExportError("no")
 
 
+async def refuse() -> None:
+    raise ExportError("never", permanent=True)
+
+
 async def blow_up() -> None:
     raise ZeroDivisionError
 
@@ -611,10 +620,10 @@ def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
             return await observer.drain(), await observer.export_trace("one")
 
     assert run(main()) == (False, 1)
-    assert [names(spans) for spans in bad.exports] == [["one"], ["two"], ["one"]]
+    assert [names(spans) for spans in bad.exports][:3] == [["one"], ["two"], ["one"]]
     assert [names(spans) for spans in good.exports] == [["one"], ["two"], ["one"]]
-    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (logging.ERROR, f"Recorder did not take the trace of run '{run_id}'")
+    assert [(record.levelno, record.getMessage()) for record in caplog.records][:3] == [
+        (logging.ERROR, f"Recorder did not take the traces of runs ['{run_id}']")
         for run_id in ("one", "two", "one")
     ]
 
@@ -722,8 +731,8 @@ def test_what_waits_in_the_log_when_an_observer_closes_is_for_the_next_one(
     assert "bus group 'lib.observe': a batch will be tried again" in caplog.text
 
 
-def test_only_so_many_traces_are_remembered():
-    sink = Recorder()
+def test_of_a_sink_that_ends_with_the_process_only_so_many_traces_are_remembered():
+    sink = InMemorySink()
 
     async def main() -> int:
         async with observed(sink, max_tracked=2) as (engine, observer):
@@ -736,13 +745,16 @@ def test_only_so_many_traces_are_remembered():
 
 
 def test_only_so_many_failures_are_remembered():
+    sink = Recorder(refuse)
+
     async def main() -> bool:
-        async with observed(Recorder(fail), max_tracked=1) as (engine, observer):
+        async with observed(sink, max_tracked=1) as (engine, observer):
             for number in range(3):
                 await engine.has(ended(f"run-{number}"))
             return await observer.drain()
 
     assert not run(main())
+    assert len(sink.exports) == 3
 
 
 def test_one_sink_needs_no_list_and_no_sink_is_fine_too():

@@ -19,6 +19,8 @@ from lib.observe.span import Span
 class ConsoleSink:
     """Prints each trace as an indented tree, in colour on a terminal unless NO_COLOR is set."""
 
+    destination = None  # whoever reads it has a new terminal next time
+
     def __init__(self, out: TextIO | None = None) -> None:
         """Take where to print, None for standard output."""
         self._out = out

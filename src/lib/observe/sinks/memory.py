@@ -10,6 +10,8 @@ from lib.observe.span import Span
 class InMemorySink:
     """Keeps the last version of each span."""
 
+    destination = None  # gone with the process
+
     def __init__(self) -> None:
         """Begin without spans."""
         self._spans: dict[str, Span] = {}

@@ -1,0 +1,161 @@
+"""What a sink has of a trace, and what of it is still to be sent. Pure.
+
+A span is settled once the log has closed it: it never changes again. What is sent before, an open
+root or a span told as interrupted, is sent early. A sink that replaces what it has gets it again
+whenever it has changed; one for which the first word counts gets no open spans, and once only what
+was interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lib._util.json import canonical, parse
+from lib.events import RunInfo
+from lib.observe.span import Span, Updates
+from lib.observe.trace import Judgement, RunTrace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """What a sink has acknowledged of one trace.
+
+    Attributes:
+        heads: by run, the `seq` up to which it has every settled span.
+        scored: by run, the `seq` of the last score that it has, of runs with scores.
+        unscored: the runs of which it lacks scores.
+        cut: the runs that it was told to be interrupted.
+        early: by span id, a digest of what it was last told of spans that are not settled.
+    """
+
+    heads: Mapping[str, int] = field(default_factory=dict[str, int])
+    scored: Mapping[str, int] = field(default_factory=dict[str, int])
+    unscored: frozenset[str] = frozenset()
+    cut: frozenset[str] = frozenset()
+    early: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def lacks(self, info: RunInfo, *, dead: bool) -> bool:
+        """Tell whether there may be anything of a run that the sink does not have."""
+        if info.head != self.heads.get(info.run_id, 0) or info.run_id in self.unscored:
+            return True
+        return dead and info.run_id not in self.cut
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same as JSON values, what is empty left out."""
+        told: dict[str, Any] = {
+            "heads": dict(self.heads),
+            "scored": dict(self.scored),
+            "unscored": sorted(self.unscored),
+            "cut": sorted(self.cut),
+            "early": dict(self.early),
+        }
+        return {name: value for name, value in told.items() if value}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Delivered:
+        """Return what `to_json` has told."""
+        return cls(
+            heads=told.get("heads", {}),
+            scored=told.get("scored", {}),
+            unscored=frozenset(told.get("unscored", ())),
+            cut=frozenset(told.get("cut", ())),
+            early=told.get("early", {}),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """What a sink is to get of one trace.
+
+    Attributes:
+        spans: parents before children.
+        judgements: the scores that it lacks.
+        then: what it has once it has taken all of them.
+    """
+
+    spans: Sequence[Span]
+    judgements: Sequence[Judgement]
+    then: Delivered
+
+
+def parcel(
+    runs: Sequence[RunTrace],
+    done: Delivered,
+    *,
+    updates: Updates,
+    again: bool,
+    known: frozenset[str] = frozenset(),
+) -> Parcel:
+    """Return what a sink lacks of a trace.
+
+    Args:
+        runs: the trace, or those runs of it of which something may be lacking; the root's first.
+        done: what the sink has.
+        updates: what it does with a span that it has already.
+        again: whether a sink that replaces gets everything again, open spans included.
+        known: the ids of spans that it turned out to have, though it has not acknowledged them.
+    """
+    everything = again and updates == "replace"
+    spans, judgements = list[Span](), list[Judgement]()
+    then = done
+    for run in runs:
+        early = dict(then.early)
+        lacking = list(run.spans) if everything else list(_lacking(run, done, updates))
+        for span in lacking:
+            early[span.span_id] = digest(span)
+        spans += [span for span in lacking if span.span_id not in known]
+        last = done.scored.get(run.run_id, 0)
+        judgements += [judged for judged in run.judgements if judged.seq > last]
+        then = _after(then, run, early)
+    return Parcel(spans=spans, judgements=judgements, then=then)
+
+
+def without_scores(sent: Parcel, done: Delivered) -> Delivered:
+    """Return what a sink has that took the spans, but not the scores."""
+    changed = {run for run, seq in sent.then.scored.items() if seq != done.scored.get(run)}
+    return replace(sent.then, scored=done.scored, unscored=done.unscored | changed)
+
+
+def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]:
+    had = run.settled_by(done.heads.get(run.run_id, 0))
+    for span in run.spans:
+        if span.span_id in had:
+            continue
+        told = done.early.get(span.span_id)
+        if told is not None and (updates == "first" or told == digest(span)):
+            continue
+        root = span is run.spans[0] and span.parent_id is None
+        if span.end is not None or (root and updates == "replace"):
+            yield span
+
+
+def _after(done: Delivered, run: RunTrace, early: Mapping[str, str]) -> Delivered:
+    scored = dict(done.scored)
+    if run.judgements:
+        scored[run.run_id] = max(judged.seq for judged in run.judgements)
+    return Delivered(
+        heads={**done.heads, run.run_id: run.head},
+        scored=scored,
+        unscored=done.unscored - {run.run_id},
+        cut=done.cut | {run.run_id} if run.cut else done.cut - {run.run_id},
+        early={span_id: told for span_id, told in early.items() if span_id not in run.settled},
+    )
+
+
+def digest(span: Span) -> str:
+    """Return a short text that differs between different versions of a span."""
+    raw = repr(span).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(raw, digest_size=8).hexdigest()
+
+
+def encode(told: Mapping[str, Any]) -> str:
+    """Return JSON values as the text that a store keeps."""
+    return canonical(told)
+
+
+def decode(text: str | None) -> dict[str, Any]:
+    """Return what `encode` was given, nothing if there is no text."""
+    return parse(text) if text else {}
