@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple, get_args
 
 import click
 from rich.console import Console
@@ -13,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.algorithms import React
+from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
 from lib.cli.stores import StorePath, reading
 from lib.cli.terminal import json_line, text_line
 from lib.engine.check import request_check
@@ -22,9 +25,22 @@ from lib.events.blobs import DirectoryBlobStore
 from lib.events.codec import event_to_json
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.verify import VerifyReport, verify_store
+from lib.llm import GenAIPrices, PriceBook
+from lib.observe.spend import ModelSpend
+
+_RUNS: Final = 100
+_PIPE_WIDTH: Final = 240
 
 the_store = click.argument("store", type=StorePath())
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
+
+
+class _Line(NamedTuple):
+    """What is told of a run or of a group: to everybody, to programs only, and what it has used."""
+
+    row: dict[str, Any]
+    more: dict[str, Any]
+    used: ModelSpend
 
 
 @click.group()
@@ -58,29 +74,99 @@ async def _facts(store: Path) -> dict[str, Any]:
 @the_store
 @click.option("--open", "only_open", is_flag=True, help="Only runs that have not ended.")
 @click.option("--tenant", help="Only runs of this tenant.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="So many runs at most; 100, or all with --by."
+)
+@click.option("--by", type=click.Choice(get_args(By)), help="Totals instead of runs.")
+@click.option("--prices", "priced", is_flag=True, help="List prices for calls without a cost.")
+@click.option("--provider", help="Who was paid for calls of which the log does not say it.")
 @as_json
-def runs(store: Path, *, only_open: bool, tenant: str | None, limit: int, as_json: bool) -> None:
-    """List the runs of STORE, oldest first."""
+def runs(
+    store: Path,
+    *,
+    only_open: bool,
+    tenant: str | None,
+    limit: int | None,
+    by: By | None,
+    priced: bool,
+    provider: str | None,
+    as_json: bool,
+) -> None:
+    """List the runs of STORE and what each has spent, oldest first.
+
+    The log of each run that is listed is read. A child run has a line of its own, and its parent's
+    line is without it. "≥" marks a cost that leaves out calls without a price.
+    """
+    limit = _RUNS if limit is None and by is None else limit
     query = RunQuery(status="open" if only_open else None, tenant=tenant, limit=limit)
-    found = asyncio.run(_runs(store, query))
-    _show([_run_row(run) for run in found], as_json=as_json)
+    prices = _price_book(provider, priced=priced)
+    found = _totals(store, query, by, prices) if by else _runs(store, query, prices)
+    asyncio.run(_tell(found, as_json=as_json))
 
 
-async def _runs(store: Path, query: RunQuery) -> list[RunInfo]:
+def _price_book(provider: str | None, *, priced: bool) -> GenAIPrices | None:
+    if not priced:
+        if provider is not None:
+            raise click.UsageError("--provider says whose prices are meant: give --prices, too")
+        return None
+    try:
+        return GenAIPrices(provider)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--provider") from error
+
+
+async def _runs(store: Path, query: RunQuery, prices: PriceBook | None) -> AsyncIterator[_Line]:
     async with reading(store) as opened:
-        return await opened.runs(query)
+        async for run, spend in runs_with_spend(opened, query, prices=prices):
+            more: dict[str, Any] = {"events": run.head, **call_fields(spend)}
+            yield _Line(_run_row(run), more, spend.total)
+
+
+async def _totals(
+    store: Path, query: RunQuery, by: By, prices: PriceBook | None
+) -> AsyncIterator[_Line]:
+    totals = Totals(by)
+    async with reading(store) as opened:
+        with _counter() as move:
+            async for run, spend in runs_with_spend(opened, query, prices=prices):
+                totals.add(run, spend)
+                move()
+    for row, used in totals.rows():
+        yield _Line(row, {}, used)
+
+
+async def _tell(found: AsyncIterator[_Line], *, as_json: bool) -> None:
+    plain = _console().options.ascii_only
+    rows: list[dict[str, Any]] = []
+    async for line in found:
+        if as_json:
+            click.echo(json_line({**line.row, **line.more, **used_fields(line.used)}))
+        else:
+            rows.append({**line.row, **shown_fields(line.used, ascii_only=plain)})
+    _show(rows, as_json=False)
+
+
+@contextmanager
+def _counter() -> Generator[Callable[[], None]]:
+    """Count for a person at a terminal, and for nobody else."""
+    console, done = Console(stderr=True), count(1)
+    with console.status("reading") if console.is_terminal else nullcontext() as status:
+
+        def move() -> None:
+            if status is not None:
+                status.update(f"reading: {next(done)} runs")
+
+        yield move
 
 
 def _run_row(run: RunInfo) -> dict[str, Any]:
     return {
         "run": run.run_id,
         "status": run.outcome or run.status,
-        "events": run.head,
-        "created": f"{run.created_at:%Y-%m-%d %H:%M:%S}",
-        "seconds": round((run.updated_at - run.created_at).total_seconds(), 3),
         "algorithm": run.algorithm,
         "tenant": run.tenant,
+        "created": f"{run.created_at:%Y-%m-%d %H:%M:%S}",
+        "seconds": round((run.updated_at - run.created_at).total_seconds(), 3),
     }
 
 
@@ -146,7 +232,15 @@ def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
         for row in rows:
             click.echo(json_line(row))
     elif rows:
-        Console().print(_table(rows))
+        _console().print(_table(rows))
+
+
+def _console() -> Console:
+    """Return where tables go; lines in a pipe are long, so that programs find one row in each."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    return console
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
@@ -154,7 +248,8 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     widest = max(len(str(next(iter(row.values())))) for row in rows)
     for place, (name, value) in enumerate(rows[0].items()):
-        justify = "right" if isinstance(value, int | float) else "left"
+        right = isinstance(value, int | float) or name == "cost"
+        justify = "right" if right else "left"
         table.add_column(name, justify=justify, min_width=0 if place else widest, no_wrap=not place)
     for row in rows:
         table.add_row(*(Text("" if value is None else text_line(value)) for value in row.values()))

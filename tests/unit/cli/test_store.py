@@ -69,7 +69,9 @@ def test_check_tells_the_layout_and_how_much_there_is(path: Path) -> None:
 
 
 def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
-    done = {
+    unused = {"input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0}
+    unused |= {"cache_write_tokens": 0, "reasoning_tokens": 0, "calls": 0, "unpriced": 0}
+    done: dict[str, object] = {
         "run": "run-one",
         "algorithm": "react",
         "tenant": "acme",
@@ -77,8 +79,19 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
         "events": 8,
         "created": "2026-01-01 00:00:00",
         "seconds": 0.0,
+        "llm_calls": 2,
+        "tool_calls": 1,
+        "guard_calls": 0,
+        **unused,
+        "calls": 2,
+        "input_tokens": 22,
+        "output_tokens": 3,
+        "unpriced": 2,
+        "known_cost": 0.0,
+        "cost": None,
     }
     waits = {**done, "run": "run-two", "tenant": None, "status": "open", "events": 1}
+    waits |= {"llm_calls": 0, "tool_calls": 0, **unused, "cost": 0.0}
 
     assert lines(call("runs", path, "--json")) == [done, waits]
     assert lines(call("runs", f"sqlite:///{path}", "--open", "--json")) == [waits]

@@ -1,0 +1,141 @@
+"""What the runs of a store have spent, read page by page, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, localcontext
+from typing import Any, Final, Literal
+
+from lib.errors import RunNotFound
+from lib.events import EventStore, RunInfo, RunQuery
+from lib.llm import PriceBook
+from lib.observe.spend import ModelSpend, SpendFold, TotalSpend
+
+By = Literal["tenant", "model"]
+
+RUNS_PER_PAGE: Final = 256
+EVENTS_PER_PAGE: Final = 512
+_CENTS: Final = 2
+"""Digits after the point, at least: small costs are shown with two digits that are not zero."""
+
+
+class Totals:
+    """What groups of runs have spent; memory holds the groups."""
+
+    def __init__(self, by: By) -> None:
+        """Group by tenant, or by the model that was asked."""
+        self._by: By = by
+        self._runs: dict[str | None, int] = {}
+        self._spends: dict[str | None, TotalSpend] = {}
+
+    def add(self, info: RunInfo, spend: TotalSpend) -> None:
+        """Add a run."""
+        parts: Mapping[str | None, TotalSpend] = {info.tenant: spend}
+        if self._by == "model":
+            parts = {model: TotalSpend(models={model: its}) for model, its in spend.models.items()}
+        for name, part in parts.items():
+            self._runs[name] = self._runs.get(name, 0) + 1
+            self._spends[name] = self._spends.get(name, TotalSpend()) + part
+
+    def rows(self) -> list[tuple[dict[str, Any], ModelSpend]]:
+        """Return a row for each group, the dearest first, with what it has used."""
+        totals = {name: spend.total for name, spend in self._spends.items()}
+        order = sorted(totals, key=lambda name: (-totals[name].known_cost, name or ""))
+        return [(self._row(name), totals[name]) for name in order]
+
+    def _row(self, name: str | None) -> dict[str, Any]:
+        row: dict[str, Any] = {self._by: name, "runs": self._runs[name]}
+        spend = self._spends[name]
+        return row if self._by == "model" else row | call_fields(spend)
+
+
+def call_fields(spend: TotalSpend) -> dict[str, int]:
+    """Return the calls as fields of a row."""
+    names = ("llm_calls", "tool_calls", "guard_calls")
+    return {name: getattr(spend, name) for name in names}
+
+
+def used_fields(used: ModelSpend) -> dict[str, Any]:
+    """Return what was used as fields of a row for programs; costs are numbers of US dollars."""
+    counts = {name: count for name, count in asdict(used).items() if name != "known_cost"}
+    cost = None if used.cost is None else float(used.cost)
+    return {**counts, "known_cost": float(used.known_cost), "cost": cost}
+
+
+def shown_fields(used: ModelSpend, *, ascii_only: bool = False) -> dict[str, Any]:
+    """Return what was used as fields of a row for people."""
+    return {
+        "tokens in": used.input_tokens,
+        "out": used.output_tokens,
+        "cost": cost_text(used, ascii_only=ascii_only),
+    }
+
+
+def cost_text(used: ModelSpend, *, ascii_only: bool = False) -> str:
+    """Return the cost for people: "$0.12", "≥ $0.12" if calls are without a price, "—" if all are.
+
+    What is only the lower bound of a cost is rounded down.
+    """
+    cost = used.known_cost
+    if used.unpriced == used.calls > 0:
+        return "-" if ascii_only else "—"
+    places = max(_CENTS, 1 - cost.adjusted()) if cost else _CENTS
+    with localcontext(rounding=ROUND_FLOOR if used.unpriced else ROUND_HALF_EVEN):
+        text = f"${cost:.{places}f}"
+    at_least = (">= " if ascii_only else "≥ ") if used.unpriced else ""
+    return at_least + text
+
+
+async def runs_with_spend(
+    store: EventStore, query: RunQuery, *, prices: PriceBook | None = None
+) -> AsyncIterator[tuple[RunInfo, TotalSpend]]:
+    """Yield runs with what each has spent; memory holds a page of runs and a page of events.
+
+    The whole log of each run is read, and of no other run.
+
+    Args:
+        store: may be written to meanwhile.
+        query: which runs; its `limit` None means all of them.
+        prices: for calls whose cost the log does not state.
+    """
+    left = query.limit
+    page: Sequence[RunInfo] = ()
+    while left is None or left > 0:
+        size = RUNS_PER_PAGE if left is None else min(left, RUNS_PER_PAGE)
+        page = await _next_page(store, replace(query, limit=size), page)
+        for info in page:
+            spend = await _spend_of(store, info.run_id, prices)
+            if spend is not None:
+                yield info, spend
+        if len(page) < size:
+            return
+        left = None if left is None else left - size
+
+
+async def _next_page(
+    store: EventStore, query: RunQuery, page: Sequence[RunInfo]
+) -> Sequence[RunInfo]:
+    """Return the runs after a page, of which some, its last ones too, may have been erased since.
+
+    Raises:
+        RunNotFound: all of them have been.
+    """
+    if not page:
+        return await store.runs(query)
+    for info in reversed(page):
+        with suppress(RunNotFound):  # the run before it is a place to go on from, too
+            return await store.runs(replace(query, after=info.run_id))
+    raise RunNotFound(page[-1].run_id)
+
+
+async def _spend_of(store: EventStore, run_id: str, prices: PriceBook | None) -> TotalSpend | None:
+    """Return what a run has spent, None if it has been erased since it was listed."""
+    fold, head = SpendFold(prices=prices), 0
+    while events := await store.read(run_id, after=head, limit=EVENTS_PER_PAGE):
+        fold.add(events)
+        head = events[-1].seq
+        if len(events) < EVENTS_PER_PAGE:
+            break
+    return fold.spend if head else None
