@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 
 from lib.events import Event, EventStore, NewEvent
 from lib.events import kinds as k
+from lib.observe import span_id_of
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MAX_CALLS: Final = 3
 _WORDS: Final = st.sampled_from(["alpha", "beta", "gamma"])
+_ALGORITHMS: Final = st.sampled_from(["alpha", "beta", "session", "swarm", "debate", "reflexion"])
+_MEMORIES: Final = st.sampled_from(["search_memory", "upsert_memory", "delete_memory"])
 _STEPS: Final = st.integers(-1_000, 60_000).map(lambda ms: timedelta(milliseconds=ms))
 _TOKENS: Final = st.integers(0, 5_000)
 _USAGES: Final = st.fixed_dictionaries(
@@ -40,6 +43,7 @@ def logs(
     run_id: str = "run",
     parent: Mapping[str, str] | None = None,
     content: st.SearchStrategy[str] | None = None,
+    words: st.SearchStrategy[str] | None = None,
     max_steps: int = 25,
 ) -> list[Event]:
     """Draw the log of one run, at any point of its life.
@@ -49,9 +53,11 @@ def logs(
         run_id: the run.
         parent: for a child run: `root`, and the `run_id` and `key` of what started it.
         content: what people, models and tools say.
+        words: what they, and servers, call things: tools, calls, models, errors, reasons.
         max_steps: about how many events there are at most.
     """
-    log = _Log(draw, run_id, st.text(max_size=12) if content is None else content)
+    said = st.text(max_size=12) if content is None else content
+    log = _Log(draw, run_id, said, _WORDS if words is None else words)
     log.start(dict(parent) if parent else None)
     for _ in range(draw(st.integers(0, max_steps) | st.just(max_steps))):
         steps = log.possible()
@@ -64,11 +70,20 @@ def traces(
     draw: st.DrawFn,
     *,
     content: st.SearchStrategy[str] | None = None,
+    words: st.SearchStrategy[str] | None = None,
     max_children: int = 3,
     max_steps: int = 15,
 ) -> list[list[Event]]:
-    """Draw the logs of a root run and of runs below it, every parent before its children."""
-    out = [draw(logs(run_id="run-0", content=content, max_steps=max_steps))]
+    """Draw the logs of a root run and of runs below it, every parent before its children.
+
+    The arguments are those of `logs`, for each log.
+    """
+
+    def log(run_id: str, parent: Mapping[str, str] | None = None) -> list[Event]:
+        options = {"content": content, "words": words}
+        return draw(logs(run_id=run_id, parent=parent, max_steps=max_steps, **options))
+
+    out = [log("run-0")]
     for number in range(1, draw(st.integers(0, max_children)) + 1):
         above = draw(st.sampled_from(out))
         starters = [
@@ -78,8 +93,7 @@ def traces(
         ]
         key = draw(st.sampled_from([*starters, "nothing"]))
         parent = {"root": "run-0", "run_id": above[0].run_id, "key": key}
-        log = logs(run_id=f"run-{number}", parent=parent, content=content, max_steps=max_steps)
-        out.append(draw(log))
+        out.append(log(f"run-{number}", parent))
     return out
 
 
@@ -117,11 +131,19 @@ async def store_log(store: EventStore, log: Sequence[Event]) -> None:
 class _Log:
     """A log that grows by one possible step after the other."""
 
-    def __init__(self, draw: st.DrawFn, run_id: str, content: st.SearchStrategy[str]) -> None:
+    def __init__(
+        self,
+        draw: st.DrawFn,
+        run_id: str,
+        content: st.SearchStrategy[str],
+        words: st.SearchStrategy[str],
+    ) -> None:
         self.events: list[Event] = []
+        self._keys: list[str] = []
         self._draw = draw
         self._run_id = run_id
         self._content = content
+        self._words = words
         self._at = _START
         self._count = 0
         self._due: dict[str, dict[str, Any]] = {}
@@ -133,8 +155,12 @@ class _Log:
 
     def start(self, parent: dict[str, str] | None) -> None:
         """Begin the run."""
-        data: dict[str, Any] = {"algorithm": self._draw(_WORDS), "input": [self._message()]}
-        data |= self._some(config=lambda: {"system": self._say()})
+        data: dict[str, Any] = {"algorithm": self._draw(_ALGORITHMS), "input": [self._message()]}
+        data |= self._some(
+            config=lambda: {"system": self._say()},
+            budget=lambda: {"tokens": 1000},
+            request=self._word,
+        )
         if parent is not None:
             data |= {"root": parent.pop("root"), "parent": parent}
         self._add(k.RUN_STARTED, data)
@@ -158,12 +184,11 @@ class _Log:
 
     def _end(self) -> None:
         outcome = self._draw(st.sampled_from(k.OUTCOMES))
-        error = {"type": "SomeError", "message": self._say()}
-        data = {"outcome": outcome, **self._some(output=self._say, error=lambda: error)}
+        data = {"outcome": outcome, **self._some(output=self._say, error=self._error)}
         if outcome == "CANCELLED":
             data["reason"] = self._say()  # what a person has typed
         elif outcome != "COMPLETED":
-            data |= self._some(reason=lambda: "limit")
+            data |= self._some(reason=self._word)
         self._add(k.RUN_COMPLETED, data)
         self._ended = True
 
@@ -172,11 +197,11 @@ class _Log:
 
     def _annotate(self) -> None:
         """Add something that asks for nothing."""
-        usage = {"usage": lambda: self._draw(_USAGES)}
-        verdict = {"guard": "pii", "stage": "input", "verdict": "allow", "content_hash": "ab12"}
+        spent = self._some(usage=self._usage, model=self._word, provider=self._word)
+        verdict = {"guard": "pii", "stage": self._word(), "verdict": self._word()}
         data: dict[str, dict[str, Any]] = {
-            k.GUARD_VERDICT: {**verdict, **self._some(**usage)},
-            k.CONTEXT_SUMMARY: {"covers": "cd34", "text": self._say(), **self._some(**usage)},
+            k.GUARD_VERDICT: {**verdict, "content_hash": "ab12", **spent},
+            k.CONTEXT_SUMMARY: {"covers": "cd34", "text": self._say(), **spent},
             k.SWARM_HANDOFF: {"source": "alpha", "target": "beta"},
             k.REFLEXION_FEEDBACK: {"text": self._say()},
             k.DEBATE_TURN: {"agent": "alpha", "round": 1, "text": self._say()},
@@ -191,13 +216,30 @@ class _Log:
         data: dict[str, dict[str, Any]] = {
             k.CANCEL_REQUESTED: self._some(reason=self._say),
             k.TURN_REQUESTED: {"input": [self._message()]},
-            k.EVAL_SCORE: {"name": "quality", "value": 0.5, **self._some(comment=self._say)},
+            k.EVAL_SCORE: self._score(),
             "user.note": {"text": self._say()},
         }
         kind = self._draw(st.sampled_from(sorted(data)))
         if kind == k.TURN_REQUESTED:
             self._turns.append(signal)
         self._add(kind, {"signal_id": signal, **data[kind]})
+
+    def _score(self) -> dict[str, Any]:
+        value = self._draw(st.floats(0, 1, width=16) | st.booleans() | self._words | self._content)
+        return {
+            "name": "quality",
+            "value": value,
+            **self._some(
+                comment=self._say,
+                meta=lambda: {"note": self._say()},
+                source=lambda: self._draw(st.sampled_from(["llm", "human", "nobody"])),
+                span_id=self._span_id,
+            ),
+        }
+
+    def _span_id(self) -> str:  # of a span of this run, of one that may follow, or of none
+        key = self._draw(st.sampled_from([*self._keys, "llm/1", "nothing"]))
+        return span_id_of(self._run_id, key.partition("/")[0], key)
 
     def _decide(self) -> None:
         """Say yes or no to a call, whether it still waits or not."""
@@ -214,15 +256,20 @@ class _Log:
 
     def _ask_model(self) -> None:
         data: dict[str, Any] = {"key": self._key("llm"), "upto": len(self.events), "digest": "ef56"}
-        settings = {"temperature": 0.5, "stop": [self._say()]}
-        self._add(
-            k.LLM_REQUESTED,
-            {**data, **self._some(model=lambda: "model-1", settings=lambda: settings)},
-        )
+        settings = {"temperature": 0.5, "stop": [self._say()], "reasoning_effort": self._word()}
+        data |= self._some(model=lambda: "model-1", provider=self._word, settings=lambda: settings)
+        self._add(k.LLM_REQUESTED, data)
 
     def _ask_memory(self) -> None:
-        data = {"key": self._key("memory"), "operation": "search_memory"}
-        self._add(k.MEMORY_REQUESTED, {**data, **self._some(query=self._say)})
+        data: dict[str, Any] = {"key": self._key("memory"), "operation": self._draw(_MEMORIES)}
+        data |= self._some(
+            query=self._say,
+            filter=lambda: {"topic": self._say()},
+            records=lambda: [self._say()],
+            record_id=self._word,
+            store=self._word,
+        )
+        self._add(k.MEMORY_REQUESTED, data)
 
     def _ask_child(self) -> None:
         key = self._key("child")
@@ -239,6 +286,8 @@ class _Log:
         if self._draw(st.integers(0, 3)):
             effects = self._draw(st.sampled_from(["none", "idempotent", "once"]))
             more = {"effects": effects, "idempotency_key": f"{self._run_id}:{data['call_id']}"}
+            told = {"method": "tools/call", "session_id": self._word(), "uri": self._say()}
+            more |= self._some(mcp=lambda: told, invalid=self._say)
             self._add(k.TOOL_REQUESTED, {**data, **more})
         else:
             request = self._add(k.TOOL_REQUESTED, {**data, "unstarted": True})
@@ -259,17 +308,24 @@ class _Log:
     def _answer_model(self, request: Event) -> None:
         key = {"key": request.data["key"], **self._some(attempts=lambda: 2)}
         if self._draw(st.integers(0, 3)) == 0:
-            error = {"type": "LLMError", "message": self._say(), **self._some(status=lambda: 500)}
+            error = {**self._error(), **self._some(status=lambda: 500)}
             self._add(k.LLM_FAILED, {**key, "reason": self._reason(), "error": error})
             return
         calls = [self._new_call() for _ in range(self._draw(st.integers(0, _MAX_CALLS)))]
         parts = [{"type": "text", "text": self._say()}, *calls]
-        more = self._some(usage=lambda: self._draw(_USAGES), model=lambda: "model-1-0101")
+        more = self._some(
+            usage=self._usage,
+            model=self._word,
+            id=self._word,
+            stop=self._word,
+            state=lambda: {"thread": self._say()},
+        )
+        key |= self._some(misfit=self._say)
         self._add(k.LLM_COMPLETED, {**key, "reply": {"parts": parts, **more}})
 
     def _new_call(self) -> dict[str, Any]:
-        key = self._key("tool")
-        name, arguments = self._draw(_WORDS), {"text": self._say()}
+        key = self._key("tool", f"/{self._word()}")
+        name, arguments = self._word(), {"text": self._say()}
         self._due[key] = {"key": key, "call_id": key, "name": name, "args": arguments}
         return {"type": "tool_call", "id": key, "name": name, "arguments": arguments}
 
@@ -283,16 +339,16 @@ class _Log:
 
     def _fail_tool(self, request: Event) -> None:
         data = {name: request.data[name] for name in ("key", "call_id")}
-        data |= {"reason": self._reason(), "code": "timeout", "message": self._say()}
+        data |= {"reason": self._reason(), "code": self._word(), "message": self._say()}
         self._add(k.TOOL_FAILED, data)
 
     def _answer_memory(self, request: Event) -> None:
         key = {"key": request.data["key"]}
         if self._draw(st.booleans()):
-            self._add(k.MEMORY_COMPLETED, {**key, "records": [self._say()]})
+            found = self._some(records=lambda: [self._say()], count=lambda: 2, usage=self._usage)
+            self._add(k.MEMORY_COMPLETED, {**key, **found})
         else:
-            error = {"type": "StoreError", "message": self._say()}
-            self._add(k.MEMORY_FAILED, {**key, "error": error})
+            self._add(k.MEMORY_FAILED, {**key, "error": self._error()})
 
     def _answer_child(self, request: Event) -> None:
         data = {name: request.data[name] for name in ("key", "run_id")}
@@ -316,8 +372,19 @@ class _Log:
         self._count += 1
         return self._count
 
-    def _key(self, family: str) -> str:
-        return f"{family}/{self._number()}"
+    def _key(self, family: str, rest: str = "") -> str:
+        key = f"{family}/{self._number()}{rest}"
+        self._keys.append(key)
+        return key
+
+    def _usage(self) -> dict[str, Any]:
+        return self._draw(_USAGES)
+
+    def _error(self) -> dict[str, Any]:
+        return {"type": self._word(), "message": self._say()}
+
+    def _word(self) -> str:
+        return self._draw(self._words)
 
     def _say(self) -> str:
         return self._draw(self._content)

@@ -512,7 +512,336 @@ def test_waiting_ends_with_what_it_was_for(end: tuple[float, str, dict[str, Any]
     assert "lib.approval.approved" not in span.attributes
 
 
+# -- sessions and workflows --------------------------------------------------------------------
+
+
+def test_a_run_that_is_given_turns_is_a_session_from_then_on():
+    events = make_log(
+        (0, k.RUN_STARTED, {**START, "algorithm": "helpdesk"}),
+        (1, k.MEMORY_REQUESTED, {"key": "m/1", "operation": "search_memory"}),
+        (2, k.TURN_REQUESTED, {"signal_id": "t-1", "input": []}),
+        (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+        (4, k.TURN_REQUESTED, {"signal_id": "t-2", "input": []}),
+    )
+
+    before = spans_from_events(events[:2])[0]
+    session, memory, turn = spans_from_events(events)
+
+    assert (before.kind, before.name) == ("agent", "invoke_agent helpdesk")
+    assert (session.kind, session.name) == ("session", "invoke_workflow helpdesk")
+    assert session.attributes == {
+        "gen_ai.conversation.id": "run",
+        "gen_ai.operation.name": "invoke_workflow",
+        "gen_ai.workflow.name": "helpdesk",
+        "lib.run.outcome": "COMPLETED",
+    }
+    assert "gen_ai.conversation.id" not in memory.attributes  # nobody knew when it began
+    assert turn.attributes["gen_ai.conversation.id"] == "run"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [
+        ("session", "session"),
+        ("swarm", "workflow"),
+        ("debate", "workflow"),
+        ("reflexion", "workflow"),
+        ("react", "agent"),
+    ],
+)
+def test_the_librarys_own_algorithms_say_what_a_run_is_from_the_start(algorithm: str, kind: str):
+    [root] = spans_from_events(make_log((0, k.RUN_STARTED, {**START, "algorithm": algorithm})))
+
+    assert root.kind == kind
+    assert root.name == f"invoke_{'agent' if kind == 'agent' else 'workflow'} {algorithm}"
+
+
+HANDOFF = {"source": "triage", "target": "billing"}
+STEPS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    (
+        k.SWARM_HANDOFF,
+        HANDOFF,
+        "handoff billing",
+        {"lib.handoff.source": "triage", "lib.handoff.target": "billing"},
+    ),
+    (k.REFLEXION_FEEDBACK, {"text": "be brief"}, "reflexion feedback", {}),
+    (
+        k.DEBATE_TURN,
+        {"agent": "ann", "round": 2, "text": "be brief"},
+        "debate turn ann",
+        {"lib.debate.agent": "ann", "lib.debate.round": 2},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "name", "attributes"), STEPS)
+def test_a_step_of_a_workflow_is_a_moment_and_makes_its_run_one(
+    kind: str, data: dict[str, Any], name: str, attributes: dict[str, Any]
+):
+    events = make_log((0, k.RUN_STARTED, START), (1, kind, data), (2, kind, data))
+
+    root, step, again = spans_from_events(events)
+    told = spans_from_events(events, capture_content=True)[1]
+
+    assert (root.kind, root.name) == ("workflow", "invoke_workflow support")
+    assert (step.name, step.kind, step.start, step.end) == (name, "internal", at(1), at(1))
+    assert (step.attributes, step.output) == (attributes, None)
+    assert told.output == data.get("text")
+    assert again.span_id != step.span_id
+
+
+@pytest.mark.parametrize("first", [k.TURN_REQUESTED, k.SWARM_HANDOFF])
+def test_a_session_stays_one_whatever_happens_in_it(first: str):
+    entries: list[tuple[float, str, dict[str, Any]]] = [
+        (1, k.TURN_REQUESTED, {"signal_id": "t", "input": []}),
+        (1, k.SWARM_HANDOFF, HANDOFF),
+    ]
+    entries.sort(key=lambda entry: entry[1] != first)
+
+    assert spans_from_events(make_log((0, k.RUN_STARTED, START), *entries))[0].kind == "session"
+
+
+def test_a_turn_that_its_session_leaves_without_an_answer_is_an_error():
+    def turn(outcome: str) -> Span:
+        events = make_log(
+            (0, k.RUN_STARTED, START),
+            (1, k.TURN_REQUESTED, {"signal_id": "t", "input": []}),
+            (2, k.RUN_COMPLETED, {"outcome": outcome}),
+        )
+        return spans_from_events(events)[1]
+
+    left, called_off = turn("COMPLETED"), turn("CANCELLED")
+
+    assert (left.end, left.status, left.attributes["error.type"]) == (at(2), "error", "unanswered")
+    assert (called_off.end, called_off.status) == (at(2), "ok")
+
+
+def test_a_call_that_the_end_finds_open_against_the_rules_is_closed_as_unknown():
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.TOOL_REQUESTED, asked("a", "search", effects="none")),
+        (2, k.RUN_COMPLETED, {}),
+        (3, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "found"}),
+    )
+
+    root, call = spans_from_events(events)
+
+    assert (root.status, root.attributes["lib.run.outcome"]) == ("error", "unknown")
+    assert (call.end, call.status, call.attributes["error.type"]) == (at(2), "error", "unknown")
+
+
+def test_the_run_of_a_turn_belongs_to_its_session_with_all_its_spans():
+    parent = make_log(
+        (0, k.RUN_STARTED, START), (1, k.TURN_REQUESTED, {"signal_id": "t", "input": []})
+    )
+    started = {**START, "root": "run", "parent": {"run_id": "run", "key": "t"}}
+    child = make_log(
+        (2, k.RUN_STARTED, started),
+        (3, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
+        run_id="child",
+    )
+
+    spans = spans_from_events(child, parent_events=parent)
+
+    assert [span.attributes["gen_ai.conversation.id"] for span in spans] == ["run", "run"]
+    assert spans[0].kind == "agent"
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+SEARCH = (1, k.TOOL_REQUESTED, asked("a", "search", effects="none"))
+FOUND = (2, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "found"})
+TOOL = span_id_of("run", "tool", "tool/1/a")
+
+
+def scored(signal: str, **more: Any) -> tuple[float, str, dict[str, Any]]:
+    return (9, k.EVAL_SCORE, {"signal_id": signal, "name": "helpful", "value": 0.75, **more})
+
+
+def test_a_score_is_a_span_under_what_was_judged_even_if_the_run_has_ended():
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        SEARCH,
+        FOUND,
+        (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+        scored("s-1", span_id=TOOL, comment="because of my pin 1234", source="llm"),
+        scored("s-1", value=0.25),
+        scored("s-2"),
+        (10, k.GUARD_VERDICT, {"guard": "pii", "stage": "input", "verdict": "block"}),
+    )
+
+    *before, of_call, of_run = spans_from_events(events)
+
+    assert before == spans_from_events(events[:4])
+    assert of_call == Span(
+        trace_id=trace_id_of("run"),
+        span_id=span_id_of("run", "score", "s-1"),
+        parent_id=TOOL,
+        name="evaluate helpful",
+        kind="evaluator",
+        start=at(9),
+        end=at(9),
+        attributes={
+            "gen_ai.evaluation.name": "helpful",
+            "gen_ai.evaluation.score.value": 0.75,
+            "lib.evaluation.source": "llm",
+        },
+        run_id="run",
+        tenant="acme",
+        user="ann",
+    )
+    assert of_run.parent_id == ROOT
+    assert spans_from_events(events, capture_content=True)[-2].attributes[
+        "gen_ai.evaluation.explanation"
+    ] == ("because of my pin 1234")
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "label"),
+    [
+        (True, 1.0, None),
+        (0.25, 0.25, None),
+        ("polite", None, "polite"),
+        ("my pin is 1234", None, None),
+    ],
+)
+def test_a_label_is_one_of_few_words_or_else_content(
+    value: Any, number: float | None, label: str | None
+):
+    events = make_log((0, k.RUN_STARTED, START), scored("s", value=value))
+
+    silent = spans_from_events(events)[1].attributes
+    told = spans_from_events(events, capture_content=True)[1].attributes
+
+    assert silent.get("gen_ai.evaluation.score.value") == number
+    assert silent.get("gen_ai.evaluation.score.label") == label
+    assert told.get("gen_ai.evaluation.score.label") == (value if number is None else None)
+
+
+@pytest.mark.parametrize("span_id", ["0123456789abcdef", "", 7, [], None, ROOT])
+def test_a_score_of_what_this_run_does_not_have_is_one_of_the_run(span_id: Any):
+    events = make_log((0, k.RUN_STARTED, START), SEARCH, scored("s", span_id=span_id))
+
+    assert spans_from_events(events)[-1].parent_id == ROOT
+
+
+def test_a_score_that_comes_before_the_span_it_names_is_one_of_the_run_for_good():
+    events = make_log((0, k.RUN_STARTED, START), scored("s", span_id=TOOL), SEARCH)
+
+    assert [span.parent_id for span in spans_from_events(events)] == [None, ROOT, ROOT]
+
+
+@pytest.mark.parametrize("broken", [{"value": [1]}, {"name": ""}, {"value": float("nan")}])
+def test_what_is_no_score_has_no_span(broken: dict[str, Any]):
+    events = make_log((0, k.RUN_STARTED, START), scored("s", **broken))
+
+    assert len(spans_from_events(events)) == 1
+
+
 # -- the rest ----------------------------------------------------------------------------------
+
+
+def test_a_model_call_tells_who_is_paid_for_it_if_the_log_does():
+    request = {"key": "llm/1", "upto": 1, "digest": "d", "provider": "openai"}
+    settings = {"reasoning_effort": "high", "n": 2, "max_completion_tokens": 9, "seed": True}
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.LLM_REQUESTED, {**request, "settings": settings}),
+        (2, k.LLM_REQUESTED, {**request, "key": "llm/2", "provider": "who pays, you ask?"}),
+    )
+
+    _, told, silent = spans_from_events(events)
+
+    assert told.attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.choice.count": 2,
+        "gen_ai.request.max_tokens": 9,
+        "gen_ai.request.reasoning.level": "high",
+        "lib.key": "llm/1",
+    }
+    assert "gen_ai.provider.name" not in silent.attributes
+
+
+def test_a_tool_call_to_an_mcp_server_says_so_on_its_own_span():
+    mcp = {"method": "tools/call", "session_id": "s-1", "uri": "file:///secret", "transport": 7}
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.TOOL_REQUESTED, asked("a", "search", effects="none", mcp=mcp)),
+        (2, k.TOOL_COMPLETED, {"key": "tool/1/a", "output": "x", "mcp": {"request_id": "12"}}),
+    )
+
+    _, call = spans_from_events(events)
+
+    assert {name: call.attributes[name] for name in call.attributes if "mcp" in name} == {
+        "mcp.method.name": "tools/call",
+        "mcp.session.id": "s-1",
+    }
+    assert call.attributes["jsonrpc.request.id"] == "12"
+    assert "network.transport" not in call.attributes
+
+
+def test_a_summary_is_a_moment_with_the_tokens_that_it_took():
+    summary = {
+        "covers": "ab12",
+        "text": "shoes, red",
+        "usage": {"input_tokens": 7, "cost": 0.5},
+        "provider": "openai",
+        "model": "small-1",
+    }
+    events = make_log((0, k.RUN_STARTED, START), (1, k.CONTEXT_SUMMARY, summary))
+
+    root, span = spans_from_events(events)
+    told = spans_from_events(events, capture_content=True)[1]
+
+    assert (span.name, span.kind, span.start, span.end) == (
+        "context summary",
+        "internal",
+        at(1),
+        at(1),
+    )
+    assert span.attributes == {
+        "gen_ai.provider.name": "openai",
+        "gen_ai.response.model": "small-1",
+        "gen_ai.usage.input_tokens": 7,
+        "lib.context.covers": "ab12",
+        "lib.cost.usd": 0.5,
+    }
+    assert (span.output, told.output) == (None, "shoes, red")
+    assert root.attributes["lib.usage.cost_usd"] == 0.5
+
+
+def test_changing_a_memory_tells_which_one_and_how_much():
+    asked = {
+        "key": "m/1",
+        "operation": "upsert_memory",
+        "store": "facts",
+        "record_id": "r-7",
+        "records": ["my pin is 1234"],
+    }
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.MEMORY_REQUESTED, asked),
+        (2, k.MEMORY_COMPLETED, {"key": "m/1", "count": 3, "usage": {"input_tokens": 4}}),
+    )
+
+    root, span = spans_from_events(events)
+    waiting = spans_from_events(events[:2], capture_content=True)[1]
+
+    assert span.attributes == {
+        "gen_ai.memory.record.count": 3,
+        "gen_ai.memory.record.id": "r-7",
+        "gen_ai.memory.store.id": "facts",
+        "gen_ai.operation.name": "upsert_memory",
+        "gen_ai.usage.input_tokens": 4,
+        "lib.key": "m/1",
+    }
+    assert (waiting.attributes["gen_ai.memory.record.count"], waiting.input) == (
+        1,
+        {"records": ["my pin is 1234"]},
+    )
+    assert root.attributes["lib.usage.input_tokens"] == 4
 
 
 def test_a_turn_lasts_until_its_run_has_ended_and_fails_with_it():
@@ -529,9 +858,14 @@ def test_a_turn_lasts_until_its_run_has_ended_and_fails_with_it():
 
     assert (well.name, well.kind, well.input) == ("turn", "internal", START["input"])
     assert [(span.end, span.status) for span in (well, badly)] == [(at(3), "ok"), (at(4), "error")]
-    assert well.attributes == {"lib.key": "t-1", "lib.run.outcome": "COMPLETED"}
+    assert well.attributes == {
+        "gen_ai.conversation.id": "run",
+        "lib.key": "t-1",
+        "lib.run.outcome": "COMPLETED",
+    }
     assert badly.attributes == {
         "error.type": "limited",
+        "gen_ai.conversation.id": "run",
         "lib.key": "t-2",
         "lib.run.outcome": "LIMITED",
     }
@@ -550,7 +884,11 @@ def test_memory_is_searched_and_written_in_spans_of_its_own():
 
     assert (found.name, found.kind, found.end) == ("search_memory", "memory", at(2))
     assert (found.input, found.output) == ({"query": "shoes"}, {"records": ["red"]})
-    assert found.attributes == {"gen_ai.operation.name": "search_memory", "lib.key": "m/1"}
+    assert found.attributes == {
+        "gen_ai.memory.record.count": 1,
+        "gen_ai.operation.name": "search_memory",
+        "lib.key": "m/1",
+    }
     assert (failed.name, failed.status, failed.status_message) == ("memory", "error", "gone")
     assert failed.attributes == {
         "error.type": "StoreError",
@@ -582,12 +920,35 @@ def test_a_verdict_is_a_moment_with_the_tokens_that_it_took():
     assert root.attributes["lib.usage.input_tokens"] == 7
 
 
-def test_names_that_a_model_has_made_up_are_bounded():
+def test_names_that_were_given_are_bounded():
+    verdict = {"guard": "y" * 999, "stage": "input", "verdict": "block", "content_hash": "ab12"}
     events = make_log(
-        (0, k.RUN_STARTED, START), (1, k.TOOL_REQUESTED, asked("a", "x" * 999, effects="none"))
+        (0, k.RUN_STARTED, {**START, "algorithm": "x" * 999}), (1, k.GUARD_VERDICT, verdict)
     )
 
-    assert spans_from_events(events)[1].name == f"execute_tool {'x' * 999}"[:128]
+    root, guard = spans_from_events(events)
+
+    assert root.name == f"invoke_agent {'x' * 999}"[:128]
+    assert root.attributes["gen_ai.agent.name"] == "x" * 128
+    assert guard.attributes["lib.guard.name"] == "y" * 128
+
+
+@pytest.mark.parametrize("made_up", ["x" * 999, "my pin is 1234", "hunter2\n"])
+def test_what_a_model_calls_a_tool_is_content_unless_it_can_be_a_name(made_up: str):
+    request = {"key": f"tool/1/{made_up}", "call_id": made_up, "name": made_up}
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.APPROVAL_REQUESTED, request),
+        (2, k.TOOL_REQUESTED, {**request, "effects": "none"}),
+    )
+
+    _, waiting, silent = spans_from_events(events)
+    told = spans_from_events(events, capture_content=True, content_limit=50)[2]
+
+    assert (waiting.name, silent.name, told.name) == ("approval", "execute_tool", "execute_tool")
+    assert "gen_ai.tool.name" not in silent.attributes
+    assert told.attributes["gen_ai.tool.name"][:12] == made_up[:12]
+    assert len(told.attributes["gen_ai.tool.name"]) <= 50
 
 
 # -- death -------------------------------------------------------------------------------------

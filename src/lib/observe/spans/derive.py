@@ -13,8 +13,9 @@ from lib.events import kinds as k
 from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans.content import Content
-from lib.observe.spans.readers import READERS, run_started
-from lib.observe.spans.run import RUN, RunSpans, tidy
+from lib.observe.spans.lifecycle import run_started
+from lib.observe.spans.readers import read
+from lib.observe.spans.run import RUN, RunSpans
 
 INTERRUPTED: Final = "interrupted"
 
@@ -47,26 +48,27 @@ def spans_from_events(
     started = events[0]
     if started.kind != k.RUN_STARTED:
         raise ValueError(f"a run's log begins with {k.RUN_STARTED!r}, got {started.kind!r}")
-    run = RunSpans(started, _parent_of(started, parent_events or ()), content)
+    run = RunSpans(started, *_parent_of(started, parent_events or ()), content)
     run_started(run, started)
     for event in events[1:]:
         if event.run_id != started.run_id:
             raise ValueError(f"events of runs {started.run_id!r} and {event.run_id!r} are mixed")
-        reader = READERS.get(event.kind)
-        if reader is not None and not run.ended:
-            reader(run, event)
+        read(run, event)
     return run.result()
 
 
-def _parent_of(started: Event, parent_events: Sequence[Event]) -> str | None:
+def _parent_of(started: Event, parent_events: Sequence[Event]) -> tuple[str | None, str | None]:
+    """Return the span that a run hangs under, and the session that it is a turn of."""
     parent = started.data.get("parent")
     if parent is None:
-        return None
+        return None, None
+    run_id, key = parent["run_id"], parent["key"]
     for event in takewhile(lambda event: event.kind != k.RUN_COMPLETED, parent_events):
-        family, name = _STARTERS.get(event.kind, ("", ""))
-        if family and event.data[name] == parent["key"]:
-            return span_id_of(parent["run_id"], family, parent["key"])
-    return span_id_of(parent["run_id"], RUN, "")
+        starter = _STARTERS.get(event.kind)
+        if starter is not None and event.data.get(starter[1]) == key:
+            session_id = run_id if event.kind == k.TURN_REQUESTED else None
+            return span_id_of(run_id, starter[0], key), session_id
+    return span_id_of(run_id, RUN, ""), None
 
 
 def interrupt(spans: Sequence[Span], at: datetime) -> list[Span]:
@@ -86,4 +88,5 @@ def _interrupted(span: Span, at: datetime) -> Span:
     if span.end is not None or span.kind == "internal":
         return span
     told = {**span.attributes, a.ERROR_TYPE: INTERRUPTED, a.RUN_OPEN: True}
-    return replace(span, end=max(at, span.start), status="error", attributes=tidy(told))
+    attributes = dict(sorted(told.items()))
+    return replace(span, end=max(at, span.start), status="error", attributes=attributes)

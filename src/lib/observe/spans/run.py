@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,11 +11,41 @@ from lib.events import Event
 from lib.observe import attributes as a
 from lib.observe.span import Span, SpanEvent, SpanKind, Status, span_id_of, trace_id_of
 from lib.observe.spans.content import Content, Conversation
+from lib.observe.spans.values import MAX_NAME, mapping, number
 
 RUN: Final = "run"
 """The family of a run's own span; its key is empty."""
 
-MAX_NAME: Final = 128
+
+@dataclass(slots=True)
+class Draft:
+    """A span of which more may become known."""
+
+    span_id: str
+    parent_id: str | None
+    name: str
+    kind: SpanKind
+    start: datetime
+    attributes: dict[str, Any]
+    input: Any = None
+    end: datetime | None = None
+    status: Status = "ok"
+    message: str | None = None
+    output: Any = None
+
+    def finish(
+        self,
+        at: datetime,
+        attributes: Mapping[str, Any],
+        *,
+        status: Status,
+        message: str | None,
+        shown: Any,
+    ) -> None:
+        """End the span."""
+        self.end = max(at, self.start)
+        self.attributes |= attributes
+        self.status, self.message, self.output = status, message, shown
 
 
 class RunSpans:
@@ -24,47 +54,68 @@ class RunSpans:
     Attributes:
         content: what may be shown of what the log holds.
         conversation: what was said so far, kept only if it may be shown.
+        conversation_id: the session that the run is, or that it is a turn of; known from some
+            event on, and told of every span that begins after it.
         ended: whether the run has.
     """
 
-    def __init__(self, started: Event, parent_id: str | None, content: Content) -> None:
-        """Begin with the run's own span."""
+    def __init__(
+        self, started: Event, parent_id: str | None, session_id: str | None, content: Content
+    ) -> None:
+        """Begin with the run's own span.
+
+        Args:
+            started: the run's first event.
+            parent_id: the span that it hangs under, None for the root of a trace.
+            session_id: the session that it is a turn of, if that is known.
+            content: what may be shown.
+        """
         self.content = content
         self.conversation = Conversation(kept=content.capture)
+        self.conversation_id = session_id
         self.ended = False
+        self._started = started
+        self._trace_id = trace_id_of(started.data.get("root", started.run_id))
+        run_id = span_id_of(started.run_id, RUN, "")
+        self._run = Draft(run_id, parent_id, RUN, "agent", started.at, {})
         self._used: dict[str, float] = {}
         self._moments: list[SpanEvent] = []
-        self._signals: set[str | int] = set()
-        self._known: set[tuple[str, str]] = set()
-        self._open: dict[tuple[str, str], int] = {}
-        self._run = Span(
-            trace_id_of(started.data.get("root", started.run_id)),
-            span_id_of(started.run_id, RUN, ""),
-            parent_id,
-            RUN,
-            "agent",
-            started.at,
-            None,
-            run_id=started.run_id,
-            tenant=started.tenant,
-            user=started.user,
-        )
-        self._spans: list[Span] = []
+        self._signals: set[str] = set()
+        self._drafts: dict[tuple[str, str], Draft] = {}
+        self._open: dict[tuple[str, str], Draft] = {}
+        self._ids = {run_id}
 
     def result(self) -> list[Span]:
         """Return the spans, the run's own first."""
-        totals = {a.TOTALS[name]: number for name, number in self._used.items()}
-        run = _changed(self._run, totals)
-        return [replace(run, events=list(self._moments)), *self._spans]
+        self._run.attributes |= {a.TOTALS[name]: used for name, used in self._used.items()}
+        self._describe()
+        own = self._span(self._run, list(self._moments))
+        return [own, *(self._span(draft, []) for draft in self._drafts.values())]
 
-    def describe(self, name: str, attributes: Mapping[str, Any], **fields: Any) -> None:
-        """Name the run's own span and say what is known of it at its start."""
-        self._run = _changed(self._run, attributes, name=name[:MAX_NAME], **fields)
+    def become(self, kind: SpanKind) -> None:
+        """Note that the run is more than one agent; a session stays one, whatever happens in it."""
+        if kind == "session":
+            self.conversation_id = self._started.run_id
+        if self._run.kind != "session":
+            self._run.kind = kind
 
-    def end(self, at: datetime, attributes: Mapping[str, Any], **fields: Any) -> None:
+    def know(self, attributes: Mapping[str, Any], shown: Any = None) -> None:
+        """Say what is known of the run from its start, and its input as far as it may be shown."""
+        self._run.attributes |= attributes
+        self._run.input = shown
+
+    def end(
+        self,
+        at: datetime,
+        attributes: Mapping[str, Any],
+        *,
+        status: Status,
+        message: str | None,
+        shown: Any,
+    ) -> None:
         """Finish the run's own span."""
         self.ended = True
-        self._run = _changed(self._run, attributes, end=max(at, self._run.start), **fields)
+        self._run.finish(at, attributes, status=status, message=message, shown=shown)
 
     def begin(
         self,
@@ -74,10 +125,11 @@ class RunSpans:
         *,
         name: str,
         kind: SpanKind,
-        attributes: Mapping[str, Any],
+        attributes: dict[str, Any],
         shown: Any = None,
+        under: str | None = None,
     ) -> None:
-        """Begin a span below the run's own; a second one of the same family and key is none.
+        """Begin a span; a second one of the same family and key is none.
 
         Args:
             event: begins it.
@@ -85,29 +137,20 @@ class RunSpans:
             key: see `span_id_of`.
             name: operation and object.
             kind: what it is.
-            attributes: what is known so far; None values are left out.
+            attributes: what is known so far, kept by the span; None values are left out.
             shown: its input, as far as it may be shown.
+            under: the span to hang it under if this run has it so far, else its own.
         """
-        if (family, key) in self._known:
+        place = (family, key)
+        if place in self._drafts:
             return
-        self._known.add((family, key))
-        self._open[family, key] = len(self._spans)
-        self._spans.append(
-            Span(
-                self._run.trace_id,
-                span_id_of(event.run_id, family, key),
-                self._run.span_id,
-                name[:MAX_NAME],
-                kind,
-                event.at,
-                None,
-                attributes=tidy(attributes),
-                run_id=event.run_id,
-                tenant=event.tenant,
-                user=self._run.user,
-                input=shown,
-            )
-        )
+        span_id = span_id_of(event.run_id, family, key)
+        parent_id = under if under in self._ids else self._run.span_id
+        self._ids.add(span_id)
+        if self.conversation_id is not None:
+            attributes[a.CONVERSATION_ID] = self.conversation_id
+        draft = Draft(span_id, parent_id, name[:MAX_NAME], kind, event.at, attributes, shown)
+        self._drafts[place] = self._open[place] = draft
 
     def finish(
         self,
@@ -127,66 +170,111 @@ class RunSpans:
             at: when; clocks of processes differ, so it may be before the start.
             family: as it was begun.
             key: as it was begun.
-            attributes: what is known in addition.
+            attributes: what is known in addition; None values are left out.
             model: which model it was, for a name that does not say it yet.
             status: how it came out.
             message: what went wrong, as far as it may be shown.
             shown: its output, as far as it may be shown.
         """
-        place = self._open.pop((family, key), None)
-        if place is None:
+        draft = self._open.pop((family, key), None)
+        if draft is None:
             return
-        span = self._spans[place]
-        name = span.name if model is None or " " in span.name else f"{span.name} {model}"
-        self._spans[place] = _changed(
-            span,
-            attributes,
-            name=name[:MAX_NAME],
-            end=max(at, span.start),
-            status=status,
-            status_message=message,
-            output=shown,
-        )
+        if model is not None and " " not in draft.name:
+            draft.name = f"{draft.name} {model}"[:MAX_NAME]
+        draft.finish(at, attributes, status=status, message=message, shown=shown)
 
-    def finish_all(self, at: datetime, family: str) -> None:
-        """Finish every open span of a family, of which the log tells no end of its own."""
-        for opened, key in [pair for pair in self._open if pair[0] == family]:
-            self.finish(at, opened, key, {})
+    def mark(
+        self,
+        event: Event,
+        family: str,
+        key: str,
+        *,
+        name: str,
+        kind: SpanKind = "internal",
+        attributes: dict[str, Any],
+        shown: Any = None,
+        under: str | None = None,
+    ) -> None:
+        """Add a span without length: what the log tells of at one moment only.
+
+        Args:
+            event: it.
+            family: see `span_id_of`.
+            key: see `span_id_of`.
+            name: operation and object.
+            kind: what it is.
+            attributes: all that is known; None values are left out.
+            shown: its output, as far as it may be shown.
+            under: as for `begin`.
+        """
+        self.begin(event, family, key, name=name, kind=kind, attributes=attributes, under=under)
+        self.finish(event.at, family, key, {}, shown=shown)
+
+    def still_open(self) -> list[tuple[str, str]]:
+        """Return family and key of each span that has not been finished."""
+        return list(self._open)
 
     def resumed(self) -> None:
         """Count a takeover on every call that it has cut off; what waits has not noticed."""
-        for place in self._open.values():
-            span = self._spans[place]
-            if span.kind != "internal":
-                count = span.attributes.get(a.RESUMES, 0) + 1
-                self._spans[place] = _changed(span, {a.RESUMES: count})
+        for draft in self._open.values():
+            if draft.kind != "internal":
+                draft.attributes[a.RESUMES] = draft.attributes.get(a.RESUMES, 0) + 1
 
-    def moment(self, event: Event, name: str, attributes: Mapping[str, Any]) -> None:
-        """Note a moment of the run; a signal that is repeated is none."""
-        signal = event.data.get("signal_id", event.seq)
-        if signal not in self._signals:
-            self._signals.add(signal)
-            self._moments.append(SpanEvent(name, event.at, tidy(attributes)))
+    def moment(self, event: Event, key: str, name: str, attributes: Mapping[str, Any]) -> None:
+        """Note a moment of the run; one that is repeated under the same key is none."""
+        if key not in self._signals:
+            self._signals.add(key)
+            self._moments.append(SpanEvent(name, event.at, _tidy(attributes)))
 
-    def use(self, name: str, number: float) -> None:
+    def use(self, name: str, used: float) -> None:
         """Add to a total of the run, named as in `TOTALS`."""
-        self._used[name] = self._used.get(name, 0) + number
+        self._used[name] = self._used.get(name, 0) + used
 
-    def usage(self, usage: Mapping[str, Any]) -> dict[str, Any]:
+    def usage(self, usage: Any) -> dict[str, Any]:
         """Add a usage to the totals of the run, and return it as attributes of a leaf."""
         leaf: dict[str, Any] = {}
+        told = mapping(usage)
         for name, attributes in a.USAGE.items():
-            number = usage.get(name)
-            if isinstance(number, int | float):
-                self.use(name, number)
-                leaf |= dict.fromkeys(attributes, number)
+            used = number(told.get(name))
+            if used is not None:
+                self.use(name, used)
+                for attribute in attributes:
+                    leaf[attribute] = used
         return leaf
 
+    def _describe(self) -> None:
+        """Name the run's own span by what it has turned out to be."""
+        agent = self._run.kind == "agent"
+        operation = "invoke_agent" if agent else "invoke_workflow"
+        called = self._started.data["algorithm"][:MAX_NAME]
+        self._run.name = f"{operation} {called}"[:MAX_NAME]
+        self._run.attributes |= {
+            a.OPERATION: operation,
+            a.AGENT_NAME if agent else a.WORKFLOW_NAME: called,
+            a.CONVERSATION_ID: self.conversation_id,
+        }
 
-def tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def _span(self, draft: Draft, moments: list[SpanEvent]) -> Span:
+        return Span(
+            self._trace_id,
+            draft.span_id,
+            draft.parent_id,
+            draft.name,
+            draft.kind,
+            draft.start,
+            draft.end,
+            draft.status,
+            draft.message,
+            _tidy(draft.attributes),
+            moments,
+            self._started.run_id,
+            self._started.tenant,
+            self._started.user,
+            draft.input,
+            draft.output,
+        )
+
+
+def _tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that have a value, sorted by name."""
     return {name: attributes[name] for name in sorted(attributes) if attributes[name] is not None}
-
-
-def _changed(span: Span, attributes: Mapping[str, Any], **fields: Any) -> Span:
-    return replace(span, attributes=tidy({**span.attributes, **attributes}), **fields)

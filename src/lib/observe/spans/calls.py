@@ -1,0 +1,236 @@
+"""What a run asks of models, tools, people and memories, and what comes of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lib.events import Event
+from lib.observe import attributes as a
+from lib.observe.spans.run import RunSpans
+from lib.observe.spans.values import identifier, items, mapping, name, number, text, word
+
+_CALLED_OFF: Final = frozenset({"cancelled", "denied"})
+_ASKED: Final = ("query", "filter", "records")
+"""What goes into a memory, as far as it is content."""
+
+
+def _fail(
+    run: RunSpans,
+    event: Event,
+    family: str,
+    key: str,
+    *,
+    error: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+) -> None:
+    """Finish a call that has failed, or that was called off."""
+    reason = event.data.get("reason", "error")
+    called_off = reason in _CALLED_OFF
+    kind = word(error.get("type")) if reason == "error" else None
+    told = {
+        a.REASON: word(reason),
+        a.ERROR_TYPE: None if called_off else kind or word(reason) or "error",
+        a.HTTP_STATUS: number(error.get("status")),
+    }
+    run.finish(
+        event.at,
+        family,
+        key,
+        {**attributes, **told},
+        status="ok" if called_off else "error",
+        message=run.content.show(text(error.get("message"))),
+    )
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def llm_requested(run: RunSpans, event: Event, key: str) -> None:
+    """Begin a model call; it is shown the conversation so far."""
+    data = event.data
+    run.use("llm_calls", 1)
+    run.conversation.add_answers()
+    shown, omitted = run.content.newest(run.conversation)
+    model = name(data.get("model"))
+    attributes = _settings(mapping(data.get("settings")))
+    attributes |= {
+        a.OPERATION: "chat",
+        a.PROVIDER: word(data.get("provider")),
+        a.REQUEST_MODEL: model,
+        a.OMITTED: omitted or None,
+        a.KEY: identifier(key),
+    }
+    run.begin(
+        event,
+        "llm",
+        key,
+        name=f"chat {model}" if model else "chat",
+        kind="llm",
+        attributes=attributes,
+        shown=shown,
+    )
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    if not settings:
+        return {}
+    told: dict[str, Any] = {
+        attribute: value
+        for setting, attribute in a.SETTINGS.items()
+        if (value := number(settings.get(setting))) is not None
+    }
+    told[a.REASONING_LEVEL] = word(settings.get("reasoning_effort"))
+    return told
+
+
+def llm_completed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish a model call with its reply."""
+    data = event.data
+    reply = mapping(data.get("reply"))
+    model = identifier(reply.get("model"))
+    message = {"role": "assistant", "parts": reply.get("parts", [])}
+    run.conversation.add(message)
+    attributes = {
+        a.RESPONSE_ID: identifier(reply.get("id")),
+        a.RESPONSE_MODEL: model,
+        a.FINISH_REASONS: [word(reply.get("stop", "stop")) or "other"],
+        a.ATTEMPTS: number(data.get("attempts")),
+        **run.usage(reply.get("usage")),
+    }
+    shown = run.content.show(message)
+    run.finish(event.at, "llm", key, attributes, model=model, shown=shown)
+
+
+def llm_failed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish a model call that has failed."""
+    data = event.data
+    attributes = {a.ATTEMPTS: number(data.get("attempts"))}
+    _fail(run, event, "llm", key, error=mapping(data.get("error")), attributes=attributes)
+
+
+# -- tools and the people who are asked first ------------------------------------------------------
+
+
+def tool_requested(run: RunSpans, event: Event, key: str) -> None:
+    """Begin a tool call, and end the waiting for somebody who was to allow it."""
+    data = event.data
+    unstarted = data.get("unstarted") is True or None
+    if not unstarted:
+        run.use("tool_calls", 1)
+    run.conversation.call(key)
+    run.finish(event.at, "approval", key, {})
+    attributes = {
+        a.OPERATION: "execute_tool",
+        a.TOOL_TYPE: "function",
+        a.TOOL_EFFECTS: word(data.get("effects")),
+        a.TOOL_UNSTARTED: unstarted,
+    }
+    _begin_call(run, event, "tool", key, attributes | _mcp(data))
+
+
+def tool_completed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish a tool call with its output."""
+    data = event.data
+    output = data.get("output")
+    _answer(run, event, key, {"content": output})
+    attributes = {a.TOOL_TRUNCATED: number(data.get("truncated")), **_mcp(data)}
+    run.finish(event.at, "tool", key, attributes, shown=run.content.show(output))
+
+
+def tool_failed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish a tool call that has failed, or that was never made."""
+    data = event.data
+    _answer(run, event, key, {"content": data.get("message"), "is_error": True})
+    error = {"type": data.get("code"), "message": data.get("message")}
+    _fail(run, event, "tool", key, error=error, attributes=_mcp(data))
+
+
+def approval_requested(run: RunSpans, event: Event, key: str) -> None:
+    """Begin to wait for a person."""
+    _begin_call(run, event, "approval", key, {})
+
+
+def approval_decided(run: RunSpans, event: Event, key: str) -> None:
+    """End the waiting: the first decision counts."""
+    data = event.data
+    attributes = {a.APPROVED: data.get("approved") is True, a.APPROVED_BY: event.user}
+    shown = run.content.show(text(data.get("comment")))
+    run.finish(event.at, "approval", key, attributes, shown=shown)
+
+
+def _begin_call(
+    run: RunSpans, event: Event, family: str, key: str, attributes: dict[str, Any]
+) -> None:
+    data = event.data
+    # A model can make up the name of a tool; what cannot be one is content.
+    called = identifier(data.get("name"))
+    attributes[a.TOOL_NAME] = called or run.content.show(text(data.get("name")))
+    attributes[a.TOOL_CALL_ID] = identifier(data.get("call_id"))
+    attributes[a.KEY] = identifier(key)
+    operation = "execute_tool" if family == "tool" else "approval"
+    run.begin(
+        event,
+        family,
+        key,
+        name=f"{operation} {called}" if called else operation,
+        kind="tool" if family == "tool" else "internal",
+        attributes=attributes,
+        shown=run.content.show(data.get("args")),
+    )
+
+
+def _answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> None:
+    part = {"type": "tool_result", "call_id": event.data.get("call_id"), **result}
+    run.conversation.answer(key, {"role": "tool", "parts": [part]})
+
+
+def _mcp(data: Mapping[str, Any]) -> dict[str, Any]:
+    told = mapping(data.get("mcp"))
+    return {a.MCP[field]: identifier(told.get(field)) for field in a.MCP if field in told}
+
+
+# -- memories --------------------------------------------------------------------------------------
+
+
+def memory_requested(run: RunSpans, event: Event, key: str) -> None:
+    """Begin to search or to change a memory."""
+    data = event.data
+    operation = word(data.get("operation"))
+    asked = {field: data[field] for field in _ASKED if field in data}
+    attributes = {
+        a.OPERATION: operation,
+        a.MEMORY_STORE: identifier(data.get("store")),
+        a.MEMORY_RECORD: identifier(data.get("record_id")),
+        a.MEMORY_COUNT: _count(data),
+        a.KEY: identifier(key),
+    }
+    run.begin(
+        event,
+        "memory",
+        key,
+        name=operation or "memory",
+        kind="memory",
+        attributes=attributes,
+        shown=run.content.show(asked or None),
+    )
+
+
+def memory_completed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish with what was found, or with how much was changed."""
+    data = event.data
+    attributes = run.usage(data.get("usage"))
+    if (count := _count(data)) is not None:
+        attributes[a.MEMORY_COUNT] = count
+    found = {"records": data["records"]} if "records" in data else None
+    run.finish(event.at, "memory", key, attributes, shown=run.content.show(found))
+
+
+def memory_failed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish with what went wrong."""
+    error = mapping(event.data.get("error"))
+    _fail(run, event, "memory", key, error=error, attributes={})
+
+
+def _count(data: Mapping[str, Any]) -> int | float | None:
+    return len(items(data["records"])) if "records" in data else number(data.get("count"))

@@ -1,0 +1,95 @@
+"""What a log tells of at one moment: verdicts, scores, and the steps of algorithms. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lib.evals import score_of
+from lib.events import Event
+from lib.observe import attributes as a
+from lib.observe.spans.run import RunSpans
+from lib.observe.spans.values import identifier, name, number, text, word
+
+
+def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
+    """Add a check of content; the log holds the content's hash only."""
+    data = event.data
+    guard = name(data.get("guard"))
+    attributes = {
+        a.GUARD_NAME: guard,
+        a.GUARD_STAGE: word(data.get("stage")),
+        a.GUARD_VERDICT: word(data.get("verdict")),
+        a.GUARD_CONTENT: word(data.get("content_hash")),
+        **_spent(run, event),
+    }
+    called = _called("guard", guard)
+    run.mark(event, "guard", key, name=called, kind="guardrail", attributes=attributes)
+
+
+def eval_score(run: RunSpans, event: Event, key: str) -> None:
+    """Add a judgement under the span that was judged; what is no score adds nothing."""
+    score = score_of(event)
+    if score is None:
+        return
+    label = score.value if isinstance(score.value, str) else None
+    attributes = {
+        a.EVALUATION_NAME: score.name[:128],
+        a.EVALUATION_VALUE: score.numeric,
+        a.EVALUATION_LABEL: word(label) or run.content.show(label),
+        a.EVALUATION_WHY: run.content.show(score.comment),
+        a.EVALUATION_SOURCE: score.source,
+    }
+    run.mark(
+        event,
+        "score",
+        key,
+        name=f"evaluate {score.name}",
+        kind="evaluator",
+        attributes=attributes,
+        under=word(event.data.get("span_id")),
+    )
+
+
+def context_summary(run: RunSpans, event: Event, key: str) -> None:
+    """Add a summary that stands for a part of the conversation from now on."""
+    data = event.data
+    attributes = {a.SUMMARY_COVERS: word(data.get("covers")), **_spent(run, event)}
+    shown = run.content.show(text(data.get("text")))
+    run.mark(event, "summary", key, name="context summary", attributes=attributes, shown=shown)
+
+
+def swarm_handoff(run: RunSpans, event: Event, key: str) -> None:
+    """Add a handoff from one agent of a swarm to another."""
+    source, target = name(event.data.get("source")), name(event.data.get("target"))
+    attributes = {a.HANDOFF_SOURCE: source, a.HANDOFF_TARGET: target}
+    run.mark(event, "handoff", key, name=_called("handoff", target), attributes=attributes)
+
+
+def reflexion_feedback(run: RunSpans, event: Event, key: str) -> None:
+    """Add what an agent was told of its last attempt."""
+    shown = run.content.show(text(event.data.get("text")))
+    run.mark(event, "feedback", key, name="reflexion feedback", attributes={}, shown=shown)
+
+
+def debate_turn(run: RunSpans, event: Event, key: str) -> None:
+    """Add what one side of a debate has said."""
+    data = event.data
+    agent = name(data.get("agent"))
+    attributes = {a.DEBATE_AGENT: agent, a.DEBATE_ROUND: number(data.get("round"))}
+    shown = run.content.show(text(data.get("text")))
+    called = _called("debate turn", agent)
+    run.mark(event, "debate", key, name=called, attributes=attributes, shown=shown)
+
+
+def _spent(run: RunSpans, event: Event) -> dict[str, Any]:
+    """Return what a model has used for it, and which one it was."""
+    data = event.data
+    return {
+        a.PROVIDER: word(data.get("provider")),
+        a.RESPONSE_MODEL: identifier(data.get("model")),
+        **run.usage(data.get("usage")),
+    }
+
+
+def _called(operation: str, who: str | None) -> str:
+    return f"{operation} {who}" if who else operation

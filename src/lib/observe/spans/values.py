@@ -1,0 +1,52 @@
+"""What a payload holds, read with suspicion: other releases and other people write logs, too. Pure.
+
+Three kinds of text are told apart. A name is given by whoever built the agent, and always shown. A
+word or an identifier comes from elsewhere, a model or a server; it is shown if it looks like one,
+since there is little that it could quote. Everything else is content.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+MAX_NAME: Final = 128
+
+_WORD: Final = re.compile(r"[\w.:/-]{1,64}", re.ASCII)
+_IDENTIFIER: Final = re.compile(r"[\w.:/@+=~#|-]{1,128}", re.ASCII)
+
+
+def word(value: Any) -> str | None:
+    """Return the value if it is one of few words rather than a text, else None."""
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else None
+
+
+def identifier(value: Any) -> str | None:
+    """Return the value if it can be what a tool, a call or a model is called, else None."""
+    return value if isinstance(value, str) and _IDENTIFIER.fullmatch(value) else None
+
+
+def name(value: Any) -> str | None:
+    """Return a name that a developer has given, up to 128 characters of it; None if it is none."""
+    return value[:MAX_NAME] if isinstance(value, str) and value else None
+
+
+def text(value: Any) -> str | None:
+    """Return the value if it is a text that says something, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def number(value: Any) -> int | float | None:
+    """Return the value if it is a number, else None."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def items(value: Any) -> Sequence[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
