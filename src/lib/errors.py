@@ -375,10 +375,18 @@ class ExportError(LibError):
     Attributes:
         retry_after_s: what the backend asked for, in seconds.
         permanent: whether sending the same spans again cannot help.
+        delivered: how many of the spans arrived; unless permanent, they are the first ones, and
+            only the others need to be sent again.
     """
 
     def __init__(
-        self, message: str, *, retry_after_s: float | None = None, permanent: bool = False
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        permanent: bool = False,
+        delivered: int = 0,
     ) -> None:
         self.retry_after_s, self.permanent = retry_after_s, permanent
+        self.delivered = delivered
         super().__init__(message)

@@ -318,8 +318,7 @@ def test_a_body_may_come_in_chunks_and_a_connection_may_be_asked_to_close() -> N
 
     async def main() -> tuple[bytes, list[str]]:
         async with OTLPReceiver() as receiver:
-            port = int(receiver.base_url.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
             writer.write(request)
             answer = await reader.read()  # to the end, which comes
             writer.close()

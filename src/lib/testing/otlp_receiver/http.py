@@ -119,17 +119,20 @@ class HTTPServer:
         connections: how many were opened.
     """
 
-    def __init__(self, routes: Mapping[tuple[str, str], Handler] | None = None) -> None:
-        """Take the routes."""
+    def __init__(
+        self, routes: Mapping[tuple[str, str], Handler] | None = None, *, port: int = 0
+    ) -> None:
+        """Take the routes, and the port of a server that was here before."""
         self.routes: dict[tuple[str, str], Handler] = dict(routes or {})
         self.requests: list[Request] = []
         self.connections = 0
+        self._port = port
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._errors: list[BaseException] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
         return self
 
     async def __aexit__(
@@ -148,10 +151,13 @@ class HTTPServer:
             raise self._errors[0]
 
     @property
+    def port(self) -> int:
+        return cast(asyncio.Server, self._server).sockets[0].getsockname()[1]
+
+    @property
     def base_url(self) -> str:
         """The address, without a path."""
-        port = cast(asyncio.Server, self._server).sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}"
+        return f"http://127.0.0.1:{self.port}"
 
     # -- one connection ------------------------------------------------------------------------
 

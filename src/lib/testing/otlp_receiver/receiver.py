@@ -55,6 +55,7 @@ class OTLPReceiver(HTTPServer):
         accepted: Response | None = None,
         max_bytes: int = 64 << 20,
         routes: Mapping[tuple[str, str], Handler] | None = None,
+        port: int = 0,
     ) -> None:
         """Take what it does.
 
@@ -66,8 +67,9 @@ class OTLPReceiver(HTTPServer):
             accepted: the answer when all is well; an empty protobuf message by default.
             max_bytes: of a decompressed body, above which the answer is 413.
             routes: further handlers, by method and the beginning of a path.
+            port: to come back on after a restart; 0 takes a free one.
         """
-        super().__init__({("POST", path): self._export, **(routes or {})})
+        super().__init__({("POST", path): self._export, **(routes or {})}, port=port)
         self.script: list[Answer] = list(script)
         self.exports: list[ExportTraceServiceRequest] = []
         self._path, self._on_repeat, self._check = path, on_repeat, check
