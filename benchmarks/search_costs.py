@@ -92,7 +92,7 @@ def main(count: int, dimension: int) -> None:
         for name, place in (("InMemoryVectorStore", None), ("SQLiteVectorStore", path)):
             for coded in (False, True):
                 size = alone(weighed, place, coded, count, dimension)
-                print(f"  {name:22}{'with' if coded else 'without':8} codes {size:8.0f}")
+                print(f"  {name:22}{'with' if coded else 'without':8} `fast` {size:8.0f}")
     p50, p99 = np.percentile(asyncio.run(lateness(count, dimension)), [50, 99])
     print(f"a tick of 1 ms is late by {p50:.2f} ms, p99 {p99:.2f} ms, while searches run")
 

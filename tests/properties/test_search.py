@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from lib.vector import Metric, codes, exact
+from lib.vector import Metric, codes, exact, heads, seeds
 from lib.vector.basis import Basis
 from lib.vector.codes import Codes
-from lib.vector.exact import Rows, Selection, nearest, row_lengths, scales
+from lib.vector.exact import FirstPass, Rows, Selection, nearest, row_lengths, scales
+from lib.vector.heads import Heads
 from lib.vector.projected import ProjectedCodes
 from lib.vector.validate import MIN_LENGTH
 
@@ -42,16 +43,20 @@ def plainly(
 
 
 def searched(vectors: Matrix, ids: list[str], metric: Metric, *, by: str = "floats") -> Rows:
-    first_pass = None
-    if by != "floats":
-        driver = codes.fast_products() if by == "driver" else products
-        if driver is None:
-            pytest.skip("simsimd is not installed")
-        first_pass = Codes(metric, vectors.shape[1], driver)
-    if by == "heads":
-        first_pass = ProjectedCodes(metric, products, any_basis(vectors.shape[1]))
+    first_pass = None if by == "floats" else first_pass_of(by, metric, vectors.shape[1])
     lengths = row_lengths(vectors)
     return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=first_pass)
+
+
+def first_pass_of(by: str, metric: Metric, dimension: int) -> FirstPass:
+    if by == "heads":
+        return Heads(metric, any_basis(dimension))
+    if by == "codes of heads":
+        return ProjectedCodes(metric, products, any_basis(dimension))
+    driver = codes.fast_products() if by == "driver" else products
+    if driver is None:
+        pytest.skip("simsimd is not installed")
+    return Codes(metric, dimension, driver)
 
 
 def any_basis(dimension: int) -> Basis:
@@ -70,11 +75,14 @@ def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:
     return Selection(mask=None, count=size) if mask is None else Selection.of(mask)
 
 
-FIRST_PASSES = ["floats", "codes", "driver", "heads"]
+FIRST_PASSES = ["floats", "codes", "driver", "codes of heads", "heads"]
 
 # Few values, so that many scores are equal or nearly so; and values of all sizes.
 few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
 many = st.floats(-1e9, 1e9, width=32) | st.floats(-1, 1, width=32)
+extreme = st.sampled_from(
+    [0.0, 1.0, 2.0**-149, -(2.0**-147), 2.0**-126, 2.0**-99, 2.0**60, -(2.0**59)]
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -82,6 +90,7 @@ def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
     with (
         patch.object(exact, "_FIRST_PASS_CELLS", 0),
         patch.object(exact, "_FIRST_PASS_CELLS_GATHERED", 0),
+        patch.object(seeds, "_MANY", 0),
     ):
         yield
 
@@ -95,9 +104,10 @@ def test_nothing_that_belongs_to_the_answer_is_missed(
 ) -> None:
     draw: Any = data.draw
     size, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 9))
-    elements = draw(st.sampled_from([few, many]))
+    elements = draw(st.sampled_from([few, many, extreme]))
     vectors = draw(arrays.arrays(np.float32, (size + 1, dimension), elements=elements))
-    vectors[row_lengths(vectors) < MIN_LENGTH] = 1.0
+    if metric == "cosine":
+        vectors[row_lengths(vectors) < MIN_LENGTH] = 1.0
     vectors, query = np.ascontiguousarray(vectors[:-1]), vectors[-1]
     allowed = draw(st.none() | arrays.arrays(np.bool_, size))
     ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
@@ -106,7 +116,14 @@ def test_nothing_that_belongs_to_the_answer_is_missed(
     block_bytes = draw(st.sampled_from([1, 30, 1 << 20]))
     with patch.object(codes, "_BLOCK_BYTES", block_bytes):
         rows = searched(vectors, ids, metric, by=by)
-    with patch.object(codes, "_GATHERED_BYTES", block_bytes), patch.object(codes, "_GROUPS", 2):
+    with (
+        patch.object(codes, "_GATHERED_BYTES", block_bytes),
+        patch.object(heads, "_GATHERED_BYTES", block_bytes),
+        patch.object(heads, "_PROJECTED_CELLS", block_bytes),
+        patch.object(seeds, "_GROUPS", 2),
+        patch.object(seeds, "_SEEDS", draw(st.sampled_from([0, 48]))),
+        patch.object(seeds, "_MOST_SEEDS", draw(st.sampled_from([0, 256]))),
+    ):
         found = nearest(rows, query, k, metric=metric, among=allowing(allowed, size))
 
     passing = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
@@ -134,7 +151,7 @@ def test_it_holds_for_thousands_of_rows_with_near_duplicates(
         assert found == plainly(vectors, query, 50, metric, rows=passing, ids=ids)
 
 
-@pytest.mark.parametrize("by", ["codes", "heads"])
+@pytest.mark.parametrize("by", ["codes", "codes of heads", "heads"])
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric, by: str) -> None:
     noise = np.random.default_rng(5)

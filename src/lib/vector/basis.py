@@ -20,6 +20,7 @@ short that its length is not exact is coded as nothing, with an error that is fa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,14 +34,14 @@ Floats = NDArray[np.float32]
 STRETCH: Final = 1.1
 """|y| is at most so many times |x|, and |z| so many times |q|."""
 
+SURVIVOR: Final = 12.0
+"""What a number of a row that is left costs, in the time of reading one byte in order."""
+
 _SAMPLE: Final = 4096
 _TRIALS: Final = 24
 _WANTED: Final = 10  # neighbours that a search is assumed to be for
-_WIDTHS: Final = (63, 127, 191, 255, 383, 511)  # with the tail, whole cache lines of codes
+_WIDTHS: Final = (31, 47, 63, 127, 191, 255, 383, 511)  # with the tail, whole cache lines
 _LARGEST_DIMENSION: Final = 1536  # above, learning takes seconds
-_ROW_BYTES: Final = 128  # read in order, in the time of what is done for a row beside that
-_SURVIVOR: Final = 12.0  # bytes read in order, in the time of one number of a row somewhere
-_WORTH_IT: Final = 0.8
 _TINY: Final = 2.0**-100
 
 
@@ -78,7 +79,7 @@ class Basis:
 
     @property
     def slack(self) -> float:
-        """How far z y may be below x q, relative to |x| |q|."""
+        """How far z y may be below x q, relative to |x| |q|, but for what underflows in z."""
         return 2.1 * self.rounding + 1.1 * self.skew
 
     def rows(self, vectors: Floats, lengths: Floats) -> Floats:
@@ -104,11 +105,19 @@ class Basis:
         return np.append(head, np.float32(tail))
 
 
-def learned(vectors: Floats, metric: Metric) -> Basis | None:
+def learned(
+    vectors: Floats, metric: Metric, reading: Callable[[int], float], worth: float
+) -> Basis | None:
     """Return the directions that make searching these rows fastest; None if none would help.
 
     How many are worth it is tried out: some rows of a sample are searched for in it, and it is
     counted how many rows each number of directions would leave.
+
+    Args:
+        vectors: the rows.
+        metric: how they are searched.
+        reading: what it costs for each row to read so many numbers of it.
+        worth: what a search may cost for each row, what is left of them included.
 
     Source: I. T. Jolliffe, Principal component analysis, 2nd ed., 2002 (without the mean, since
     what counts is the dot product and not the variance).
@@ -125,25 +134,13 @@ def learned(vectors: Floats, metric: Metric) -> Basis | None:
     rank = 1 + math.ceil(_WANTED * len(sample) / count)  # its own row, and its share of the nearest
     least = np.partition(_keys(sample, asked, metric), -rank, axis=0)[-rank]
     costs = {
-        width: _tried(sample, asked, least, directions[:, :width], metric)
+        width: reading(width + 1)
+        + SURVIVOR * dimension * _left(sample, asked, least, directions[:, :width], metric)
         for width in _WIDTHS
         if 2 * width <= dimension
     }
     best = min(costs, key=costs.__getitem__)
-    if costs[best] > _WORTH_IT * cost(dimension, dimension, 0.0):
-        return None
-    return Basis.of(directions[:, :best])
-
-
-def cost(width: int, dimension: int, left: float) -> float:
-    """Return about how many bytes a search reads for each row, in the time of reading in order.
-
-    Args:
-        width: of the codes.
-        dimension: of the rows.
-        left: which share of them is then scored as it is.
-    """
-    return width + _ROW_BYTES + _SURVIVOR * left * dimension
+    return Basis.of(directions[:, :best]) if costs[best] <= worth else None
 
 
 def _sample(vectors: Floats, metric: Metric) -> NDArray[np.float64]:
@@ -174,11 +171,10 @@ def _keys(sample: Any, asked: Any, metric: Metric, lengths: Any = None) -> Any:
     return dots
 
 
-def _tried(sample: Any, asked: Any, least: Any, directions: Any, metric: Metric) -> float:
-    """Return the cost of searching with these directions."""
+def _left(sample: Any, asked: Any, least: Any, directions: Any, metric: Metric) -> float:
+    """Return which share of the sample these directions leave."""
     heads, wanted = sample @ directions, asked @ directions
     tails = np.linalg.norm(sample - heads @ directions.T, axis=1)
     missed = np.linalg.norm(asked - wanted @ directions.T, axis=1)
     bounds = _keys(heads, wanted, metric, sample) + np.outer(tails, missed)
-    left = float((bounds >= least).mean())
-    return cost(directions.shape[1] + 1, sample.shape[1], left)
+    return float((bounds >= least).mean())

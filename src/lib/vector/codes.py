@@ -25,8 +25,8 @@ takes one comparison per row; the few that pass are then measured with their own
 the k best of the rows read so far must have is all that passes on from block to block. Nothing
 depends on it but the time.
 
-Needs simsimd (the extra `fast`); without it the first pass is the one of `lib.vector.exact`, and
-the results are the same.
+Needs simsimd (the extra `fast`); without it a first pass reads 32-bit floats (`lib.vector.exact`,
+`lib.vector.heads`), and the results are the same.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import EXCLUDED, Rows, Selection, grown
+from lib.vector.exact import Rows, Selection, grown
 from lib.vector.records import Metric
+from lib.vector.seeds import highest, reached, reaching
 
 Codes8: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
@@ -50,20 +51,19 @@ Products: TypeAlias = Callable[[Codes8, Codes8], Floats]
 """The dot products of one row of codes with each of many, exact but for one rounding."""
 
 _LARGEST: Final = 127
-_MOST_ELEMENTS: Final = (2**31 - 1) // 255**2  # so that no sum of products overflows 32 bits
+MOST_ELEMENTS: Final = (2**31 - 1) // 255**2  # so that no sum of products overflows 32 bits
 _BLOCK_BYTES: Final = 12 << 20  # what is done for a block costs little beside reading it
 _GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
-_GROUPS: Final = 128
 _CODED_CELLS: Final = 1 << 17
 _SMALLEST_STEP: Final = 2.0**-100
-_ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
-_UNDERFLOW: Final = 2.0**-120
-LOWEST: Final = -1e38
-"""Below every key of a row that may be found: vectors are at most 2**62 long."""
+ROUNDING: Final = 2.0**-20  # of the few operations on a key and its score, relative to them
+UNDERFLOW: Final = 2.0**-120
 
 
 class Codes:
     """Codes of the rows of one partition, made when they are first searched; safe in threads."""
+
+    speedup = 4
 
     def __init__(self, metric: Metric, dimension: int, products: Products) -> None:
         """Start empty."""
@@ -77,14 +77,6 @@ class Codes:
         self._size = 0
         self._rows_at_once = max(1, _BLOCK_BYTES // dimension)
         self._lock = Lock()
-
-    @classmethod
-    def if_available(cls, metric: Metric, dimension: int) -> Codes | None:
-        """Return new codes, or None where they cannot be searched fast and without overflow."""
-        products = fast_products()
-        if products is None or dimension > _MOST_ELEMENTS:
-            return None
-        return cls(metric, dimension, products)
 
     def pending(self, size: int) -> int:
         """Return how many of so many rows have no code yet."""
@@ -124,16 +116,13 @@ class Codes:
             coarse = self._keys(asked, block)
             slack = asked.slack(*block.worst)
             if least == -math.inf:
-                least = kth_highest(excluding(coarse, block.allowed), k) * asked.unit - slack
-            passing = coarse >= (least - slack) / asked.unit
-            if block.allowed is not None:
-                passing &= block.allowed
-            chosen = passing.nonzero()[0]
+                least = reached(coarse, block.allowed, k) * asked.unit - slack
+            chosen = reaching(coarse, block.allowed, (least - slack) / asked.unit)
             if len(chosen):
                 keys.append(coarse[chosen].astype(np.float64) * asked.unit)
                 places.append(block.numbers(chosen))
                 best = highest(np.concatenate([best, keys[-1] - slack]), k)
-                least = max(least, best[0] if len(best) == k else least)
+                least = max(least, float(best[0])) if len(best) == k else least
         return self._measured(rows, asked, np.concatenate(places), np.concatenate(keys), k)
 
     def _measured(
@@ -284,32 +273,10 @@ class TakenApart:
     def slack(self, error: Any, length: Any) -> Any:
         """Return how far at most a key is off, for a row with such an |e| and |x|."""
         slack = error * (self._length + self._rest)
-        slack = slack + length * (self._rest + _ROUNDING * self._length) + _UNDERFLOW
+        slack = slack + length * (self._rest + ROUNDING * self._length) + UNDERFLOW
         if self._euclidean:
-            slack = slack + _ROUNDING * (length + self._length) ** 2
+            slack = slack + ROUNDING * (length + self._length) ** 2
         return slack
-
-
-def highest(values: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return the k highest, the least of them first; all, in any order, if there are fewer."""
-    if len(values) < k:
-        return values
-    values.partition(len(values) - k)
-    return values[len(values) - k :]
-
-
-def excluding(keys: Floats, allowed: NDArray[np.bool_] | None) -> Floats:
-    """Return the keys, below `LOWEST` where they are not allowed."""
-    return keys if allowed is None else keys - EXCLUDED * ~allowed
-
-
-def kth_highest(keys: Floats, k: int) -> float:
-    """Return what at least k of the keys above `LOWEST` reach: the k-th highest or little less."""
-    groups = max(_GROUPS, 8 * k)  # then the k highest are mostly in k of them
-    if len(keys) >= 4 * groups:
-        keys = keys[: len(keys) // groups * groups].reshape(-1, groups).max(axis=0)
-    least = float(highest(keys.copy(), k)[0]) if len(keys) >= k else -math.inf
-    return least if least > LOWEST else -math.inf
 
 
 def _encoded(vectors: Floats) -> tuple[Codes8, Floats, Floats, Floats]:

@@ -57,6 +57,11 @@ class Selection:
 class FirstPass(Protocol):
     """Leaves out rows that cannot belong to the answer."""
 
+    @property
+    def speedup(self) -> int:
+        """How many times faster than reading the rows as they are, about."""
+        ...
+
     def pending(self, size: int) -> int:
         """Return how many of so many rows it has not read yet."""
         ...
@@ -80,7 +85,7 @@ class Rows:
         ids: the id of each row; may hold more than n.
         vectors: n rows of d floats, contiguous.
         scales: per row its length, or under cosine the inverse of it.
-        first_pass: a faster way to leave rows out, used where there is much to read; or None.
+        first_pass: a way to leave rows out, used where there is much to read; or None.
     """
 
     ids: Sequence[str]
@@ -127,9 +132,7 @@ def _found(
 ) -> NDArray[np.intp]:
     """Return every row that can be among the k best, by the fastest way there is."""
     if rows.first_pass is None or not _pays(rows, among):
-        if among.positions is None:
-            return _search_all(rows, query, k, metric, among)
-        return _search_some(rows, query, k, metric, among.positions)
+        return Everything(metric).candidates(rows, query, k, among)
     found = rows.first_pass.candidates(rows, query, k, among)
     if len(found) > _FEW:
         return _search_some(rows, query, k, metric, found)
@@ -142,7 +145,10 @@ def effort(rows: Rows, among: Selection) -> int:
     read = cells if among.positions is None else 2 * cells
     if rows.first_pass is None or not _pays(rows, among):
         return read
-    return read // 4 + rows.first_pass.pending(len(rows.vectors)) * _CODING_EFFORT
+    return (
+        read // rows.first_pass.speedup
+        + rows.first_pass.pending(len(rows.vectors)) * _CODING_EFFORT
+    )
 
 
 def _pays(rows: Rows, among: Selection) -> bool:
@@ -161,6 +167,32 @@ def _direction(query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the query with length 1, so that tiny vectors cannot underflow in the first pass."""
     wide = query.astype(np.float64)
     return (wide / np.sqrt((wide * wide).sum())).astype(np.float32)
+
+
+class Everything:
+    """The first pass that reads every row as it is."""
+
+    speedup = 1
+
+    def __init__(self, metric: Metric) -> None:
+        """Need to know nothing else."""
+        self._metric: Metric = metric
+
+    def pending(self, size: int) -> int:
+        """Return none: there is nothing to prepare."""
+        return 0
+
+    def candidates(
+        self, rows: Rows, query: NDArray[np.float32], k: int, among: Selection
+    ) -> NDArray[np.intp]:
+        """Return every row that can be among the k nearest of a selection."""
+        if among.positions is None:
+            return _search_all(rows, query, k, self._metric, among)
+        return _search_some(rows, query, k, self._metric, among.positions)
+
+    def moved(self, kept: NDArray[np.intp], scales: NDArray[np.float32]) -> Everything:
+        """Return itself: it knows nothing of the rows."""
+        return self
 
 
 def _search_all(

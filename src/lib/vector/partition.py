@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.exact import FirstPass, Rows, Selection, grown, scales
-from lib.vector.projected import LearningCodes
+from lib.vector.learning import LearningPass
 from lib.vector.records import Metric
 
 _DEAD_SHARE = 0.25
@@ -100,7 +100,7 @@ class Partition(Generic[C]):
         self._version = 0
         self._ids: list[str] = []
         self._row_of: dict[str, int] = {}
-        self._first_pass: FirstPass | None = LearningCodes.if_available(metric, dimension)
+        self._first_pass: FirstPass = LearningPass.of(metric, dimension)
         self.snapshot = self._taken(contents)
 
     def row(self, name: str) -> int | None:
@@ -163,8 +163,7 @@ class Partition(Generic[C]):
 
     def _move(self, contents: C) -> C:
         kept = np.flatnonzero(self._deaths[: len(self._ids)] == _ALIVE)
-        if self._first_pass is not None:
-            self._first_pass = self._first_pass.moved(kept, self._scales)
+        self._first_pass = self._first_pass.moved(kept, self._scales)
         self._vectors = self._vectors[kept]
         self._scales = self._scales[kept]
         self._deaths = self._deaths[kept]

@@ -5,11 +5,16 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.vector import Metric
-from lib.vector.basis import STRETCH, Basis, cost, learned
+from lib.vector.basis import STRETCH, Basis, learned
 from lib.vector.exact import row_lengths
 
 Matrix = NDArray[np.float32]
 METRICS: list[Metric] = ["cosine", "dot", "euclidean"]
+WORTH = 300.0  # what reading the codes of 256 numbers costs is 384
+
+
+def coded(width: int) -> float:
+    return 128.0 + width
 
 
 def of_rank(rank: int, size: int, dimension: int, noise: float = 0.0) -> Matrix:
@@ -43,11 +48,24 @@ def test_head_and_tail_are_never_below_the_product_but_for_what_is_allowed(
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_few_directions_are_learned_of_rows_that_have_few(metric: Metric) -> None:
-    basis = learned(of_rank(20, 6_000, 256, noise=0.01), metric)
+    vectors = of_rank(20, 6_000, 256, noise=0.01)
+    basis = learned(vectors, metric, coded, WORTH)
 
     assert basis is not None
-    assert basis.width == 64
+    assert basis.width == 32
     assert basis.skew < 1e-5
+    assert learned(vectors, metric, coded, 32.0 + 127.0) is None  # what it costs at least is more
+
+
+def test_more_directions_are_learned_of_rows_that_have_more_and_where_numbers_cost_less() -> None:
+    widths: list[int] = []
+    for rank, price in ((20, 0.1), (100, 0.1), (100, 30.0)):
+        vectors = of_rank(rank, 6_000, 256, noise=0.3)
+        basis = learned(vectors, "cosine", lambda width, price=price: price * width, 9_000.0)
+        assert basis is not None
+        widths.append(basis.width)
+
+    assert widths[0] < widths[2] < widths[1]
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -55,7 +73,7 @@ def test_few_directions_are_learned_of_rows_that_have_few(metric: Metric) -> Non
     "vectors",
     [
         of_rank(256, 6_000, 256),  # they lie everywhere
-        of_rank(20, 6_000, 100),  # too short to be worth it
+        of_rank(20, 6_000, 61),  # too short to be worth it
         of_rank(20, 300, 1_537),  # so long that learning would take seconds
         of_rank(20, 10, 256),  # too few
         np.zeros((6_000, 256), np.float32),
@@ -63,17 +81,14 @@ def test_few_directions_are_learned_of_rows_that_have_few(metric: Metric) -> Non
     ids=["everywhere", "short", "long", "few", "nothing"],
 )
 def test_none_are_learned_where_they_would_not_help(vectors: Matrix, metric: Metric) -> None:
-    assert learned(vectors, metric) is None
+    assert learned(vectors, metric, coded, WORTH) is None
 
 
 def test_what_is_learned_does_not_depend_on_the_day() -> None:
     vectors = of_rank(20, 6_000, 256, noise=0.01)
-    first, second = learned(vectors, "dot"), learned(vectors.copy(), "dot")
+    first = learned(vectors, "dot", coded, WORTH)
+    second = learned(vectors.copy(), "dot", coded, WORTH)
 
     assert first is not None
     assert second is not None
     assert np.array_equal(first.directions, second.directions)
-
-
-def test_rows_that_have_to_be_scored_as_they_are_cost_more_than_what_is_read_in_order() -> None:
-    assert cost(64, 384, 0.0) < cost(384, 384, 0.0) < cost(64, 384, 0.1)

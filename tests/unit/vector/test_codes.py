@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.testing.aio import run
-from lib.vector import InMemoryVectorStore, Metric, Record, exact, projected
+from lib.vector import InMemoryVectorStore, Metric, Record, exact, learning
 from lib.vector import codes as module
 from lib.vector.codes import Codes
 from lib.vector.exact import Rows, Selection, effort, row_lengths, scales
@@ -38,8 +38,7 @@ def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a stand-in that is slow but right be the optional package, used for thousands of rows."""
-    monkeypatch.setattr(module, "fast_products", lambda: products)
-    monkeypatch.setattr(projected, "fast_products", lambda: products)
+    monkeypatch.setattr(learning, "fast_products", lambda: products)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
 
 
@@ -134,8 +133,7 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
         return found
 
     stood_in = run(answers())
-    monkeypatch.setattr(module, "fast_products", lambda: None)
-    monkeypatch.setattr(projected, "fast_products", lambda: None)
+    monkeypatch.setattr(learning, "fast_products", lambda: None)
     without = run(answers())
     monkeypatch.undo()
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
@@ -175,9 +173,3 @@ def test_the_real_package_multiplies_codes_right_up_to_the_longest() -> None:
         for row in range(5):
             asked = np.ascontiguousarray(codes[row : row + 1])
             assert np.array_equal(fast_products(asked, codes), products(asked, codes))
-
-
-@pytest.mark.usefixtures("installed")
-def test_codes_are_not_used_where_their_sums_could_overflow() -> None:
-    assert Codes.if_available("dot", 33_025) is not None
-    assert Codes.if_available("dot", 33_026) is None
