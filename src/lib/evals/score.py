@@ -20,7 +20,7 @@ class Score(BaseModel):
     """One judgement: a number, a verdict, or a label.
 
     Attributes:
-        name: what was judged, such as "helpfulness".
+        name: what was judged, such as "helpfulness"; not blank.
         value: a finite number, True or False, or a label.
         comment: why; content, which leaves the process only where content is captured.
         source: who judged.
@@ -30,7 +30,7 @@ class Score(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(pattern=r"\S")]
     value: StrictBool | FiniteFloat | str
     comment: str | None = None
     source: ScoreSource = "code"
