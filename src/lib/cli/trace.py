@@ -17,10 +17,10 @@ from lib._util.files import write_atomically
 from lib.cli.stores import StorePath, reading
 from lib.cli.terminal import text_line
 from lib.errors import RunNotFound
+from lib.evals import Score
 from lib.events import EventStore, RunInfo, RunQuery
 from lib.observe.page import Page, render_page
-from lib.observe.span import Span
-from lib.observe.trace import Capture, read_trace
+from lib.observe.trace import Capture, RunTrace, read_trace
 from lib.observe.waterfall import Waterfall
 
 PIPE_WIDTH: Final = 120
@@ -69,14 +69,25 @@ def command(
     if page is not None:
         _refuse_to_replace(page, force=force)
     capture = Capture(content=content, limit=_TERMINAL_CHARS if page is None else _PAGE_CHARS)
-    root, spans = asyncio.run(_spans(store, run_id, capture))
+    root, runs = asyncio.run(_read(store, run_id, capture))
+    spans = [span for run in runs for span in run.spans]
     if page is None:
         _draw(root, Waterfall(spans, depth=depth, limit=limit), width)
     else:
-        _write(page, render_page(Page(run_id=root.run_id, spans=spans, content=content)), force)
+        shown = Page(run_id=root.run_id, spans=spans, content=content, scores=_scores(runs))
+        _write(page, render_page(shown), force)
 
 
-async def _spans(path: Path, run_id: str, capture: Capture) -> tuple[RunInfo, Sequence[Span]]:
+def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:
+    """Return what was said of each span, by its id."""
+    scores: dict[str, list[Score]] = {}
+    for run in runs:
+        for judgement in run.judgements:
+            scores.setdefault(judgement.span_id, []).append(judgement.score)
+    return scores
+
+
+async def _read(path: Path, run_id: str, capture: Capture) -> tuple[RunInfo, Sequence[RunTrace]]:
     async with reading(path) as store:
         root_id = (await _find(store, run_id)).root_id
         root = await store.run(root_id)
@@ -84,7 +95,7 @@ async def _spans(path: Path, run_id: str, capture: Capture) -> tuple[RunInfo, Se
         runs = await read_trace(store, root_id, dead_at=now, capture=capture, wanted=_every_run)
     if root is None or not runs:
         raise RunNotFound(root_id)
-    return root, [span for run in runs for span in run.spans]
+    return root, runs
 
 
 def _every_run(_run: RunInfo, _dead: bool) -> bool:

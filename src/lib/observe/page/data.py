@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.axis import Axis, axis_of
 from lib.observe.glyphs import UNICODE
@@ -39,7 +40,7 @@ def visible(text: str) -> str:
     return _MISLEADING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def trace_data(spans: Sequence[Span]) -> dict[str, Any]:
+def trace_data(spans: Sequence[Span], scores: Mapping[str, Sequence[Score]]) -> dict[str, Any]:
     """Return what the page's script draws, of at least one span.
 
     Times are microseconds since the first moment of the trace. Values of attributes and content
@@ -51,7 +52,10 @@ def trace_data(spans: Sequence[Span]) -> dict[str, Any]:
     for number, row in enumerate(rows(spans)):
         parent = path[row.depth - 1] if row.depth else -1
         path[row.depth :] = [number]
-        out.append(_row(row, parent, axis))
+        told = _row(row, parent, axis)
+        if judged := scores.get(row.span.span_id):
+            told["scores"] = [(visible(score.name), _score(score)) for score in judged]
+        out.append(told)
     return {
         "begun_ms": axis.start.timestamp() * 1000,
         "length": axis.length_us,
@@ -103,6 +107,11 @@ def _event(event: SpanEvent, axis: Axis) -> dict[str, Any]:
         "name": visible(event.name),
         "attributes": _pairs(event.attributes),
     }
+
+
+def _score(score: Score) -> str:
+    said = f"{_text(score.value)} ({score.source})"
+    return f"{said}: {visible(score.comment)}" if score.comment else said
 
 
 def _pairs(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Final
 
+from lib.evals import Score
 from lib.observe.page.data import script_json, trace_data, visible
 from lib.observe.span import Span
 from lib.observe.tree import Totals, totals
@@ -29,17 +30,19 @@ class Page:
         run_id: the trace's root run.
         spans: parents first; at least one.
         content: whether they were read with their content, as far as there is any.
+        scores: what was said of a span, by its id.
     """
 
     run_id: str
     spans: Sequence[Span]
     content: bool = False
+    scores: Mapping[str, Sequence[Score]] = field(default_factory=dict[str, Sequence[Score]])
 
 
 def render_page(page: Page) -> str:
     """Return the page as HTML that can be encoded as UTF-8."""
     style, script = _static("trace.css"), _script()
-    data = trace_data(page.spans)
+    data = trace_data(page.spans, page.scores)
     data["content"] = page.content
     return Template(_static("trace.html")).substitute(
         policy=_policy(style, script),

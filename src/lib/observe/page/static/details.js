@@ -61,6 +61,7 @@ function drawDetails() {
   appendMarked(title, `${span.operation} ${span.what}`.trim());
   const how = make("p", `how ${span.state}`, `${trace.marks[span.state]} ${span.state}${span.words ? `: ${span.words}` : ""}`);
   panel.replaceChildren(close, title, how, facts(span));
+  pairs("Scores", span.scores || []);
   block("Error", span.error);
   block("Input", span.input);
   block("Output", span.output);

@@ -69,7 +69,7 @@ function haystack(number) {
     const { operation, what, words, run, id, input, output, error, ...rest } = spans[number];
     const events = (rest.events || []).map((event) => `${event.name} ${event.attributes.flat().join(" ")}`);
     haystacks[number] = [`${operation} ${what}`, words, run, id, input, output, error]
-      .concat(rest.attributes.flat(), events)
+      .concat(rest.attributes.flat(), (rest.scores || []).flat(), events)
       .filter(Boolean)
       .join("\n")
       .toLowerCase();

@@ -1,0 +1,233 @@
+"""`lib trace` shows one trace, and changes nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib.cli import main
+from lib.cli import trace as trace_module
+from lib.errors import RunNotFound
+from lib.events import NewEvent, SQLiteEventStore
+from lib.events import kinds as k
+from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.tools import tool
+
+SECRET = "the customer's secret"
+
+
+@tool
+def act() -> str:
+    return SECRET
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with a finished run, a run that has only begun, and a child of it."""
+    clock = ManualClock()
+    ids = iter(["worker", "run-one"])
+    asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
+    client = ScriptedClient([asked, "done"])
+
+    async def fill() -> None:
+        store = SQLiteEventStore(tmp_path / "runs.db", clock=clock)
+        options: dict[str, Any] = {"clock": clock, "new_id": ids.__next__}
+        async with make_engine(client, act, store=store, **options) as engine:
+            await (await engine.start("go")).result()
+            data: dict[str, Any] = {"algorithm": "react", "input": []}
+            parent = {"run_id": "run-two", "key": "tool/1/a"}
+            child = {**data, "root": "run-two", "parent": parent}
+            for run_id, begun in (("run-two", data), ("part-of-two", child)):
+                await store.append(
+                    run_id, [NewEvent(k.RUN_STARTED, begun, clock.now())], expected=0
+                )
+
+    run(fill())
+    return tmp_path / "runs.db"
+
+
+def call(store: Path, *arguments: object) -> Result:
+    given = ["trace", *map(str, arguments), "--store", str(store)]
+    return CliRunner().invoke(main, given, catch_exceptions=False)
+
+
+def test_a_trace_is_drawn_without_content(path: Path) -> None:
+    shown = call(path, "run-one")
+
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "run-one, begun 2026-01-01 00:00:00 UTC"
+    assert lines[1].split() == ["0"]
+    assert [line.split("  ")[0] for line in lines[2:-1]] == [
+        "◆ agent react",
+        "├─ ● chat scripted",
+        "├─ ■ tool act",
+        "└─ ● chat scripted",
+    ]
+    assert SECRET not in shown.stdout
+    assert SECRET in call(path, "run-one", "--content").stdout
+
+
+def test_a_run_below_the_root_shows_the_whole_trace(path: Path) -> None:
+    assert call(path, "part-of-two").stdout == call(path, "run-two").stdout
+    assert "run-two" in call(path, "part-of-two").stdout.splitlines()[0]
+    assert "1 span of 2 not shown" in call(path, "run-two", "--depth", 1).stdout
+    assert "3 spans of 4 not shown" in call(path, "run-one", "--limit", 1).stdout
+
+
+def test_the_beginning_of_an_id_will_do_if_only_one_run_begins_with_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_module, "_PAGE_OF_RUNS", 1)
+
+    assert call(path, "run-o").stdout == call(path, "run-one").stdout
+    told = call(path, "run-")
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr == (
+        "Error: 'run-' is the beginning of 2 runs: 'run-one', 'run-two'; give more of the id\n"
+    )
+
+
+def test_of_many_runs_that_begin_alike_few_are_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_module, "_NAMED", 1)
+
+    assert "3 runs: 'run-one' and 2 more;" in call(path, "").stderr
+
+
+def test_what_is_not_there_is_told_in_one_line_with_the_status_of_the_other_commands(
+    path: Path, tmp_path: Path
+) -> None:
+    unknown = call(path, "run-three")
+    assert (unknown.exit_code, unknown.stderr) == (1, "Error: no run 'run-three' in this store\n")
+
+    missing = call(tmp_path / "nothing.db", "run-one")
+    assert missing.exit_code == 2
+    assert "there is no event store at" in missing.stderr
+    assert not (tmp_path / "nothing.db").exists()
+
+
+def test_a_trace_without_its_root_is_told_by_the_root(path: Path) -> None:
+    async def orphan() -> None:
+        store = SQLiteEventStore(path)
+        await store.setup()
+        parent = {"run_id": "gone", "key": "tool/1/a"}
+        data: dict[str, Any] = {"algorithm": "a", "input": [], "root": "gone", "parent": parent}
+        new = NewEvent(k.RUN_STARTED, data, ManualClock().now())
+        await store.append("orphan", [new], expected=0)
+        await store.close()
+
+    run(orphan())
+
+    assert call(path, "orphan").stderr == f"Error: {RunNotFound('gone')}\n"
+
+
+def test_nothing_is_written_by_looking(path: Path, tmp_path: Path) -> None:
+    before = path.read_bytes()
+
+    call(path, "run-one", "--html", tmp_path / "page.html", "--content")
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("width", [20, 79, 200])
+def test_the_width_is_that_which_is_asked_for(path: Path, width: int) -> None:
+    lines = call(path, "run-one", "--width", width).stdout.splitlines()
+
+    assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) > width // 2
+
+
+def test_a_pipe_gets_no_colour_and_a_width_that_does_not_depend_on_the_terminal(
+    path: Path, unmeasured: dict[str, str]
+) -> None:
+    command = [sys.executable, "-m", "lib.cli", "trace", "run-one", "--store", str(path)]
+    shown = [
+        subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+        for environment in (
+            {**unmeasured, "COLUMNS": "40", "PYTHONIOENCODING": "utf-8"},
+            {**unmeasured, "PYTHONIOENCODING": "utf-8"},
+        )
+    ]
+
+    assert shown[0] == shown[1]
+    assert b"\x1b" not in shown[0]
+    widest = max(len(line) for line in shown[0].decode().splitlines())
+    assert 100 < widest <= trace_module.PIPE_WIDTH
+
+
+def test_an_id_that_a_terminal_would_obey_is_shown_as_text(path: Path) -> None:
+    async def fill() -> None:
+        store = SQLiteEventStore(path)
+        await store.setup()
+        data: dict[str, Any] = {"algorithm": "\x1b]0;title\x07\u202e", "input": []}
+        event = NewEvent(k.RUN_STARTED, data, ManualClock().now())
+        await store.append("bad-\x1b[31m-run", [event], expected=0)
+        await store.close()
+
+    run(fill())
+    shown = call(path, "bad").stdout
+
+    assert shown.splitlines()[0].startswith("bad- [31m-run, begun")
+    assert {"\x1b", "\x07", "\u202e"}.isdisjoint(shown)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_a_page_is_written_whole_and_never_over_another_file_unasked(
+    path: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "trace.html"
+
+    written = call(path, "run-one", "--html", page)
+    assert (written.exit_code, written.stdout) == (0, "")
+    assert written.stderr == f"{page}: {page.stat().st_size:,} bytes\n"
+    assert SECRET not in page.read_text(encoding="utf-8")
+
+    again = call(path, "run-one", "--html", page, "--content")
+    assert again.exit_code == 1
+    assert again.stderr == f"Error: {str(page)!r} is there already: --force replaces it\n"
+
+    assert call(path, "run-one", "--html", page, "--content", "--force").exit_code == 0
+    assert SECRET in page.read_text(encoding="utf-8")
+    assert sorted(file.name for file in tmp_path.glob("*trace*")) == ["trace.html"]
+
+
+def test_a_page_can_go_to_a_pipe(path: Path, tmp_path: Path) -> None:
+    page = tmp_path / "trace.html"
+    call(path, "run-one", "--html", page)
+
+    piped = call(path, "run-one", "--html", "-")
+
+    assert piped.stdout_bytes == page.read_bytes()
+    assert piped.stderr == ""
+
+
+def test_where_no_page_can_be_written_it_is_told(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+
+    told = call(path, "run-one", "--html", tmp_path / "file" / "page.html")
+
+    assert told.exit_code == 1
+    assert told.stderr.startswith("Error: ")
+    assert "was not written" in told.stderr
+
+
+def test_the_page_holds_the_trace_as_data(path: Path) -> None:
+    page = call(path, "run-one", "--html", "-", "--content").stdout
+    block = page.split('<script type="application/json" id="trace">')[1].split("</script>")[0]
+
+    told = json.loads(block)
+
+    assert told["content"] is True
+    assert [span["operation"] for span in told["spans"]] == ["agent", "chat", "tool", "chat"]
+    assert told["spans"][2]["output"] == SECRET
