@@ -34,7 +34,8 @@ class ModelSpend:
     """What the answered calls of one model have used.
 
     Attributes:
-        calls: answers of which a log tells: replies, and guards and summaries that asked a model.
+        calls: answers of which a log tells: replies, and guards, summaries and memories that asked
+            a model.
         input_tokens: all of the input, read from a cache or not.
         output_tokens: all of the output, reasoning included.
         cache_read_tokens: the part of the input that the provider's cache held.
@@ -151,9 +152,9 @@ class SpendFold:
                     self._use(event, event.data["reply"], event.data, request)
             case k.TOOL_REQUESTED:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
-            case k.GUARD_VERDICT | k.CONTEXT_SUMMARY:
+            case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.MEMORY_COMPLETED:
                 self._calls["guard_calls"] += event.kind == k.GUARD_VERDICT
-                if event.data.get("usage"):  # most guards ask no model
+                if event.data.get("usage"):  # most of them ask no model
                     self._use(event, event.data)
             case _:
                 pass

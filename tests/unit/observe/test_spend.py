@@ -123,7 +123,7 @@ def test_a_call_belongs_to_the_model_that_answered_else_to_the_one_asked_for(
     assert list(spend_of(log).models) == [model]
 
 
-def test_guards_and_summaries_count_with_what_the_model_they_asked_has_used() -> None:
+def test_guards_summaries_and_memories_count_with_what_the_model_they_asked_has_used() -> None:
     verdict = {"guard": "pii", "stage": "input", "verdict": "allow", "content_hash": "ab"}
     log = make_log(
         START,
@@ -131,12 +131,16 @@ def test_guards_and_summaries_count_with_what_the_model_they_asked_has_used() ->
         (1, k.GUARD_VERDICT, {**verdict, "usage": {"input_tokens": 3, "cost": 0.5}}),
         (1, k.CONTEXT_SUMMARY, {"covers": "cd", "text": "…"}),
         (1, k.CONTEXT_SUMMARY, {"covers": "cd", "text": "…", "usage": USED, "model": "small"}),
+        (1, k.MEMORY_REQUESTED, {"key": "memory/1", "operation": "search_memory"}),
+        (1, k.MEMORY_COMPLETED, {"key": "memory/1", "records": []}),
+        (1, k.MEMORY_REQUESTED, {"key": "memory/2", "operation": "search_memory"}),
+        (1, k.MEMORY_COMPLETED, {"key": "memory/2", "usage": {"input_tokens": 4, "cost": 0.25}}),
     )
 
     assert spend_of(log) == TotalSpend(
         guard_calls=2,
         models={
-            None: ModelSpend(calls=1, input_tokens=3, known_cost=Decimal("0.5")),
+            None: ModelSpend(calls=2, input_tokens=7, known_cost=Decimal("0.75")),
             "small": ModelSpend(calls=1, input_tokens=100, output_tokens=20, unpriced=1),
         },
     )
