@@ -221,8 +221,3 @@ def _seen(running: asyncio.Future[Any]) -> None:
     """Look at the exception of a call that nobody waits for any more."""
     if not running.cancelled():
         running.exception()
-
-
-def spans_of(sent: Sequence[Result]) -> int:
-    """Return how many different spans some sink has acknowledged."""
-    return len(frozenset[str]().union(*(result.sent for result in sent)))

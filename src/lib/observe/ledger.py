@@ -127,7 +127,7 @@ class StoreLedger:
         self._owner = owner
         self._claim_s = claim_s
         self._list: str | None = None
-        self._mine: set[str] = set()
+        self._mine: dict[str, None] = {}
 
     async def peek(self, root_id: str) -> Delivered:
         """Return what the sink has of a trace, as far as it has been written down."""
@@ -161,13 +161,14 @@ class StoreLedger:
 
     async def owe(self, root_ids: Iterable[str]) -> list[str]:
         """Put traces on the list of those due; return those that others have put there."""
-        self._mine.update(root_ids)
-        return await self._change(add=self._mine, remove=frozenset())
+        wanted = dict.fromkeys(root_ids)
+        self._mine |= wanted
+        return await self._change(add=wanted, remove=frozenset())
 
     async def paid(self, root_ids: Iterable[str]) -> list[str]:
         """Take traces from that list; return those that others have put there."""
         gone = frozenset(root_ids)
-        self._mine -= gone
+        self._mine = {root_id: None for root_id in self._mine if root_id not in gone}
         return await self._change(add=frozenset(), remove=gone)
 
     async def _change(self, *, add: Iterable[str], remove: frozenset[str]) -> list[str]:

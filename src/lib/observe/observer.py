@@ -267,14 +267,23 @@ class Observer:
         self, query: RunQuery, limit: int | None = None
     ) -> AsyncGenerator[Sequence[RunInfo]]:
         """Yield the runs of a query, some at a time."""
-        left, after = limit, None
+        left, page = limit, list[RunInfo]()
         while left is None or left > 0:
             size = _PAGE if left is None else min(left, _PAGE)
-            page = await self._engine.store.runs(replace(query, after=after, limit=size))
+            page = await self._following(page, replace(query, limit=size))
             if not page:
                 return
             yield page
-            left, after = left and left - len(page), page[-1].run_id
+            left = left and left - len(page)
+
+    async def _following(self, page: Sequence[RunInfo], query: RunQuery) -> list[RunInfo]:
+        """Return the page after this one, of which runs may have been erased meanwhile."""
+        for info in reversed(page):
+            try:
+                return await self._engine.store.runs(replace(query, after=info.run_id))
+            except RunNotFound:
+                continue
+        return await self._engine.store.runs(query)
 
     async def _flush(self, *, dead_for_s: float) -> int:
         dead_at = self._engine.clock.now() - timedelta(seconds=dead_for_s)
