@@ -1,0 +1,37 @@
+import asyncio
+from decimal import Decimal
+
+from lib.algorithms import React
+from lib.engine import Budget, Engine, LLMHandler
+from lib.events import MemoryEventStore
+from lib.llm import GenAIPrices, Reply, ScriptedClient, Text, Usage
+from lib.observe import TotalSpend, spend_of
+from lib.testing.clock import ManualClock
+
+answer = Reply(
+    (Text("Bonn has 340,000 inhabitants."),),
+    usage=Usage(input_tokens=2_000, output_tokens=150, cache_read_tokens=1_500),
+    model="gpt-4o-2024-08-06",
+)
+local = Reply((Text("About 340,000."),), usage=Usage(output_tokens=8), model="a-model-of-my-own")
+
+
+async def main() -> None:
+    store, clock = MemoryEventStore(), ManualClock()
+    handler = LLMHandler(ScriptedClient([answer, local]), prices=GenAIPrices("openai"))
+    async with Engine(store, [handler], algorithms=[React()], clock=clock) as engine:
+        spends: list[TotalSpend] = []
+        for _ in range(2):
+            run = await engine.start("How many people live in Bonn?", budget=Budget(cost=0.50))
+            result = await run.result()
+            spends.append(spend_of(await store.read(run.id)))
+            print(result.output, result.spend.cost)
+
+    total = sum(spends, TotalSpend())
+    for model, spend in total.models.items():
+        print(f"{model}: {spend.tokens} tokens, cost {spend.cost}")
+    print(f"known cost {total.total.known_cost}, calls without a price: {total.total.unpriced}")
+    assert total.total.known_cost == Decimal("0.004625")
+
+
+asyncio.run(main())
