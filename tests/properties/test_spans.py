@@ -193,7 +193,7 @@ def test_what_is_captured_never_exceeds_the_limit(log: list[Event], limit: int):
     for span in spans_from_events(log, capture_content=True, content_limit=limit):
         shown = [span.input, span.output, span.status_message]
         shown += [event.attributes.get(a.REASON) for event in span.events]
-        shown += [span.attributes.get(name) for name in (a.EVALUATION_WHY, a.REASON)]
+        shown += [span.attributes.get(name) for name in (a.EVALUATION_WHY, a.EVALUATION_META)]
         assert all(size(value) <= limit for value in shown if value is not None)
         texts = [value for value in span.attributes.values() if isinstance(value, str)]
         assert all(len(value) <= max(limit, 128) for value in texts)

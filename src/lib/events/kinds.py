@@ -10,10 +10,10 @@ A field that holds its default is left out. "?" marks what may be missing.
     run.resumed         worker, epoch
     run.completed       outcome, output?, error? {type, message}
     cancel.requested    signal_id, reason?
-    llm.requested       key, upto, digest, model?, settings?, tools_digest?
+    llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?
     llm.failed          key, reason, error {type, message, status?}, attempts?
-    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid? |
+    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
                         … args, unstarted (true)
     tool.completed      key, call_id, output, truncated?
     tool.failed         key, call_id, reason, code, message
@@ -23,14 +23,17 @@ A field that holds its default is left out. "?" marks what may be missing.
     child.completed     key, run_id, outcome, spend
     turn.requested      signal_id, input [message]
     turn.completed      signal_id, run_id, outcome
-    context.summary     covers, text, usage?
-    memory.requested    key, operation, …          memory.completed    key, …
+    context.summary     covers, text, usage?, model?, provider?
+    memory.requested    key, operation, store?, record_id?, query?, filter?, records?, …
+    memory.completed    key, records?, count?, usage?, …
     memory.failed       key, error
-    guard.verdict       guard, stage, verdict, content_hash, usage?
+    guard.verdict       guard, stage, verdict, content_hash, usage?, model?, provider?
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
     swarm.handoff       source, target             reflexion.feedback  text
     debate.turn         agent, round, text
 
+`provider` is who is paid, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event of a tool
+call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP server.
 A tool request that is `unstarted` never had an effect: its failure stands in the same append.
 `reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
 """

@@ -181,6 +181,10 @@ class LLMClient(Protocol):
 
     Both calls raise `LLMError` with `retryable` where the same call may succeed later, and
     `UnsupportedModality` before any I/O for a message that they cannot carry. Neither retries.
+
+    A client may say more of itself, in an attribute that need not be there: `provider: str | None`,
+    who is paid, as OpenTelemetry's `gen_ai.provider.name` has it: "openai", "anthropic",
+    "gcp.gemini". It goes into the log with every call, and prices are looked up by it.
     """
 
     @property

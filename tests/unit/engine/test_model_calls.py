@@ -252,3 +252,20 @@ def test_an_attachment_that_the_client_did_not_declare_fails_the_call(modality: 
         "type": "UnsupportedModality",
         "message": f"scripted takes text, not {modality}",
     }
+
+
+def test_the_log_says_who_is_paid_for_a_call_if_the_client_does() -> None:
+    class Client(ScriptedClient):
+        provider = "openai"
+
+    async def asked(client: ScriptedClient) -> dict[str, Any]:
+        store = MemoryEventStore()
+        async with Engine(store, [LLMHandler(client)], algorithms=[React()]) as engine:
+            started = await engine.start("hi")
+            await started.result()
+            (request,) = [e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED]
+        return request.data
+
+    told, silent = run(asked(Client(["hello"]))), run(asked(ScriptedClient(["hello"])))
+
+    assert told == {**silent, "provider": "openai"}

@@ -626,6 +626,26 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
+    ("options", "provider"),
+    [
+        ({}, "openai"),
+        ({"base_url": "https://API.Mistral.ai/v1"}, "mistral_ai"),
+        ({"base_url": "https://mine.openai.azure.com/openai/v1"}, "azure.ai.openai"),
+        ({"base_url": "https://api.openai.com.evil.test/v1"}, None),
+        ({"base_url": "http://127.0.0.1:11434/v1"}, None),
+        ({"base_url": "http://proxy.test/v1", "provider": "anthropic"}, "anthropic"),
+        ({"provider": "aws.bedrock"}, "aws.bedrock"),
+    ],
+)
+def test_who_is_paid_is_what_was_said_or_else_what_the_address_says(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], provider: str | None
+):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    assert ChatClient("m", api_key="k", **options).provider == provider
+
+
+@pytest.mark.parametrize(
     "address", ["http://u:sec/ret@own.test/v1", "http://u:sec℀ret@own.test/v1"]
 )
 def test_an_address_that_is_none_is_not_repeated(address: str):

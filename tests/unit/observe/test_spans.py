@@ -665,7 +665,7 @@ def test_a_score_is_a_span_under_what_was_judged_even_if_the_run_has_ended():
         SEARCH,
         FOUND,
         (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
-        scored("s-1", span_id=TOOL, comment="because of my pin 1234", source="llm"),
+        scored("s-1", span_id=TOOL, comment="because of my pin 1234", source="llm", meta={"x": 1}),
         scored("s-1", value=0.25),
         scored("s-2"),
         (10, k.GUARD_VERDICT, {"guard": "pii", "stage": "input", "verdict": "block"}),
@@ -692,15 +692,16 @@ def test_a_score_is_a_span_under_what_was_judged_even_if_the_run_has_ended():
         user="ann",
     )
     assert of_run.parent_id == ROOT
-    assert spans_from_events(events, capture_content=True)[-2].attributes[
-        "gen_ai.evaluation.explanation"
-    ] == ("because of my pin 1234")
+    told = spans_from_events(events, capture_content=True)[-2].attributes
+    assert told["gen_ai.evaluation.explanation"] == "because of my pin 1234"
+    assert told["lib.evaluation.meta"] == {"x": 1}
 
 
 @pytest.mark.parametrize(
     ("value", "number", "label"),
     [
-        (True, 1.0, None),
+        (True, 1.0, "pass"),
+        (False, 0.0, "fail"),
         (0.25, 0.25, None),
         ("polite", None, "polite"),
         ("my pin is 1234", None, None),
@@ -716,7 +717,7 @@ def test_a_label_is_one_of_few_words_or_else_content(
 
     assert silent.get("gen_ai.evaluation.score.value") == number
     assert silent.get("gen_ai.evaluation.score.label") == label
-    assert told.get("gen_ai.evaluation.score.label") == (value if number is None else None)
+    assert told.get("gen_ai.evaluation.score.label") == (value if number is None else label)
 
 
 @pytest.mark.parametrize("span_id", ["0123456789abcdef", "", 7, [], None, ROOT])

@@ -65,6 +65,8 @@ class LLMHandler:
             "upto": upto,
             "digest": request.digest(tools_digest),
         }
+        if provider := getattr(self._client, "provider", None):
+            data["provider"] = provider
         if tools_digest:
             data["tools_digest"] = tools_digest
         for name in ("model", "settings"):

@@ -18,7 +18,7 @@ from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
 from lib.llm.pieces import deltas_of
-from lib.llm.wire.openai import OPENAI_HOST, server_address, server_headers
+from lib.llm.wire.openai import OPENAI_HOST, provider_of, server_address, server_headers
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
 from lib.wire.failures import status_error, told_error
 from lib.wire.http import Answer, Wire
@@ -56,6 +56,7 @@ class ChatClient:
         thinking_field: str = "",
         max_tokens_field: str | None = None,
         headers: Mapping[str, str] | None = None,
+        provider: str | None = None,
         max_reply_bytes: int = 16 * 1024 * 1024,
         clock: Clock = SYSTEM_CLOCK,
         new_id: Callable[[], str] = _new_call_id,
@@ -78,6 +79,8 @@ class ChatClient:
                 DeepSeek; "" leaves thinking out of the conversation.
             max_tokens_field: defaults to "max_completion_tokens" at OpenAI, else "max_tokens".
             headers: sent with each request.
+            provider: who is paid, such as "openai" behind a proxy; defaults to what the address
+                says, None for one that does not.
             max_reply_bytes: content of one answer at most.
             clock: tells what a date in Retry-After means in seconds.
             new_id: makes ids for tool calls that come without a usable one.
@@ -90,6 +93,7 @@ class ChatClient:
         field = "max_completion_tokens" if host == OPENAI_HOST else "max_tokens"
         self.model = model
         self.modalities = modalities
+        self.provider = provider or provider_of(host)
         self._url = f"{address}/chat/completions"
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = server_headers(api_key, host) | own

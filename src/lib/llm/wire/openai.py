@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -10,6 +11,21 @@ from lib import __version__
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 OPENAI_HOST: Final = "api.openai.com"
+
+_AZURE: Final = ".openai.azure.com"
+_PROVIDERS: Final[Mapping[str, str]] = {
+    OPENAI_HOST: "openai",
+    "api.anthropic.com": "anthropic",
+    "api.cohere.ai": "cohere",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral_ai",
+    "api.perplexity.ai": "perplexity",
+    "api.x.ai": "x_ai",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "openrouter.ai": "openrouter",
+}
+"""Who is paid at an address, in OpenTelemetry's words where it has one."""
 
 
 def server_address(base_url: str | None) -> tuple[str, str]:
@@ -36,6 +52,11 @@ def _host(address: str) -> str | None:
     except ValueError:  # whose message repeats what may be a part of a password
         return None
     return parts.hostname if usable else None
+
+
+def provider_of(host: str) -> str | None:
+    """Return who is paid for calls to this host, None if that is not known."""
+    return "azure.ai.openai" if host.endswith(_AZURE) else _PROVIDERS.get(host)
 
 
 def server_headers(api_key: str | None, host: str) -> dict[str, str]:

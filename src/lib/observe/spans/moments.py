@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lib.evals import score_of
+from lib.evals import Score, score_of
 from lib.events import Event
 from lib.observe import attributes as a
 from lib.observe.spans.run import RunSpans
@@ -31,12 +31,13 @@ def eval_score(run: RunSpans, event: Event, key: str) -> None:
     score = score_of(event)
     if score is None:
         return
-    label = score.value if isinstance(score.value, str) else None
+    label = _label(score)
     attributes = {
-        a.EVALUATION_NAME: score.name[:128],
+        a.EVALUATION_NAME: name(score.name),
         a.EVALUATION_VALUE: score.numeric,
         a.EVALUATION_LABEL: word(label) or run.content.show(label),
         a.EVALUATION_WHY: run.content.show(score.comment),
+        a.EVALUATION_META: run.content.show(dict(score.meta) or None),
         a.EVALUATION_SOURCE: score.source,
     }
     run.mark(
@@ -48,6 +49,14 @@ def eval_score(run: RunSpans, event: Event, key: str) -> None:
         attributes=attributes,
         under=word(event.data.get("span_id")),
     )
+
+
+def _label(score: Score) -> str | None:
+    if isinstance(score.value, str):
+        return score.value
+    if isinstance(score.value, bool):
+        return "pass" if score.value else "fail"
+    return None
 
 
 def context_summary(run: RunSpans, event: Event, key: str) -> None:
