@@ -11,14 +11,17 @@ from typing import Any, Final, cast
 from lib._util.json import canonical
 from lib.observe.dialect import AttributeValue
 
-_INT64: Final = range(-(2**63), 2**63)
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _MAX_DEPTH: Final = 64
+_SCALARS: Final = frozenset({type(None), bool, int, float, str})
 _UNFIT: Final = re.compile("[\ud800-\udfff\x00]")
 """Surrogates are no Unicode, and PostgreSQL, which some backends keep spans in, has no NUL."""
 
 
 def clean_text(value: str) -> str:
     """Return the text with a replacement character for each that a backend may choke on."""
+    if value.isascii() and "\x00" not in value:
+        return value  # most are, and to look for the others takes five times as long
     return _UNFIT.sub("\ufffd", value)
 
 
@@ -28,12 +31,23 @@ def clean(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
     None and numbers that are not finite are left out. Integers beyond 64 bits become text; so do
     objects, nested lists and lists of more than one type, as JSON.
     """
-    told = {clean_text(name): attribute(value) for name, value in attributes.items() if name}
-    return {name: value for name in sorted(told) if (value := told[name]) is not None}
+    told: dict[str, AttributeValue] = {}
+    for name in sorted(attributes):
+        value = attributes[name]
+        fit = clean_text(value) if type(value) is str else attribute(value)
+        if fit is not None and name:
+            told[name] = fit
+    if all(map(str.isascii, told)) and "\x00" not in "".join(told):
+        return told
+    renamed = {clean_text(name): value for name, value in told.items()}
+    return {name: renamed[name] for name in sorted(renamed)}
 
 
 def attribute(value: Any) -> AttributeValue | None:
     """Return one value as a backend takes it, or None if there is nothing to tell."""
+    kind = value.__class__
+    if kind is bool or (kind is int and _LEAST <= value <= _MOST):
+        return value
     plain = plain_json(value)
     if isinstance(plain, list):
         items = cast(list[Any], plain)
@@ -64,6 +78,8 @@ def plain_json(value: Any, depth: int = 0) -> Any:
 
     What is no JSON, or too deep, leaves the name of its type: what it holds is not ours to show.
     """
+    if type(value) in _SCALARS:
+        return _plain_scalar(value)
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
             items = cast(Mapping[Any, Any], value).items()
@@ -80,7 +96,7 @@ def _plain_scalar(value: Any) -> str | bool | int | float | None:
         case str():
             return clean_text(value)
         case int():
-            return int(value) if value in _INT64 else str(value)
+            return int(value) if _LEAST <= value <= _MOST else str(value)
         case float():
             return float(value) if math.isfinite(value) else None
         case date():
