@@ -30,7 +30,7 @@ _TRACES: Final = "/api/public/otel/v1/traces"
 _SCORES: Final = "/api/public/scores"
 _OBSERVATIONS: Final = "/api/public/v2/observations"
 _PAGE: Final = 1000
-_MAX_PAGES: Final = 1000
+_MAX_PAGES: Final = 200
 _MAX_ENVIRONMENT: Final = 40
 
 
@@ -40,6 +40,8 @@ class LangfuseSink(OTelSink):
     Langfuse keeps both of two spans with one id and counts both, so each is sent once, when it has
     ended. `known` tells what it has, for whoever does not know whether an export arrived.
     """
+
+    scores_as_spans = False
 
     def __init__(
         self,

@@ -40,6 +40,8 @@ class LangSmithSink(OTelSink):
     second span of one id is not documented, so each is sent once, when it has ended.
     """
 
+    scores_as_spans = False
+
     def __init__(
         self,
         api_key: str,

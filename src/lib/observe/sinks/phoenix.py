@@ -34,6 +34,8 @@ class PhoenixSink(OTelSink):
     once, when it has ended; sending it again is harmless.
     """
 
+    scores_as_spans = False
+
     def __init__(
         self,
         endpoint: str = "http://localhost:6006/v1/traces",

@@ -6,8 +6,9 @@ from the code and the documents of November 2026; Phoenix was run beside its sta
 """
 
 from lib.testing.trace_servers.base import TraceServer
+from lib.testing.trace_servers.content import talkative_log
 from lib.testing.trace_servers.langfuse import LangfuseServer
 from lib.testing.trace_servers.langsmith import LangSmithServer
 from lib.testing.trace_servers.phoenix import PhoenixServer
 
-__all__ = ["LangSmithServer", "LangfuseServer", "PhoenixServer", "TraceServer"]
+__all__ = ["LangSmithServer", "LangfuseServer", "PhoenixServer", "TraceServer", "talkative_log"]

@@ -59,7 +59,7 @@ class TraceServer(OTLPReceiver):
 
     def refuse(self, request: Request) -> None:
         """Raise `Refused` where a request has no key, or is not as all must be."""
-        raise NotImplementedError
+        raise NotImplementedError  # each backend has rules of its own
 
     def refuse_export(self, request: Request) -> None:
         """Raise `Refused` where an export is not as it must be, beside its key."""

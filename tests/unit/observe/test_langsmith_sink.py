@@ -1,0 +1,397 @@
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from lib.errors import ExportError
+from lib.evals import Score
+from lib.observe import OTelSink, spans_from_events
+from lib.observe.sinks.langsmith import LangSmithSink, feedback_id, run_id_of
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.otlp_receiver import Response, attributes_of, redirect
+from lib.testing.sink import make_trace
+from lib.testing.trace_servers import LangSmithServer, talkative_log
+from lib.testing.trace_servers.base import too_many
+from lib.testing.trace_servers.langsmith import API_KEY
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TRACE = make_trace()
+ROOT = TRACE[0]
+SECRET = "swordfish"
+SCORE = Score(name="quality", value=0.5, at=AT)
+
+Work = Callable[[LangSmithSink, LangSmithServer], Awaitable[Any]]
+
+
+class HastyClock(ManualClock):
+    """Lets time pass as soon as somebody waits for it."""
+
+    async def sleep(self, delay_s: float) -> None:
+        self.advance(delay_s)
+        await asyncio.sleep(0)  # noqa: TID251 - lets others run
+
+
+def served(
+    work: Work, *, server: LangSmithServer | None = None, project: str | None = None, **options: Any
+) -> LangSmithServer:
+    """Return a server after some work with a sink of its own, whose waits take no time."""
+    backend = server or LangSmithServer()
+
+    async def main() -> LangSmithServer:
+        async with backend:
+            settings: dict[str, Any] = {"clock": HastyClock(), **options}
+            sink = LangSmithSink(API_KEY, project, backend.endpoint, **settings)
+            try:
+                await work(sink, backend)
+            finally:
+                await sink.aclose()
+                await sink.aclose()
+        return backend
+
+    return run(main())
+
+
+def failure(work: Work, **options: Any) -> ExportError:
+    with pytest.raises(ExportError) as raised:
+        served(work, **options)
+    for secret in (API_KEY, SECRET):
+        assert secret not in f"{raised.value!r} {raised.value.__cause__!r}"
+    return raised.value
+
+
+async def judged(sink: LangSmithSink, _: LangSmithServer) -> None:
+    await sink.export(TRACE)
+    await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)
+
+
+# -- spans -------------------------------------------------------------------------------------
+
+
+def test_spans_come_with_the_key_and_the_project():
+    server = served(lambda sink, _: sink.export(TRACE), project="shop")
+
+    [request] = server.requests
+    assert request.path == "/otel/v1/traces"
+    assert request.headers["x-api-key"] == API_KEY
+    assert request.headers["langsmith-project"] == "shop"
+    assert list(server.runs) == [run_id_of(span.span_id) for span in TRACE]
+
+
+def test_the_project_is_that_of_the_environment_if_none_is_given(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("LANGSMITH_PROJECT", raising=False)
+    assert list(served(lambda sink, _: sink.export(TRACE)).projects) == ["default"]
+    monkeypatch.setenv("LANGSMITH_PROJECT", "elsewhere")
+    assert list(served(lambda sink, _: sink.export(TRACE)).projects) == ["elsewhere"]
+    assert list(served(lambda sink, _: sink.export(TRACE), project="a").projects) == ["a"]
+
+
+def test_an_endpoint_may_name_the_path_for_traces():
+    async def main() -> int:
+        async with LangSmithServer() as server:
+            sink = LangSmithSink(API_KEY, endpoint=f"{server.endpoint}/v1/traces/")
+            await sink.export(TRACE)
+            await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)
+            await sink.aclose()
+            return len(server.feedback)
+
+    assert run(main()) == 1
+
+
+def test_the_provider_is_said_of_model_calls_that_do_not_say_it():
+    said = replace(TRACE[1], attributes={"gen_ai.provider.name": "anthropic"}, span_id="1" * 16)
+
+    server = served(lambda sink, _: sink.export([*TRACE, said]), provider="openai")
+
+    told = [attributes_of(span).get("langsmith.metadata.ls_provider") for span in server.spans]
+    assert told == [None, "openai", None, "anthropic"]
+
+
+def test_a_child_is_seen_once_its_parent_has_come():
+    async def work(sink: LangSmithSink, server: LangSmithServer) -> None:
+        await sink.export([replace(ROOT, end=None), *TRACE[1:]])
+        assert server.runs == {}
+        await sink.export([ROOT])
+
+    assert len(served(work).runs) == 3
+
+
+def test_a_child_whose_parent_never_comes_is_dropped_without_a_word():
+    async def work(sink: LangSmithSink, server: LangSmithServer) -> None:
+        await sink.export(TRACE[1:])
+        server.expire()
+        await sink.export(TRACE[:1])
+
+    assert len(served(work).runs) == 1
+
+
+def test_it_says_that_the_first_of_two_spans_counts():
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        assert sink.updates == "first"
+        assert sink.scores_as_spans is False
+
+    served(work)
+
+
+def test_a_redirect_is_no_success():
+    server = LangSmithServer()
+    server.script = [redirect("http://127.0.0.1:9/", 302)]
+
+    assert failure(lambda sink, _: sink.export(TRACE), server=server).permanent
+
+
+def test_a_limit_that_is_reached_tells_when_to_come_again():
+    server = LangSmithServer()
+    server.script = [too_many("11")]
+
+    error = failure(lambda sink, _: sink.export(TRACE), server=server)
+
+    assert (error.retry_after_s, error.permanent) == (11, False)
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def test_the_id_of_a_run_is_that_of_its_span_aligned_to_the_right():
+    # The example of LangSmith's own code.
+    assert run_id_of("86e2ff7d92d1f6d9") == "00000000-0000-0000-86e2-ff7d92d1f6d9"
+    assert run_id_of("0000000000000001") == "00000000-0000-0000-0000-000000000001"
+
+
+def test_a_score_is_feedback_of_a_fixed_id_on_a_run_of_a_project():
+    score = Score(name="quality", value=0.123456, comment="why", source="llm", at=AT)
+
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        await sink.export(TRACE)
+        scores = [score.model_copy(update={"meta": {"version": 1}})]
+        await sink.score(ROOT.trace_id, scores, span_id=ROOT.span_id)
+
+    server = served(work, project="shop")
+
+    sessions, feedback = server.calls
+    assert sessions.query == {"limit": ["1"], "name": ["shop"]}
+    assert feedback.headers["x-api-key"] == API_KEY
+    assert feedback.json() == {
+        "id": feedback_id(ROOT.trace_id, ROOT.span_id, "quality"),
+        "run_id": run_id_of(ROOT.span_id),
+        "key": "quality",
+        "score": 0.1235,
+        "comment": "why",
+        "session_id": server.projects["shop"],
+        "created_at": "2026-01-01T12:00:00Z",
+        "modified_at": "2026-01-01T12:00:00Z",
+        "feedback_source": {"type": "model", "metadata": {"lib.source": "llm"}},
+        "extra": {"version": 1},
+        "extend_trace_retention": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (True, {"score": True}),
+        (False, {"score": False}),
+        ("kind", {"value": "kind"}),
+        (0, {"score": 0}),
+        (-2.5, {"score": -2.5}),
+    ],
+)
+def test_a_verdict_and_a_label_are_told_as_such(value: bool | float | str, told: dict[str, Any]):
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        await sink.export(TRACE)
+        score = Score(name="a", value=value, source="human")
+        await sink.score(ROOT.trace_id, [score], span_id=ROOT.span_id)
+
+    [held] = served(work).feedback.values()
+
+    assert {name: held[name] for name in ("score", "value") if name in held} == told
+    assert isinstance(value, str) or type(held["score"]) is type(Score(name="a", value=value).value)
+    assert held["feedback_source"] == {"type": "api", "metadata": {"lib.source": "human"}}
+    assert "created_at" not in held
+
+
+def test_feedback_ids_differ_by_trace_span_and_name_only():
+    ids = [feedback_id(*parts) for parts in (("t", "s", "n"), ("t", "s", "m"), ("t", "r", "n"))]
+
+    assert len({*ids, feedback_id("u", "s", "n")}) == 4
+    assert feedback_id("t", "s", "n") == ids[0]
+    assert uuid.UUID(ids[0]).version == 5
+
+
+def test_a_score_of_a_whole_trace_is_refused_since_there_is_no_run_to_put_it_on():
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        with pytest.raises(ValueError, match="give span_id"):
+            await sink.score(ROOT.trace_id, [SCORE])
+
+    assert served(work).calls == []
+
+
+@pytest.mark.parametrize("lag", [3, 5])
+def test_a_run_that_is_not_ingested_yet_is_waited_for(lag: int):
+    server = served(judged, server=LangSmithServer(lag=lag))
+
+    asked = [(one.method, one.path) for one in server.calls]
+    assert asked == [("GET", "/sessions")] * (lag + 1) + [("POST", "/feedback")]
+    assert len(server.feedback) == 1
+
+
+def test_feedback_before_its_run_is_tried_again():
+    server = LangSmithServer()
+
+    async def work(sink: LangSmithSink, backend: LangSmithServer) -> None:
+        await sink.export(TRACE)
+        await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)  # the project is known now
+        backend.planned = [Response.of({"detail": "Run not found"}, 404)] * 2
+        again = SCORE.model_copy(update={"name": "b"})
+        await sink.score(ROOT.trace_id, [again], span_id=ROOT.span_id)
+
+    served(work, server=server)
+
+    assert [one.path for one in server.calls] == ["/sessions"] + ["/feedback"] * 4
+    assert len(server.feedback) == 2
+
+
+def test_a_run_that_does_not_come_is_an_error_that_may_pass():
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        await sink.export(TRACE)
+        await sink.score(ROOT.trace_id, [SCORE, SCORE], span_id="f" * 16)
+
+    server, clock = LangSmithServer(), HastyClock()
+
+    error = failure(work, server=server, clock=clock)
+
+    assert not error.permanent
+    assert clock.monotonic() == 7.75
+    assert [one.path for one in server.calls] == ["/sessions"] + ["/feedback"] * 6
+
+
+def test_the_project_is_looked_up_anew_after_a_run_did_not_come():
+    async def work(sink: LangSmithSink, backend: LangSmithServer) -> None:
+        await judged(sink, backend)
+        backend.planned = [Response(status=404)] * 6
+        with pytest.raises(ExportError):
+            await judged(sink, backend)
+        await judged(sink, backend)
+
+    server = served(work)
+
+    assert [one.path for one in server.calls].count("/sessions") == 2
+
+
+def test_a_score_that_comes_again_is_updated():
+    async def work(sink: LangSmithSink, backend: LangSmithServer) -> None:
+        await judged(sink, backend)
+        again = SCORE.model_copy(update={"value": 0.9, "comment": "better"})
+        await sink.score(ROOT.trace_id, [again], span_id=ROOT.span_id)
+
+    server = served(work)
+
+    [held] = server.feedback.values()
+    assert (held["score"], held["comment"]) == (0.9, "better")
+    assert [one.method for one in server.calls] == ["GET", "POST", "POST", "PATCH"]
+    assert server.calls[-1].json() == {"score": 0.9, "comment": "better"}
+
+
+@pytest.mark.parametrize("answer", ['{"detail": "x"}', "html", "", "[{}]", '["x"]'])
+def test_an_answer_that_is_no_list_of_projects_is_no_answer(answer: str):
+    server = LangSmithServer()
+    server.planned = [Response(body=answer.encode())]
+
+    assert not failure(judged, server=server).permanent
+
+
+@pytest.mark.parametrize(("status", "permanent"), [(422, True), (401, True), (500, False)])
+def test_feedback_that_is_refused_is_an_export_error(status: int, permanent: bool):
+    async def work(sink: LangSmithSink, backend: LangSmithServer) -> None:
+        await judged(sink, backend)
+        backend.planned = [Response(status=status, body=SECRET.encode())]
+        told = SCORE.model_copy(update={"comment": SECRET})
+        await sink.score(ROOT.trace_id, [told], span_id=ROOT.span_id)
+
+    assert failure(work).permanent is permanent
+
+
+# -- content -----------------------------------------------------------------------------------
+
+
+def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG, "lib")
+    server = served(lambda sink, _: sink.export(spans_from_events(talkative_log(SECRET))))
+
+    assert len(server.runs) > 10
+    assert SECRET.encode() not in server.received
+    assert SECRET not in caplog.text
+
+
+def test_captured_content_arrives():
+    spans = spans_from_events(talkative_log(SECRET), capture_content=True)
+
+    server = served(lambda sink, _: sink.export(spans))
+
+    assert SECRET.encode() in server.received
+
+
+# -- what it is given --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\n"])
+def test_a_key_that_cannot_be_is_refused_at_once(key: str):
+    with pytest.raises(ValueError, match=r"^api_key "):
+        LangSmithSink(key)
+
+
+@pytest.mark.parametrize("project", ["Zürich", "a\nb", " a"])
+def test_a_project_that_cannot_stand_in_a_header_is_refused_at_once(project: str):
+    with pytest.raises(ValueError, match=r"^project="):
+        LangSmithSink(API_KEY, project)
+
+
+@pytest.mark.parametrize("options", [{"endpoint": "localhost"}, {"api_url": "smith"}])
+def test_an_address_that_cannot_be_is_refused_at_once(options: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"is not like https://"):
+        LangSmithSink(API_KEY, **options)
+
+
+def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
+    async def main() -> tuple[int, int]:
+        async with LangSmithServer() as one, LangSmithServer() as other:
+            other.planned = [Response.of([{"id": "p"}]), Response.of({})]
+            for sink in (
+                LangSmithSink(API_KEY, endpoint=one.endpoint),
+                LangSmithSink(API_KEY, endpoint=one.endpoint, api_url=other.base_url),
+            ):
+                await judged(sink, one)
+                await sink.aclose()
+            return len(one.calls), len(other.calls)
+
+    assert run(main()) == (2, 2)
+
+
+def test_its_destination_names_host_and_project_and_no_key():
+    told = LangSmithSink(API_KEY, "shop").destination
+
+    assert told == "langsmith api.smith.langchain.com/otel shop"
+
+
+def test_it_is_a_sink_of_opentelemetry():
+    assert issubclass(LangSmithSink, OTelSink)
+
+
+def test_the_callers_client_is_used_and_stays_open():
+    async def main() -> None:
+        http = await asyncio.to_thread(httpx2.AsyncClient)
+        async with LangSmithServer() as server, http:
+            sink = LangSmithSink(API_KEY, endpoint=server.endpoint, http=http)
+            await judged(sink, server)
+            await sink.aclose()
+
+            assert not http.is_closed
+            assert server.connections == 1
+
+    run(main())
