@@ -10,7 +10,7 @@ from genai_prices import data_snapshot
 from genai_prices.data_snapshot import DataSnapshot
 
 from lib.errors import MissingDriver
-from lib.llm import GenAIPrices, PriceBook, Reply, Text, Usage
+from lib.llm import ChatClient, GenAIPrices, PriceBook, Reply, Text, Usage
 from lib.llm.prices import as_cost, with_cost
 
 AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -198,6 +198,21 @@ def test_providers_go_by_the_names_that_opentelemetry_gives_them(
     book: GenAIPrices, provider: str, model: str
 ) -> None:
     assert book.price(provider, model, THOUSAND, AT) is not None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("api.openai.com", "me.openai.azure.com", "api.anthropic.com", "api.cohere.ai"),
+        *("api.deepseek.com", "api.groq.com", "api.mistral.ai", "api.perplexity.ai", "api.x.ai"),
+        *("generativelanguage.googleapis.com", "openrouter.ai"),
+    ],
+)
+def test_every_provider_that_a_client_knows_by_its_address_has_prices(host: str) -> None:
+    client = ChatClient("m", base_url=f"https://{host}/v1", api_key="key")
+
+    assert client.provider is not None
+    assert GenAIPrices(client.provider) is not None
 
 
 def test_prices_are_those_of_the_time_of_the_call(book: GenAIPrices) -> None:

@@ -106,7 +106,7 @@ class LLMHandler:
         return with_cost(
             reply,
             self._prices,
-            provider=request.data.get("provider") or getattr(self._client, "provider", None),
+            provider=request.data.get("provider"),
             model=request.data.get("model") or self._client.model,
             at=context.clock.now(),
         )
