@@ -4,8 +4,9 @@ import io
 from collections.abc import Sequence
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from lib.observe import CallableSink, ConsoleSink, InMemorySink, Span, TraceSink
+from lib.observe import CallableSink, ConsoleSink, InMemorySink, OTelSink, Span, TraceSink
 from lib.testing.sink import OpenSink, SinkContract, SinkKind
 
 
@@ -50,11 +51,29 @@ def broken_console() -> TraceSink:
     return ConsoleSink(out)
 
 
+def open_otel() -> OpenSink:
+    exporter = InMemorySpanExporter()
+
+    def count(span: Span) -> int:
+        spans = exporter.get_finished_spans()
+        ids = [one.context.span_id for one in spans if one.context is not None]
+        return ids.count(int(span.span_id, 16))
+
+    return OpenSink(OTelSink(exporter), count)
+
+
+def broken_otel() -> TraceSink:
+    exporter = InMemorySpanExporter()
+    exporter.shutdown()
+    return OTelSink(exporter)
+
+
 SINKS = {
     "memory": SinkKind(open=open_memory, repeats="replace"),
     "callable": SinkKind(open=open_callable, repeats="append", open_broken=broken_callable),
     "async callable": SinkKind(open=open_async_callable, repeats="append"),
     "console": SinkKind(open=open_console, repeats="append", open_broken=broken_console),
+    "otel": SinkKind(open=open_otel, repeats="append", open_broken=broken_otel, sends_open=False),
 }
 
 

@@ -76,6 +76,7 @@ def odd_values() -> dict[str, Any]:
         "infinite": [math.inf, 1.0],
         "large": 2**63,
         "small": -(2**70),
+        "ratio": 0.5,
         "mixed": [1, "a", None, True, 2.5],
         "empty": [],
         "texts": ["a", "\ud800"],

@@ -83,11 +83,14 @@ def _usage(span: Span) -> dict[str, Any]:
     details = {
         "input": max(tokens.get("input_tokens", 0) - cached - written, 0),
         "output": max(tokens.get("output_tokens", 0) - reasoning, 0),
+        "total": total,
+    }
+    parts = {
         "input_cached_tokens": cached,
         "input_cache_creation": written,
         "output_reasoning_tokens": reasoning,
-        "total": total,
     }
+    details |= {name: number for name, number in parts.items() if number}
     cost = usage.get("cost")
     return {
         "langfuse.observation.usage_details": json_text(details) if tokens else None,

@@ -6,7 +6,7 @@ of langchain-ai/langsmith-collector-proxy; the attributes of LangSmith's SDK for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -32,6 +32,8 @@ _KINDS: Final[Mapping[SpanKind, str]] = {
     "internal": "chain",
 }
 
+_INPUT: Final = {"cache_read_tokens": "cache_read", "cache_write_tokens": "cache_creation"}
+_OUTPUT: Final = {"reasoning_tokens": "reasoning"}
 _META: Final = "langsmith.metadata."
 _CONVERSATIONS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow"})
 
@@ -50,8 +52,12 @@ def with_exception_event(span: Span) -> Span:
 
 
 def _run(span: Span) -> dict[str, Any]:
-    tags = cast(Sequence[Any], span.attributes.get(a.TAGS) or ())
-    told: dict[str, Any] = {"langsmith.span.tags": ",".join(map(text, tags)) or None}
+    tags = span.attributes.get(a.TAGS)
+    told: dict[str, Any] = {
+        "langsmith.span.tags": ",".join(map(text, cast(list[Any], tags)))
+        if isinstance(tags, list | tuple)
+        else None
+    }
     if span.kind != "tool":  # the name of a tool makes a tool of anything
         told |= {a.TOOL_NAME: None, f"{_META}tool_name": span.attributes.get(a.TOOL_NAME)}
     return told
@@ -62,18 +68,15 @@ def _usage(span: Span) -> dict[str, Any]:
     if not usage:
         return {}
     sent, came = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
-    details = {
+    details: dict[str, Any] = {
         "input_tokens": sent,
         "output_tokens": came,
         "total_tokens": sent + came,
-        "input_token_details": {
-            "cache_read": usage.get("cache_read_tokens", 0),
-            "cache_creation": usage.get("cache_write_tokens", 0),
-        },
-        "output_token_details": {"reasoning": usage.get("reasoning_tokens", 0)},
+        "total_cost": usage.get("cost"),
+        "input_token_details": _details(usage, _INPUT),
+        "output_token_details": _details(usage, _OUTPUT),
     }
-    if "cost" in usage:
-        details["total_cost"] = usage["cost"]
+    details = {name: number for name, number in details.items() if number not in (None, {})}
     told = {
         "langsmith.usage_metadata": json_text(details),
         "gen_ai.usage.total_tokens": sent + came,
@@ -81,6 +84,10 @@ def _usage(span: Span) -> dict[str, Any]:
     }
     # Usage is kept among a run's outputs, and lost where there are none.
     return told if span.output is not None else {**told, "output.value": "{}"}
+
+
+def _details(usage: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {theirs: usage[ours] for ours, theirs in names.items() if usage.get(ours)}
 
 
 def _content(span: Span) -> dict[str, Any]:

@@ -57,12 +57,17 @@ def _common(span: Span) -> dict[str, Any]:
     settings = settings_of(span)
     model = attributes.get(a.RESPONSE_MODEL) or attributes.get(a.REQUEST_MODEL)
     reasons = attributes.get(a.FINISH_REASONS)
-    return {
+    told = {"openinference.span.kind": "RETRIEVER"} if _is_search(span) else {}
+    return told | {
         "metadata": json_text(known) if known else None,
         _MODELS.get(span.kind, "llm.model_name"): model,
         "llm.invocation_parameters": json_text(settings) if settings else None,
         "llm.finish_reason": reasons[0] if isinstance(reasons, list) and reasons else None,
     }
+
+
+def _is_search(span: Span) -> bool:
+    return span.kind == "memory" and span.attributes.get(a.OPERATION) == "search_memory"
 
 
 def _total(span: Span) -> dict[str, Any]:

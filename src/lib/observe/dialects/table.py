@@ -33,6 +33,9 @@ COMMON: Final[Names] = {
 _SUMS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow"})
 """Kinds whose usage is that of the spans below them: a backend would count it twice."""
 
+_BEYOND: Final = 2**63
+"""No usage is that large, or not a number; sums of such could overflow."""
+
 _USAGE: Final = frozenset(name for names in a.USAGE.values() for name in names)
 
 
@@ -82,7 +85,11 @@ def usage_of(span: Span) -> Mapping[str, int | float]:
     if span.kind in _SUMS:
         return {}
     found = {ours: span.attributes.get(names[0]) for ours, names in a.USAGE.items()}
-    return {ours: number for ours, number in found.items() if isinstance(number, int | float)}
+    return {
+        ours: number
+        for ours, number in found.items()
+        if isinstance(number, int | float) and abs(number) < _BEYOND
+    }
 
 
 def settings_of(span: Span) -> Mapping[str, Any]:
@@ -96,7 +103,8 @@ def settings_of(span: Span) -> Mapping[str, Any]:
 
 def trace_name_of(span: Span) -> Any:
     """Return the name of the whole trace, as far as the span knows it."""
-    return span.attributes.get(a.TRACE_NAME) or (None if span.parent_id else span.name)
+    is_root = span.parent_id is None and span.kind != "evaluator"  # a score is judged from outside
+    return span.attributes.get(a.TRACE_NAME) or (span.name if is_root else None)
 
 
 def _known(span: Span) -> Mapping[str, Any]:

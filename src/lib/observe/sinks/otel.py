@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 from lib.errors import ExportError, MissingDriver
 from lib.evals import Score
+from lib.observe import attributes as a
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects import GENAI
 from lib.observe.dialects.values import clean
@@ -21,7 +23,10 @@ from lib.observe.sinks.scores import score_span
 from lib.observe.span import Span, Updates
 
 _MAX_ROOTS: Final = 10_000
-"""How many traces to know the root of; the span of a score hangs under it."""
+"""How many traces to know the root of."""
+
+_OF_ALL: Final = (a.SESSION, a.CONVERSATION_ID, a.TAGS, a.ENVIRONMENT)
+"""What holds for a whole trace if its root says so."""
 
 
 class Sender(Protocol):
@@ -58,14 +63,16 @@ class OTelSink:
     - set `updates`, if its backend replaces spans: then open spans are sent, too;
     - set `destination`, if the URL does not tell two of them apart;
     - override `_outgoing`, to change spans on their way;
-    - override `score`, if its backend has scores of its own.
+    - override `score` and set `scores_as_spans`, if its backend has scores of its own.
 
     Attributes:
         updates: "first"; see `TraceSink`.
+        scores_as_spans: True; see `TraceSink`.
         destination: names the type, the service and the endpoint, without anything secret.
     """
 
     updates: Updates = "first"
+    scores_as_spans: bool = True
 
     def __init__(
         self,
@@ -98,7 +105,7 @@ class OTelSink:
         self._resource = clean({"service.name": service_name, **(resource_attributes or {})})
         self._sender, where = _sender(exporter, batch_size)
         self.destination = f"{type(self).__name__} {service_name} {where}"
-        self._roots: OrderedDict[str, str] = OrderedDict()
+        self._roots: OrderedDict[str, Span] = OrderedDict()
 
     async def export(self, spans: Sequence[Span]) -> None:
         """Send the spans; unless `updates` is "replace", those that are open are left out.
@@ -111,22 +118,24 @@ class OTelSink:
             for place, span in enumerate(spans)
             if span.end is not None or self.updates == "replace"
         ]
+        self._note_roots(spans)
         try:
-            await self._send([self._outgoing(spans[place]) for place in places])
+            await self._send([self._outgoing(self._rooted(spans[place])) for place in places])
         except ExportError as error:
             if 0 < error.delivered < len(places):  # of those sent; the caller counts all
                 error.delivered = places[error.delivered]
             raise
-        self._note_roots(spans)
 
     async def score(
         self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
     ) -> None:
         """Send each score as a span `evaluate <name>` without length, below what was judged.
 
-        The same score has the same span id each time; a backend that keeps the first of two spans
-        ignores a second score of the same name, and one that keeps both shows both. Comment and
-        meta of a score go along: leave out what is not to leave the process.
+        This is for scores that are in no log: those that are have a span of their own, which an
+        observer exports with the others. A score has the same span id each time; a backend that
+        keeps the first of two spans ignores a second score of the same name, and one that keeps
+        both shows both. Comment and meta of a score go along: leave out what is not to leave the
+        process.
 
         Args:
             trace_id: of the trace.
@@ -137,8 +146,8 @@ class OTelSink:
             ExportError: they were not delivered.
             ValueError: a score has no time.
         """
-        parent_id = span_id or self._roots.get(trace_id)
-        spans = [score_span(score, trace_id, span_id, parent_id) for score in scores]
+        root = self._roots.get(trace_id)
+        spans = [score_span(score, trace_id, span_id, root) for score in scores]
         await self._send([self._outgoing(span) for span in spans])
 
     async def aclose(self) -> None:
@@ -157,10 +166,24 @@ class OTelSink:
         if spans:
             await self._sender.send(spans, dialect=self._dialect, resource=self._resource)
 
+    def _rooted(self, span: Span) -> Span:
+        """Return the span with what its root says of the whole trace."""
+        root = self._roots.get(span.trace_id)
+        if root is None:
+            return span
+        return replace(span, attributes={**root.attributes, **span.attributes})
+
     def _note_roots(self, spans: Sequence[Span]) -> None:
         for span in spans:
             if span.parent_id is None:
-                self._roots[span.trace_id] = span.span_id
+                told = {name: span.attributes[name] for name in _OF_ALL if name in span.attributes}
+                self._roots[span.trace_id] = replace(
+                    span,
+                    attributes={**told, a.TRACE_NAME: span.name},
+                    events=[],
+                    input=None,
+                    output=None,
+                )
                 self._roots.move_to_end(span.trace_id)
         while len(self._roots) > _MAX_ROOTS:
             self._roots.popitem(last=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from lib.evals import Score
@@ -11,14 +12,15 @@ from lib.observe.span import Span, span_id_of
 _MAX_NAME: Final = 128
 
 
-def score_span(score: Score, trace_id: str, span_id: str | None, parent_id: str | None) -> Span:
+def score_span(score: Score, trace_id: str, span_id: str | None, root: Span | None) -> Span:
     """Return the span of a score, with the same id for the same trace, span and name.
 
     Args:
         score: with its time.
         trace_id: of the trace that was judged.
         span_id: of the span that was judged, None for the trace.
-        parent_id: what it hangs under.
+        root: of the trace, if it is known: it says whose trace this is, and the score of a trace
+            hangs under it.
 
     Raises:
         ValueError: the score has no time.
@@ -36,15 +38,22 @@ def score_span(score: Score, trace_id: str, span_id: str | None, parent_id: str 
         a.EVALUATION_SOURCE: score.source,
         a.EVALUATION_META: dict(score.meta) or None,
     }
-    return Span(
+    span = Span(
         trace_id,
         span_id_of(trace_id, "evaluate", f"{span_id or ''}:{score.name}"),
-        parent_id,
+        span_id,
         f"evaluate {score.name}"[:_MAX_NAME],
         "evaluator",
         score.at,
         score.at,
         attributes={name: attributes[name] for name in attributes if attributes[name] is not None},
+    )
+    if root is None:
+        return span
+    parent_id = span_id or root.span_id
+    whose = {"run_id": root.run_id, "tenant": root.tenant, "user": root.user}
+    return replace(
+        span, parent_id=parent_id, attributes={**root.attributes, **span.attributes}, **whose
     )
 
 

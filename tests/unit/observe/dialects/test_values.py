@@ -1,39 +1,139 @@
-"""Values as backends take them."""
+import math
+from datetime import UTC, datetime
+from typing import Any
 
-from typing import Any, cast
-
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib._util.json import canonical
-from lib.observe.dialects.values import clean, clean_text, plain_json
+from lib.observe import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE
+from lib.observe import attributes as a
+from lib.observe.dialects.values import attribute, clean, json_text, text
+from lib.observe.span import SPAN_KINDS, SpanKind
+from lib.testing.dialect import check_attributes, make_span
 
-texts = st.text(st.sampled_from("aé\x00\ud800\udfff\U0001f600"), max_size=4)
-scalars = st.none() | st.booleans() | st.integers(-(2**64), 2**64) | st.floats() | texts
-values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(texts, scalars, max_size=2)
-
-
-@settings(max_examples=200)
-@given(st.dictionaries(texts, values, max_size=5))
-def test_attributes_are_clean_sorted_and_nothing_else_is_lost(attributes: dict[str, Any]) -> None:
-    found = clean(attributes)
-
-    assert list(found) == sorted(found)
-    assert found == {
-        clean_text(name): _plainly(attributes[name])
-        for name in sorted(attributes)
-        if name and _plainly(attributes[name]) is not None
-    }
-    for text in [*found, *(value for value in found.values() if isinstance(value, str))]:
-        assert text.encode() is not None  # which a lone surrogate would not let it
-        assert "\x00" not in text
+DIALECTS = [GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE]
 
 
-def _plainly(value: Any) -> Any:
-    """Return one value by the rule, without a short cut."""
-    plain = plain_json(value)
-    if not isinstance(plain, list | dict):
-        return plain
-    kinds = {item.__class__ for item in cast(list[Any], plain)}
-    alike = isinstance(plain, list) and len(kinds) <= 1 and type(None) not in kinds
-    return cast(Any, plain) if alike else canonical(plain)
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("plain", "plain"),
+        ("ümlaut \ud800", "ümlaut \ufffd"),
+        ("a\x00b", "a\ufffdb"),
+        (True, True),
+        (2**63 - 1, 2**63 - 1),
+        (2**63, "9223372036854775808"),
+        (-(2**63), -(2**63)),
+        (1.5, 1.5),
+        (math.nan, None),
+        (-math.inf, None),
+        (None, None),
+        ([], []),
+        (["a", "\udfff"], ["a", "\ufffd"]),
+        ([1, 2], [1, 2]),
+        ((True, False), [True, False]),
+        ([1, True], "[1,true]"),
+        ([1, 2.5], "[1,2.5]"),
+        ([1, None], "[1,null]"),
+        ([1.5, math.nan], "[1.5,null]"),
+        ([[1]], "[[1]]"),
+        ({"b": 1, "a": {"\ud800": 2**70}}, '{"a":{"\ufffd":"1180591620717411303424"},"b":1}'),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
+        (b"secret", "<bytes>"),
+    ],
+)
+def test_a_value_is_told_as_a_backend_can_read_it(given: Any, told: Any):
+    assert attribute(given) == told
+    assert type(attribute(given)) is type(told)
+
+
+def test_subclasses_of_plain_types_become_plain_types():
+    class Text(str):
+        __slots__ = ()
+
+    class Number(int):
+        pass
+
+    told = clean({"number": Number(7), "text": Text("a\x00")})
+
+    assert told == {"number": 7, "text": "a\ufffd"}
+    assert [type(value) for value in told.values()] == [int, str]
+
+
+def test_names_are_cleaned_and_sorted_and_what_has_no_name_is_left_out():
+    assert list(clean({"b": 1, "a\ud800": 2, "": 3, "a": 4})) == ["a", "a\ufffd", "b"]
+
+
+def test_what_is_nested_too_deep_leaves_its_type():
+    deep: Any = "x"
+    for _ in range(1000):
+        deep = [deep]
+
+    assert json_text(deep) == "[" * 64 + '"<list>"' + "]" * 64
+
+
+def test_a_text_stays_itself_and_all_else_is_json():
+    assert [text("a"), text(1), text(None), text({"a": "b"})] == ["a", "1", "null", '{"a":"b"}']
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=8)
+    | st.sampled_from(["text", "tool_call", "tool_result", "image", "user", "assistant", "…"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "parts", "type", "text", "data", "blob", "call_id"])
+            | st.text(max_size=4),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("odd", [7, "eu", None, {}, 10**400, 1.5, [10**400, 1.5], True])
+@pytest.mark.parametrize(
+    "names",
+    [[a.TAGS], [a.INPUT_TOKENS, a.OUTPUT_TOKENS], [a.OMITTED], [a.FINISH_REASONS], [a.COST]],
+)
+def test_nothing_that_a_known_name_holds_keeps_a_span_from_being_told(names: list[str], odd: Any):
+    values = dict(zip(names, [odd, 1.5], strict=False))
+    said = [{"role": "user", "content": "x"}] * 130
+    for dialect in DIALECTS:
+        check_attributes(dialect.attributes(make_span("llm", attributes=values, input=said)))
+
+
+@settings(max_examples=60)
+@given(
+    kind=st.sampled_from(SPAN_KINDS),
+    content=JSON,
+    attributes=st.dictionaries(
+        st.sampled_from(
+            [
+                "session.id",
+                "lib.trace.tags",
+                "gen_ai.usage.input_tokens",
+                "gen_ai.response.finish_reasons",
+                "gen_ai.tool.definitions",
+                "gen_ai.response.time_to_first_chunk",
+                "lib.input.omitted",
+            ]
+        )
+        | st.text(max_size=4),
+        JSON,
+        max_size=6,
+    ),
+)
+def test_whatever_a_log_holds_each_dialect_tells_it_validly(
+    kind: SpanKind, content: Any, attributes: dict[str, Any]
+):
+    for dialect in DIALECTS:
+        for shown in (content, [content], {"role": "user", "parts": [content]}):
+            span = make_span(kind, input=shown, output=shown, attributes=attributes)
+            check_attributes(dialect.attributes(span))
