@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from lib.observe.dialects import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE
     from lib.observe.render import render_trace
     from lib.observe.sinks.console import ConsoleSink
+    from lib.observe.sinks.langfuse import LangfuseSink
+    from lib.observe.sinks.langsmith import LangSmithSink
     from lib.observe.sinks.otel import OTelSink
+    from lib.observe.sinks.phoenix import PhoenixSink
 
 __all__ = [
     "GENAI",
@@ -43,10 +46,13 @@ __all__ = [
     "Dialect",
     "ExportError",
     "InMemorySink",
+    "LangSmithSink",
+    "LangfuseSink",
     "ModelSpend",
     "OTelSink",
     "ObservedEngine",
     "Observer",
+    "PhoenixSink",
     "Score",
     "Span",
     "SpanEvent",
@@ -69,7 +75,10 @@ _WHERE = {
     "LANGFUSE": "lib.observe.dialects",
     "LANGSMITH": "lib.observe.dialects",
     "OPENINFERENCE": "lib.observe.dialects",
+    "LangSmithSink": "lib.observe.sinks.langsmith",
+    "LangfuseSink": "lib.observe.sinks.langfuse",
     "OTelSink": "lib.observe.sinks.otel",
+    "PhoenixSink": "lib.observe.sinks.phoenix",
     "render_trace": "lib.observe.render",
 }
 
