@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -87,18 +88,27 @@ def drawn(
     return raw.getvalue().decode(encoding).split("\n")[:-1]
 
 
+DRAWN = [
+    "                              0          5 s",
+    "◆ agent support               ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍                      … open",
+    "├─ ▲ guard pii                •          ┊                                 ✓ allow",
+    "├─ ● chat model-1     3.00 s  ┊━━━━━━━╸  ┊             1,020 → 85 $0.0020  ✓",
+    "├─ ■ tool ask_expert          ┊       ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍                      … open",
+    "│  └─ ◆ agent expert  6.80 s  ┊      ━━━━━━━━━━━━━━━━                      ✗ interrupted",
+    "│     └─ ● chat       6.00 s  ┊        ━━━━━━━━━━━━━━                      ✗ interrupted",
+    "└─ ■ tool refund      5.50 s  ┊       ━━━━━━━━━━━━━                        ✗ timeout",
+    "… open · 2 model calls · 2 tool calls · 1,020 → 85 tokens · $0.0020 · 2 errors",
+]
+
+
 def test_a_trace_is_a_tree_with_bars_on_an_axis():
-    assert drawn(both(), width=88) == [
-        "                              0          5 s",
-        "◆ agent support               ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍                      … open",
-        "├─ ▲ guard pii                •          ┊                                 ✓ allow",
-        "├─ ● chat model-1     3.00 s  ┊━━━━━━━╸  ┊             1,020 → 85 $0.0020  ✓",
-        "├─ ■ tool ask_expert          ┊       ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍                      … open",
-        "│  └─ ◆ agent expert  6.80 s  ┊      ━━━━━━━━━━━━━━━━                      ✗ interrupted",
-        "│     └─ ● chat       6.00 s  ┊        ━━━━━━━━━━━━━━                      ✗ interrupted",
-        "└─ ■ tool refund      5.50 s  ┊       ━━━━━━━━━━━━━                        ✗ timeout",
-        "… open · 2 model calls · 2 tool calls · 1,020 → 85 tokens · $0.0020 · 2 errors",
-    ]
+    assert drawn(both(), width=88) == DRAWN
+
+
+def test_the_page_that_explains_it_shows_what_is_drawn():
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-trace.md"
+
+    assert "\n".join(DRAWN) in page.read_text(encoding="utf-8")
 
 
 def test_where_there_is_no_unicode_it_is_drawn_in_ascii():
