@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from lib.observe.render import render_trace
     from lib.observe.sinks.console import ConsoleSink
     from lib.observe.sinks.langfuse import LangfuseSink
+    from lib.observe.sinks.langfuse import LangfuseSink as TraceSinkA
     from lib.observe.sinks.langsmith import LangSmithSink
+    from lib.observe.sinks.langsmith import LangSmithSink as TraceSinkB
     from lib.observe.sinks.otel import OTelSink
     from lib.observe.sinks.phoenix import PhoenixSink
+    from lib.observe.sinks.phoenix import PhoenixSink as TraceSinkC
 
 __all__ = [
     "GENAI",
@@ -61,6 +64,9 @@ __all__ = [
     "Status",
     "TotalSpend",
     "TraceSink",
+    "TraceSinkA",
+    "TraceSinkB",
+    "TraceSinkC",
     "render_trace",
     "span_id_of",
     "spans_from_events",
@@ -70,20 +76,24 @@ __all__ = [
 ]
 
 _WHERE = {
-    "ConsoleSink": "lib.observe.sinks.console",
-    "GENAI": "lib.observe.dialects",
-    "LANGFUSE": "lib.observe.dialects",
-    "LANGSMITH": "lib.observe.dialects",
-    "OPENINFERENCE": "lib.observe.dialects",
-    "LangSmithSink": "lib.observe.sinks.langsmith",
-    "LangfuseSink": "lib.observe.sinks.langfuse",
-    "OTelSink": "lib.observe.sinks.otel",
-    "PhoenixSink": "lib.observe.sinks.phoenix",
-    "render_trace": "lib.observe.render",
+    "ConsoleSink": "lib.observe.sinks.console:ConsoleSink",
+    "GENAI": "lib.observe.dialects:GENAI",
+    "LANGFUSE": "lib.observe.dialects:LANGFUSE",
+    "LANGSMITH": "lib.observe.dialects:LANGSMITH",
+    "OPENINFERENCE": "lib.observe.dialects:OPENINFERENCE",
+    "LangSmithSink": "lib.observe.sinks.langsmith:LangSmithSink",
+    "LangfuseSink": "lib.observe.sinks.langfuse:LangfuseSink",
+    "OTelSink": "lib.observe.sinks.otel:OTelSink",
+    "PhoenixSink": "lib.observe.sinks.phoenix:PhoenixSink",
+    "TraceSinkA": "lib.observe.sinks.langfuse:LangfuseSink",
+    "TraceSinkB": "lib.observe.sinks.langsmith:LangSmithSink",
+    "TraceSinkC": "lib.observe.sinks.phoenix:PhoenixSink",
+    "render_trace": "lib.observe.render:render_trace",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _WHERE[name].partition(":")
+    return getattr(import_module(module), attribute)
