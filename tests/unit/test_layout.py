@@ -59,7 +59,7 @@ def test_importing_lib_loads_no_driver_and_no_dependency(
         ("lib.llm", ("httpx2", "numpy", "rich", "click", "sqlite3", "pydantic")),
         ("lib.engine", ("httpx2", "numpy", "rich", "click", "sqlite3")),
         ("lib.vector", ("httpx2", "numpy", "rich", "click", "sqlite3", *DRIVERS)),
-        ("lib.observe", ("httpx2", "numpy", "rich", "click", "sqlite3")),
+        ("lib.observe", ("httpx2", "numpy", "rich", "click", "sqlite3", "opentelemetry")),
     ],
 )
 def test_a_package_loads_only_what_it_needs(

@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -560,6 +562,18 @@ def test_without_an_exporter_spans_go_where_the_environment_says(
     first, *_ = run(main())
 
     assert first["lib.run_id"] == "run-1"
+
+
+def test_without_an_exporter_no_package_of_opentelemetry_is_loaded(unmeasured: dict[str, str]):
+    program = (
+        "import sys; from lib.observe import OTelSink; OTelSink();"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    command = [sys.executable, "-c", program]
+
+    done = subprocess.run(command, env=unmeasured, capture_output=True, check=True)
+
+    assert done.stdout.strip() == b"[]"
 
 
 def test_the_stock_exporter_delivers_the_same_as_the_sender_of_our_own(

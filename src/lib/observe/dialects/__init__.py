@@ -7,5 +7,14 @@ from lib.observe.dialects.genai import GENAI
 from lib.observe.dialects.langfuse import LANGFUSE
 from lib.observe.dialects.langsmith import LANGSMITH
 from lib.observe.dialects.openinference import OPENINFERENCE
+from lib.observe.dialects.table import COMMON, TableDialect
 
-__all__ = ["GENAI", "LANGFUSE", "LANGSMITH", "OPENINFERENCE", "Enriched"]
+__all__ = [
+    "COMMON",
+    "GENAI",
+    "LANGFUSE",
+    "LANGSMITH",
+    "OPENINFERENCE",
+    "Enriched",
+    "TableDialect",
+]
