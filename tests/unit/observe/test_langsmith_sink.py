@@ -11,10 +11,13 @@ import pytest
 
 from lib.errors import ExportError
 from lib.evals import Score
-from lib.observe import OTelSink, spans_from_events
+from lib.llm import ScriptedClient
+from lib.observe import Observer, OTelSink, spans_from_events
 from lib.observe.sinks.langsmith import LangSmithSink, feedback_id, run_id_of
+from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
+from lib.testing.logs import store_log
 from lib.testing.otlp_receiver import Response, attributes_of, redirect
 from lib.testing.sink import make_trace
 from lib.testing.trace_servers import LangSmithServer, talkative_log
@@ -111,6 +114,13 @@ def test_the_provider_is_said_of_model_calls_that_do_not_say_it():
 
     told = [attributes_of(span).get("langsmith.metadata.ls_provider") for span in server.spans]
     assert told == [None, "openai", None, "anthropic"]
+
+
+def test_what_is_an_error_has_the_event_that_makes_it_one_at_langsmith():
+    server = served(lambda sink, _: sink.export(TRACE))
+
+    told = {span.name: [event.name for event in span.events] for span in server.spans}
+    assert told == {span.name: ["exception"] * (span.status == "error") for span in TRACE}
 
 
 def test_a_child_is_seen_once_its_parent_has_come():
@@ -327,6 +337,24 @@ def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.Log
     assert len(server.runs) > 10
     assert SECRET.encode() not in server.received
     assert SECRET not in caplog.text
+
+
+def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
+    log = talkative_log(SECRET)
+
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            await store_log(engine.store, log)
+            for _ in range(2):
+                async with Observer(engine, sink) as observer:
+                    await observer.export_trace(log[0].run_id)
+
+    server = served(work)
+
+    [held] = server.feedback.values()
+    assert (held["key"], held["score"]) == ("quality", 0.5)
+    assert len(server.calls) == 2
+    assert SECRET.encode() not in server.received
 
 
 def test_captured_content_arrives():

@@ -15,6 +15,7 @@ from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGSMITH
+from lib.observe.dialects.langsmith import with_exception_event
 from lib.observe.otlp.sender import OTLPSender
 from lib.observe.sinks.otel import OTelSink
 from lib.observe.sinks.rest import RestAPI, checked_key, checked_url, place_of, send_each
@@ -132,6 +133,7 @@ class LangSmithSink(OTelSink):
         await super().aclose()
 
     def _outgoing(self, span: Span) -> Span:
+        span = with_exception_event(span)
         if self._provider is None or span.kind not in _PRICED:
             return span
         return replace(span, attributes={a.PROVIDER: self._provider, **span.attributes})
