@@ -250,6 +250,7 @@ def test_rows_are_folded_by_hand_one_or_all(show: Show) -> None:
 
 def test_filters_keep_what_is_above_a_span_that_passes(show: Show) -> None:
     page = show(TRACE)
+    page.locator("#row-1").click()
 
     page.locator('#kinds [data-word="llm"]').click(modifiers=["Alt"])
     assert names(page) == NAMES[:5]
@@ -270,6 +271,7 @@ def test_filters_keep_what_is_above_a_span_that_passes(show: Show) -> None:
     page.locator('#states [data-word="error"]').click()
     assert names(page) == ["agent support", "tool refund"]
     expect(page.locator("#nothing")).to_be_hidden()
+    assert page.locator("#details h2").inner_text() == selected(page) == "agent support"
 
 
 def test_search_marks_and_jumps_and_opens_what_is_folded(show: Show) -> None:

@@ -1,6 +1,8 @@
 """`lib trace` shows one trace, and changes nothing."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from click.testing import CliRunner, Result
 from lib.cli import main
 from lib.cli import trace as trace_module
 from lib.errors import RunNotFound
+from lib.evals import Score, score_event
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall
@@ -164,6 +167,43 @@ def test_a_pipe_gets_no_colour_and_a_width_that_does_not_depend_on_the_terminal(
     assert 100 < widest <= trace_module.PIPE_WIDTH
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("colour", [True, False])
+def test_a_terminal_gets_its_own_width_and_colours_unless_it_wants_none(
+    path: Path, unmeasured: dict[str, str], colour: bool
+) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    dropped = ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE")
+    environment = {name: value for name, value in unmeasured.items() if name not in dropped}
+    environment |= {"TERM": "xterm-256color", **({} if colour else {"NO_COLOR": "1"})}
+    command = [sys.executable, "-m", "lib.cli", "trace", "run-one", "--store", str(path)]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 61, 0, 0))
+
+    with subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs) as process:
+        process.wait()
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+
+    plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in shown.splitlines()]
+    assert 50 < max(map(len, plain)) <= 61
+    assert ("\x1b[32m" in shown) is colour
+
+
+def test_a_pipe_that_wants_colours_has_the_width_that_it_says(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "61")
+
+    assert "\x1b[" in call(path, "run-one").stdout
+
+
 def test_an_id_that_a_terminal_would_obey_is_shown_as_text(path: Path) -> None:
     async def fill() -> None:
         store = SQLiteEventStore(path)
@@ -220,6 +260,23 @@ def test_where_no_page_can_be_written_it_is_told(path: Path, tmp_path: Path) -> 
     assert told.exit_code == 1
     assert told.stderr.startswith("Error: ")
     assert "was not written" in told.stderr
+
+
+def test_the_page_tells_the_scores_of_a_run(path: Path) -> None:
+    async def judge() -> None:
+        store = SQLiteEventStore(path)
+        await store.setup()
+        score = Score(name="helpful", value=0.5, comment=SECRET)
+        new = score_event(score, signal_id="judged", now=ManualClock().now())
+        await store.append("run-one", [new], expected=None)
+        await store.close()
+
+    run(judge())
+
+    page = call(path, "run-one", "--html", "-").stdout
+    assert '"scores":[["helpful","0.5 (code)"]]' in page
+    whole = call(path, "run-one", "--html", "-", "--content").stdout
+    assert f'"scores":[["helpful","0.5 (code): {SECRET}"]]' in whole
 
 
 def test_the_page_holds_the_trace_as_data(path: Path) -> None:

@@ -38,7 +38,7 @@ const clock = (time) => new Date(trace.begun_ms + time / 1000).toISOString().rep
 function facts(span) {
   const list = make("dl");
   pair(list, "kind", span.kind);
-  pair(list, "began", `${label(span.start)} into the trace`);
+  pair(list, "began", span.start ? `${label(span.start)} into the trace` : "with the trace");
   pair(list, "at", clock(span.start));
   pair(list, "took", span.took || (span.state === "open" ? "not over yet" : "no time"));
   pair(list, "tokens, cost", span.used);
@@ -76,8 +76,7 @@ function drawDetails() {
 
 function openDetails() {
   panel.hidden = false;
-  drawDetails();
-  draw();
+  refresh();
 }
 
 function closeDetails() {

@@ -82,8 +82,9 @@ function laneCell(span) {
   fill.style.left = `${left}%`;
   if (span.end === span.start) fill.classList.add("instant");
   else fill.style.width = `${Math.max(right - left, 0)}%`;
-  const outside = span.end < view.from || span.start > view.to;
-  if (!outside) lane.append(fill);
+  if (span.end < view.from) lane.append(make("span", "outside", "◂"));
+  else if (span.start > view.to) lane.append(make("span", "outside later", "▸"));
+  else lane.append(fill);
   for (const event of (span.events || []).slice(0, MAX_MOMENTS)) {
     const moment = make("div", "moment");
     moment.style.left = `${percent(event.at)}%`;

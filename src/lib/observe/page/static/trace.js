@@ -3,22 +3,27 @@
 const input = byId("search");
 const MOVES = { ArrowUp: -1, ArrowDown: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
+// Draws everything after rows may have come or gone: another span can be the selected one.
+function refresh() {
+  chooseRows();
+  if (!panel.hidden) drawDetails();
+  draw();
+}
+
 function select(number, { open = false } = {}) {
   reveal(number);
   view.selected = number;
+  if (open) panel.hidden = false;
   chooseRows();
-  scrollTo(view.selected);
-  if (open || !panel.hidden) openDetails();
-  else draw();
-  scrollTo(view.selected);
+  scrollTo(number);
+  refresh();
 }
 
 function fold(number, folded) {
   if (!parents.has(number)) return;
   if (folded) view.collapsed.add(number);
   else view.collapsed.delete(number);
-  chooseRows();
-  draw();
+  refresh();
 }
 
 // -- filters ---------------------------------------------------------------------------------------
@@ -52,8 +57,7 @@ function toggle(box, chosen, word, only) {
   }
   findMatches();
   tellFound();
-  chooseRows();
-  draw();
+  refresh();
 }
 
 // -- search ----------------------------------------------------------------------------------------
@@ -74,8 +78,7 @@ function go(step) {
 function searchFor(query) {
   search(query);
   if (view.matches.length && !view.matching.has(view.selected)) select(view.matches[0]);
-  else draw();
-  if (!panel.hidden) drawDetails();
+  else refresh();
   tellFound();
 }
 
@@ -243,13 +246,11 @@ splitter.addEventListener("keydown", (event) => {
 
 byId("collapse").addEventListener("click", () => {
   collapseAll();
-  chooseRows();
-  draw();
+  refresh();
 });
 byId("expand").addEventListener("click", () => {
   view.collapsed.clear();
-  chooseRows();
-  draw();
+  refresh();
 });
 byId("in").addEventListener("click", () => zoomAndDraw(0.5));
 byId("out").addEventListener("click", () => zoomAndDraw(2));
