@@ -281,10 +281,12 @@ def test_a_failed_model_call_tells_its_class_and_only_if_captured_its_words():
         ("unknown", "error", "unknown"),
         ("denied", "ok", None),
         ("cancelled", "ok", None),
+        ("no word, but a text", "error", "LLMError"),
+        (["cancelled"], "error", "LLMError"),
     ],
 )
 def test_a_call_that_somebody_called_off_is_no_error(
-    reason: str, status: str, error_type: str | None
+    reason: Any, status: str, error_type: str | None
 ):
     events = make_log(
         (0, k.RUN_STARTED, START),
@@ -295,7 +297,7 @@ def test_a_call_that_somebody_called_off_is_no_error(
     span = spans_from_events(events)[1]
 
     assert (span.status, span.attributes.get("error.type")) == (status, error_type)
-    assert span.attributes["lib.reason"] == reason
+    assert span.attributes["lib.reason"] == (reason if error_type != "LLMError" else "error")
 
 
 def test_what_a_provider_leaves_empty_or_fills_with_something_else_is_left_out():

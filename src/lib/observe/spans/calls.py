@@ -25,12 +25,12 @@ def _fail(
     attributes: Mapping[str, Any],
 ) -> None:
     """Finish a call that has failed, or that was called off."""
-    reason = event.data.get("reason", "error")
+    reason = word(event.data.get("reason")) or "error"
     called_off = reason in _CALLED_OFF
     kind = word(error.get("type")) if reason == "error" else None
     told = {
-        a.REASON: word(reason),
-        a.ERROR_TYPE: None if called_off else kind or word(reason) or "error",
+        a.REASON: reason,
+        a.ERROR_TYPE: None if called_off else kind or reason,
         a.HTTP_STATUS: number(error.get("status")),
     }
     run.finish(
