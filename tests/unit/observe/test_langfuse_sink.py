@@ -11,10 +11,14 @@ import pytest
 
 from lib.errors import ExportError
 from lib.evals import Score
-from lib.observe import OTelSink, spans_from_events
+from lib.llm import ScriptedClient
+from lib.observe import Observer, OTelSink, spans_from_events
 from lib.observe.sinks.langfuse import LangfuseSink, normalized, score_id
+from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib.testing.otlp_receiver import Response, attributes_of, redirect
+from lib.testing.logs import store_log
+from lib.testing.otlp_receiver import Drop, Hang, Response, attributes_of, redirect
+from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
 from lib.testing.trace_servers import LangfuseServer, talkative_log
 from lib.testing.trace_servers.base import too_many
@@ -37,7 +41,8 @@ def served(
 
     async def main() -> LangfuseServer:
         async with backend:
-            sink = LangfuseSink(PUBLIC_KEY, SECRET_KEY, backend.host, **options)
+            settings: dict[str, Any] = {"clock": HurryingClock(), **options}
+            sink = LangfuseSink(PUBLIC_KEY, SECRET_KEY, backend.host, **settings)
             try:
                 await work(sink, backend)
             finally:
@@ -216,6 +221,52 @@ def test_a_server_that_never_comes_to_an_end_is_left():
     assert len(server.calls) == 200
 
 
+def test_it_waits_until_what_may_have_been_sent_last_can_be_seen():
+    clock = HurryingClock()
+    waited: list[float] = []
+
+    async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
+        async def known() -> None:
+            before = clock.monotonic()
+            await sink.known(ROOT.trace_id)
+            waited.append(clock.monotonic() - before)
+
+        await known()  # a process before this one may have died while it sent
+        await known()
+        server.script = [503, 200]
+        with pytest.raises(ExportError):
+            await sink.export(TRACE)
+        await known()
+        await sink.export(TRACE)
+        await known()
+
+    served(work, clock=clock)
+
+    assert waited == [5, 0, 5, 0]
+
+
+@pytest.mark.parametrize("answer", [Drop(keep=True), Hang(keep=True)])
+def test_an_export_that_may_have_arrived_is_looked_for_before_it_is_sent_again(
+    answer: Drop | Hang,
+):
+    server = LangfuseServer()
+    server.script = [answer]
+
+    async def work(sink: LangfuseSink, _: LangfuseServer) -> None:
+        async with (
+            make_engine(ScriptedClient(["Sunny."])) as engine,
+            Observer(engine, sink, settle_s=0, sink_timeout_s=0.3) as observer,
+        ):
+            await (await engine.start("How is the weather?")).result()
+            assert not await observer.drain()
+            assert await observer.drain()
+
+    served(work, server=server)
+
+    assert len(server.spans) == 2
+    assert [one.path for one in server.calls] == ["/api/public/v2/observations"]
+
+
 # -- scores ------------------------------------------------------------------------------------
 
 
@@ -337,6 +388,28 @@ def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.Log
     assert len(server.spans) > 10
     assert SECRET.encode() not in server.received
     assert SECRET not in caplog.text
+
+
+def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
+    log = talkative_log(SECRET)
+
+    async def work(sink: LangfuseSink, _: LangfuseServer) -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            await store_log(engine.store, log)
+            for _again in range(2):
+                async with Observer(engine, sink) as observer:
+                    await observer.export_trace(log[0].run_id)
+
+    server = served(work)
+
+    [score] = server.scores.values()
+    assert (score["name"], score["value"], score["timestamp"][:10]) == (
+        "quality",
+        0.5,
+        "2026-01-01",
+    )
+    assert len(server.calls) == 1
+    assert SECRET.encode() not in server.received
 
 
 def test_captured_content_arrives():

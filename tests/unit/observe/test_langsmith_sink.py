@@ -16,9 +16,9 @@ from lib.observe import Observer, OTelSink, spans_from_events
 from lib.observe.sinks.langsmith import LangSmithSink, feedback_id, run_id_of
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib.testing.clock import ManualClock
 from lib.testing.logs import store_log
 from lib.testing.otlp_receiver import Response, attributes_of, redirect
+from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
 from lib.testing.trace_servers import LangSmithServer, talkative_log
 from lib.testing.trace_servers.base import too_many
@@ -33,14 +33,6 @@ SCORE = Score(name="quality", value=0.5, at=AT)
 Work = Callable[[LangSmithSink, LangSmithServer], Awaitable[Any]]
 
 
-class HastyClock(ManualClock):
-    """Lets time pass as soon as somebody waits for it."""
-
-    async def sleep(self, delay_s: float) -> None:
-        self.advance(delay_s)
-        await asyncio.sleep(0)  # noqa: TID251 - lets others run
-
-
 def served(
     work: Work, *, server: LangSmithServer | None = None, project: str | None = None, **options: Any
 ) -> LangSmithServer:
@@ -49,7 +41,7 @@ def served(
 
     async def main() -> LangSmithServer:
         async with backend:
-            settings: dict[str, Any] = {"clock": HastyClock(), **options}
+            settings: dict[str, Any] = {"clock": HurryingClock(), **options}
             sink = LangSmithSink(API_KEY, project, backend.endpoint, **settings)
             try:
                 await work(sink, backend)
@@ -272,7 +264,7 @@ def test_a_run_that_does_not_come_is_an_error_that_may_pass():
         await sink.export(TRACE)
         await sink.score(ROOT.trace_id, [SCORE, SCORE], span_id="f" * 16)
 
-    server, clock = LangSmithServer(), HastyClock()
+    server, clock = LangSmithServer(), HurryingClock()
 
     error = failure(work, server=server, clock=clock)
 
@@ -345,7 +337,7 @@ def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
     async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
         async with make_engine(ScriptedClient([])) as engine:
             await store_log(engine.store, log)
-            for _ in range(2):
+            for _again in range(2):
                 async with Observer(engine, sink) as observer:
                     await observer.export_trace(log[0].run_id)
 

@@ -10,11 +10,14 @@ import pytest
 
 from lib.errors import ExportError
 from lib.evals import Score
-from lib.observe import OTelSink, spans_from_events
+from lib.llm import ScriptedClient
+from lib.observe import Observer, OTelSink, spans_from_events
 from lib.observe.sinks.phoenix import PhoenixSink
+from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib.testing.clock import ManualClock
+from lib.testing.logs import store_log
 from lib.testing.otlp_receiver import Response, attributes_of, redirect
+from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
 from lib.testing.trace_servers import PhoenixServer, talkative_log
 
@@ -26,14 +29,6 @@ KEY = "px-0123456789"
 SCORE = Score(name="quality", value=0.5, at=AT)
 
 Work = Callable[[PhoenixSink, PhoenixServer], Awaitable[Any]]
-
-
-class HastyClock(ManualClock):
-    """Lets time pass as soon as somebody waits for it."""
-
-    async def sleep(self, delay_s: float) -> None:
-        self.advance(delay_s)
-        await asyncio.sleep(0)  # noqa: TID251 - lets others run
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +45,7 @@ def served(
 
     async def main() -> PhoenixServer:
         async with backend:
-            settings: dict[str, Any] = {"clock": HastyClock(), **options}
+            settings: dict[str, Any] = {"clock": HurryingClock(), **options}
             sink = PhoenixSink(backend.url, project, **settings)
             try:
                 await work(sink, backend)
@@ -251,7 +246,7 @@ def test_no_scores_are_no_request():
 
 @pytest.mark.parametrize(("lag", "waited_s"), [(3, 0.7), (5, 3.1)])
 def test_a_span_that_is_not_ingested_yet_is_waited_for(lag: int, waited_s: float):
-    clock = HastyClock()
+    clock = HurryingClock()
 
     server = served(judged, server=PhoenixServer(lag=lag), clock=clock)
 
@@ -265,7 +260,7 @@ def test_a_span_that_does_not_come_leaves_its_scores_queued_and_that_is_logged(
     caplog: pytest.LogCaptureFixture,
 ):
     caplog.set_level(logging.INFO, "lib")
-    clock = HastyClock()
+    clock = HurryingClock()
 
     async def work(sink: PhoenixSink, server: PhoenixServer) -> None:
         told = SCORE.model_copy(update={"comment": SECRET})
@@ -341,6 +336,24 @@ def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.Log
     assert len(server.spans) > 10
     assert SECRET.encode() not in server.received
     assert SECRET not in caplog.text
+
+
+def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
+    log = talkative_log(SECRET)
+
+    async def work(sink: PhoenixSink, _: PhoenixServer) -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            await store_log(engine.store, log)
+            for _again in range(2):
+                async with Observer(engine, sink) as observer:
+                    await observer.export_trace(log[0].run_id)
+
+    server = served(work)
+
+    [held] = server.annotations.values()
+    assert (held["name"], held["result"]) == ("quality", {"score": 0.5})
+    assert len(server.calls) == 1
+    assert SECRET.encode() not in server.received
 
 
 def test_captured_content_arrives():

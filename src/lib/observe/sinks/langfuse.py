@@ -25,6 +25,7 @@ from lib.observe.sinks.rest import (
     place_of,
     send_each,
 )
+from lib.observe.span import Span
 
 _TRACES: Final = "/api/public/otel/v1/traces"
 _SCORES: Final = "/api/public/scores"
@@ -32,6 +33,9 @@ _OBSERVATIONS: Final = "/api/public/v2/observations"
 _PAGE: Final = 1000
 _MAX_PAGES: Final = 200
 _MAX_ENVIRONMENT: Final = 40
+_INGESTION_S: Final = 5.0
+"""How long after an export that may have arrived `known` waits: it is taken first, and read in
+later."""
 
 
 class LangfuseSink(OTelSink):
@@ -98,7 +102,22 @@ class LangfuseSink(OTelSink):
         )
         project = hashlib.sha256(public_key.encode()).hexdigest()[:12]
         self.destination = f"langfuse {place_of(base)} {project}"
+        self._clock = clock
+        # The process before this one may have ended in the middle of an export.
+        self._readable_at = clock.monotonic() + _INGESTION_S
         self._rest = RestAPI("Langfuse", base, auth, http=http, clock=clock)
+
+    async def export(self, spans: Sequence[Span]) -> None:
+        """Send the spans that have ended.
+
+        Raises:
+            ExportError: they were not delivered, or not all of them.
+        """
+        try:
+            await super().export(spans)
+        except BaseException:  # being cancelled does not keep them from arriving either
+            self._readable_at = self._clock.monotonic() + _INGESTION_S
+            raise
 
     async def score(
         self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
@@ -129,12 +148,14 @@ class LangfuseSink(OTelSink):
     async def known(self, trace_id: str) -> frozenset[str]:
         """Return the ids of the spans of a trace that Langfuse has.
 
-        What came in the last seconds may be missing: it is taken first, and read in later. A server
-        before version 4 cannot tell, and has nothing to tell: it merges spans of one id.
+        It waits until what this sink, or a process before, may have sent last can be seen: some
+        seconds, once. A server before version 4 cannot tell, and need not: it merges spans of one
+        id.
 
         Raises:
             ExportError: it gave no answer, or one that cannot be read.
         """
+        await self._clock.sleep(max(0.0, self._readable_at - self._clock.monotonic()))
         found: set[str] = set()
         query = {"traceId": trace_id, "fields": "core", "limit": str(_PAGE)}
         for _ in range(_MAX_PAGES):
