@@ -27,6 +27,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REMOTE: Final[frozenset[SpanKind]] = frozenset({"llm", "embedding", "retriever", "reranker"})
 _LAST_MOMENT: Final = 2**64 - 1
 _ONE_BYTE: Final = 0x80
+_TWO_BYTES: Final = 0x4000
 _KEYS: Final = 4096
 
 _INTERNAL: Final = b"\x30\x01"  # Span.kind
@@ -155,6 +156,8 @@ def _bool(value: bool) -> bytes:
 def _int(value: int) -> bytes:
     if 0 <= value < _ONE_BYTE:
         return b"\x02\x18%c" % value
+    if 0 < value < _TWO_BYTES:
+        return b"\x03\x18%c%c" % (value & 0x7F | _ONE_BYTE, value >> 7)
     if not -(2**63) <= value < 2**63:
         return _string(str(value))
     raw = _varint(value & _LAST_MOMENT)  # two's complement

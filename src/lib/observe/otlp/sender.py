@@ -27,6 +27,7 @@ from lib.wire.http import Answer, Wire
 
 SLICE_SPANS: Final = 64
 SLICE_BYTES: Final = 128 * 1024
+SLICE_S: Final = 0.001
 """What is encoded, or compressed, before others get their turn on the event loop."""
 
 GZIP_LEVEL: Final = 1
@@ -184,19 +185,17 @@ class _Batches:
     async def following(self) -> list[bytes]:
         """Return the spans of the next request, none at the end."""
         batch: list[bytes] = []
-        size = sliced = since = 0
+        size = 0
+        turn = _Turn(self._clock)
         while (encoded := self._encoded()) is not None:
             size += len(encoded) + _FRAME_BYTES
             if batch and size > self._max_bytes:
                 self._left = encoded
                 break
             batch.append(encoded)
+            await turn.spent(len(encoded))
             if len(batch) == self._batch_size:
                 break
-            since, sliced = since + 1, sliced + len(encoded)
-            if since >= SLICE_SPANS or sliced >= SLICE_BYTES:
-                since = sliced = 0
-                await self._clock.sleep(0)
         return batch
 
     def _encoded(self) -> bytes | None:
@@ -205,6 +204,24 @@ class _Batches:
             return left
         span = next(self._spans, None)
         return None if span is None else encode_span(span, self._dialect.attributes(span))
+
+
+class _Turn:
+    """What has been done since others had their turn; ends it when that was enough."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._spans = self._bytes = 0
+        self._began_s = clock.monotonic()
+
+    async def spent(self, encoded: int) -> None:
+        self._spans += 1
+        self._bytes += encoded
+        taken_s = self._clock.monotonic() - self._began_s
+        if self._spans >= SLICE_SPANS or self._bytes >= SLICE_BYTES or taken_s >= SLICE_S:
+            await self._clock.sleep(0)
+            self._spans = self._bytes = 0
+            self._began_s = self._clock.monotonic()
 
 
 class _Tally:
@@ -245,8 +262,8 @@ async def gzipped(body: bytes, clock: Clock) -> bytes:
     pieces: list[bytes] = []
     view = memoryview(body)
     for start in range(0, len(body), SLICE_BYTES):
-        pieces.append(packer.compress(view[start : start + SLICE_BYTES]))
         await clock.sleep(0)
+        pieces.append(packer.compress(view[start : start + SLICE_BYTES]))
     return b"".join([*pieces, packer.flush()])
 
 

@@ -216,7 +216,7 @@ class Level(enum.IntEnum):
 @pytest.mark.parametrize(
     ("value", "written"),
     [
-        (2**63 - 1, 2**63 - 1),
+        *((number, number) for number in (0, -1, 127, 128, 16_383, 16_384, 2**63 - 1)),
         (-(2**63), -(2**63)),
         (2**63, str(2**63)),
         (-(2**63) - 1, str(-(2**63) - 1)),

@@ -1,0 +1,409 @@
+"""Spans exported per second and per CPU second beside OpenTelemetry's exporter, in turns.
+
+    make bench ARGS=export
+    make bench ARGS="export --spans 5000 --rounds 3"
+
+A span is a model call with 17 attributes, about 640 bytes on the wire; a big one also carries two
+texts of 2 kB. The backend is a process of its own, whose time is not counted; what arrived is asked
+of it in the end.
+
+    lib           `Span`s become attributes by the dialect of OpenTelemetry's conventions, are
+                  encoded, compressed and posted on the event loop
+    lib ready     the same with attributes that are made before the clock starts
+    otel          finished spans with these attributes, made before the clock starts, go through a
+                  BatchSpanProcessor to the exporter, in its thread, as it comes (not compressed)
+    otel gzip     the same, compressed
+    otel tracer   the same as otel with spans that a tracer starts and ends
+
+The burst: so many spans end at once while a task of the same event loop wants to run every
+millisecond, and the backend takes its time for each request. Late is how much later than asked
+that task runs, while spans are on their way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from lib.observe import Span, span_id_of, trace_id_of
+from lib.observe.dialect import AttributeValue, Dialect
+from lib.observe.dialects import GENAI
+from lib.observe.otlp import OTLPSender
+
+BATCH = 512
+TICK_S = 0.001
+RESOURCE = {"service.name": "bench"}
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WORDS = "the order of a customer was shipped on monday and arrives in two or three days"
+
+
+# -- the spans ---------------------------------------------------------------------------------
+
+
+def make_spans(count: int, *, big: bool) -> list[Span]:
+    return [make_span(number, big=big) for number in range(count)]
+
+
+def make_span(number: int, *, big: bool) -> Span:
+    run_id = f"run-{number // 20}"
+    start = START + timedelta(milliseconds=number)
+    span = Span(
+        trace_id=trace_id_of(run_id),
+        span_id=span_id_of(run_id, "llm", str(number)),
+        parent_id=span_id_of(run_id, "run", ""),
+        name="chat gpt-4.1-mini",
+        kind="llm",
+        start=start,
+        end=start + timedelta(seconds=1),
+        run_id=run_id,
+        tenant="acme",
+        user=f"user-{number % 50}",
+        attributes={
+            "gen_ai.request.max_tokens": 4096,
+            "gen_ai.request.model": "gpt-4.1-mini",
+            "gen_ai.request.temperature": 0.7,
+            "gen_ai.response.finish_reasons": ["stop"],
+            "gen_ai.response.id": f"resp-{number}",
+            "gen_ai.response.model": "gpt-4.1-mini-2025-04-14",
+            "gen_ai.usage.input_tokens": 1200 + number % 999,
+            "gen_ai.usage.output_tokens": 30 + number % 99,
+            "lib.attempts": 1,
+            "lib.cost.usd": 0.00001 * number,
+        },
+    )
+    if not big:
+        return span
+    question = [{"role": "user", "parts": [{"type": "text", "text": prose(number)}]}]
+    return replace(span, input=question, output=prose(number + 1))
+
+
+def prose(seed: int) -> str:
+    """Return 2 kB of words that do not come in the same order every time."""
+    words = WORDS.split()
+    return " ".join(words[(seed * 7 + n * n) % len(words)] + str(n % 13) for n in range(350))[:2000]
+
+
+# -- the backend -------------------------------------------------------------------------------
+
+
+async def sink() -> None:
+    """Take whatever is posted; say on GET /seen how many spans of different ids that were."""
+    state: dict[str, Any] = {"bodies": [], "delay_s": 0.0}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            fields = dict(line.lower().partition(": ")[::2] for line in head.decode().split("\r\n"))
+            body = await reader.readexactly(int(fields.get("content-length", 0)))
+            answer = b""
+            if head.startswith(b"GET /seen"):
+                answer = json.dumps(seen(state["bodies"])).encode()
+                state["bodies"].clear()
+            elif head.startswith(b"GET /delay"):
+                state["delay_s"] = float(head.split()[1].rpartition(b"/")[2])
+            else:
+                state["bodies"].append((body, fields.get("content-encoding")))
+                await asyncio.sleep(state["delay_s"])  # noqa: TID251 - a backend takes its time
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n"
+                b"content-length: %d\r\n\r\n%b" % (len(answer), answer)
+            )
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def seen(bodies: Sequence[tuple[bytes, str | None]]) -> dict[str, int]:
+    import zlib
+
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    ids: set[bytes] = set()
+    for body, encoding in bodies:
+        plain = zlib.decompress(body, zlib.MAX_WBITS | 16) if encoding else body
+        for resource in ExportTraceServiceRequest.FromString(plain).resource_spans:
+            for scope in resource.scope_spans:
+                ids.update(span.span_id for span in scope.spans)
+    return {"spans": len(ids), "bytes": sum(len(body) for body, _ in bodies)}
+
+
+class Backend:
+    def __enter__(self) -> Self:
+        command = [sys.executable, __file__, "--sink"]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self.process.stdout
+        self.base = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def ask(self, path: str) -> Any:
+        with urllib.request.urlopen(self.base + path) as answer:
+            return json.loads(answer.read() or b"null")
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}/v1/traces"
+
+
+# -- the exporters -----------------------------------------------------------------------------
+
+
+class Nothing:
+    """Sends nothing for a second: how late the task is on this machine anyway."""
+
+    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
+        self.spans = spans
+
+    async def export(self) -> None:
+        await asyncio.sleep(1)  # noqa: TID251 - what it is for
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+class Ours:
+    dialect: Dialect = GENAI
+
+    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
+        self.spans = spans
+        self.sender = OTLPSender(url, headers={}, batch_size=BATCH)
+
+    async def export(self) -> None:
+        await self.sender.send(self.spans, dialect=self.dialect, resource=RESOURCE)
+
+    async def close(self) -> None:
+        await self.sender.aclose()
+
+
+class Ready(Ours):
+    """Attributes are made before the clock starts, as OpenTelemetry's are."""
+
+    name = "ready"
+
+    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
+        super().__init__(url, spans, queue=queue)
+        self.known = {span.span_id: GENAI.attributes(span) for span in spans}
+        self.dialect = self
+
+    def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
+        return self.known[span.span_id]
+
+
+class OpenTelemetry:
+    compressed = False
+
+    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
+        from opentelemetry.exporter.otlp.proto.http import Compression
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        logging.disable(logging.WARNING)  # one for each span that is dropped
+        self.spans = readable(spans)
+        gzip = Compression.Gzip if self.compressed else Compression.NoCompression
+        exporter = OTLPSpanExporter(url, compression=gzip)
+        size: dict[str, Any] = {} if queue is None else {"max_queue_size": queue}
+        self.processor = BatchSpanProcessor(exporter, max_export_batch_size=BATCH, **size)
+
+    async def export(self) -> None:
+        for number, span in enumerate(self.spans):
+            self.processor.on_end(span)
+            if number % 64 == 63:
+                await asyncio.sleep(0)  # noqa: TID251 - as the tasks that end them would
+        await asyncio.to_thread(self.processor.force_flush, 120_000)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.processor.shutdown)
+
+
+class Compressed(OpenTelemetry):
+    compressed = True
+
+
+class Traced(OpenTelemetry):
+    """Spans are made by a tracer, as they are in an application."""
+
+    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+
+        super().__init__(url, spans, queue=queue)
+        provider = TracerProvider(resource=Resource(RESOURCE), shutdown_on_exit=False)
+        provider.add_span_processor(self.processor)
+        self.tracer = provider.get_tracer("bench", "1")
+
+    async def export(self) -> None:
+        from opentelemetry.trace import NonRecordingSpan, SpanKind, set_span_in_context
+        from opentelemetry.trace.status import Status, StatusCode
+
+        for number, span in enumerate(self.spans):
+            made = self.tracer.start_span(
+                span.name,
+                set_span_in_context(NonRecordingSpan(span.parent)),
+                SpanKind.CLIENT,
+                start_time=span.start_time,
+            )
+            made.set_attributes(span.attributes)
+            made.set_status(Status(StatusCode.OK))
+            made.end(span.end_time)
+            if number % 64 == 63:
+                await asyncio.sleep(0)  # noqa: TID251 - as the tasks that end them would
+        await asyncio.to_thread(self.processor.force_flush, 120_000)
+
+
+EXPORTERS: dict[str, Callable[..., Any]] = {
+    "lib": Ours,
+    "lib ready": Ready,
+    "otel": OpenTelemetry,
+    "otel gzip": Compressed,
+    "otel tracer": Traced,
+}
+
+
+def readable(spans: Sequence[Span]) -> list[Any]:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+    from opentelemetry.trace.status import Status, StatusCode
+
+    resource, scope = Resource(RESOURCE), InstrumentationScope("bench", "1")
+
+    def context(trace_id: str, span_id: str | None) -> SpanContext:
+        ids = int(trace_id, 16), int(span_id or "0", 16)
+        return SpanContext(*ids, is_remote=False, trace_flags=TraceFlags(1))
+
+    return [
+        ReadableSpan(
+            span.name,
+            context(span.trace_id, span.span_id),
+            context(span.trace_id, span.parent_id),
+            resource,
+            GENAI.attributes(span),
+            kind=SpanKind.CLIENT,
+            status=Status(StatusCode.OK),
+            start_time=int(span.start.timestamp() * 1e9),
+            end_time=int((span.end or span.start).timestamp() * 1e9),
+            instrumentation_scope=scope,
+        )
+        for span in spans
+    ]
+
+
+# -- measuring ---------------------------------------------------------------------------------
+
+
+async def lateness(of: Any) -> list[float]:
+    """Return by how many milliseconds a ticking task ran late during an export, sorted."""
+    late: list[float] = []
+    ready = asyncio.Event()
+
+    async def tick() -> None:
+        ready.set()
+        while True:
+            asked = time.perf_counter()
+            await asyncio.sleep(TICK_S)  # noqa: TID251 - what is measured
+            late.append((time.perf_counter() - asked - TICK_S) * 1000)
+
+    ticking = asyncio.create_task(tick())
+    await ready.wait()
+    await of.export()
+    ticking.cancel()
+    return sorted(late)
+
+
+async def rate(name: str, backend: Backend, spans: Sequence[Span]) -> dict[str, float]:
+    exporter = EXPORTERS[name](backend.url, spans, queue=len(spans) + 1)
+    gc.collect()
+    wall, busy = time.perf_counter(), time.process_time()
+    await exporter.export()
+    wall, busy = time.perf_counter() - wall, time.process_time() - busy
+    await exporter.close()
+    told = backend.ask("/seen")
+    assert told["spans"] == len(spans), (name, told)
+    return {
+        "rate": len(spans) / wall,
+        "cpu": busy / len(spans) * 1000,
+        "bytes": told["bytes"] / len(spans),
+    }
+
+
+async def burst(name: str, backend: Backend, spans: Sequence[Span]) -> tuple[list[float], int]:
+    exporter = EXPORTERS.get(name, Nothing)(backend.url, spans, queue=None)
+    whole, exporter.spans = exporter.spans, exporter.spans[:1]
+    await exporter.export()  # which opens the connection
+    backend.ask("/seen")
+    exporter.spans = whole
+    gc.collect()
+    late = await lateness(exporter)
+    await exporter.close()
+    return late, len(spans) - backend.ask("/seen")["spans"]
+
+
+def compare(backend: Backend, count: int, rounds: int, names: Sequence[str]) -> None:
+    for big in (False, True):
+        spans = make_spans(count, big=big)
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for name in names:
+            asyncio.run(rate(name, backend, spans[:BATCH]))  # warm up
+        for _ in range(rounds):
+            for name in names:
+                found[name].append(asyncio.run(rate(name, backend, spans)))
+        kind = "big (two texts of 2 kB)" if big else "17 attributes"
+        print(f"\n{count:,} spans, {kind}: medians of {rounds} rounds")
+        print(f"  {'':11} {'spans/s':>9} {'CPU s per 1,000':>16} {'bytes sent':>11}")
+        for name in names:
+            one = {key: statistics.median(r[key] for r in found[name]) for key in found[name][0]}
+            print(f"  {name:11} {one['rate']:9,.0f} {one['cpu']:16.4f} {one['bytes']:11,.0f}")
+
+
+def bursts(
+    backend: Backend, count: int, delays_ms: Sequence[int], names: Sequence[str], *, big: bool
+) -> None:
+    spans = make_spans(count, big=big)
+    for delay in delays_ms:
+        backend.ask(f"/delay/{delay / 1000}")
+        print(f"\na burst of {count:,}{' big' * big} spans, the backend takes {delay} ms a request")
+        print(f"  {'':11} {'lost':>8} {'late ms: p50':>13} {'p99':>7} {'most':>7}")
+        for name in ("(nothing)", *names):
+            late, lost = asyncio.run(burst(name, backend, spans))
+            p50, p99 = (late[int(len(late) * share)] for share in (0.5, 0.99))
+            told = "" if name == "(nothing)" else f"{lost:,}"
+            print(f"  {name:11} {told:>8} {p50:13.1f} {p99:7.1f} {late[-1]:7.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--spans", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--delays-ms", type=int, nargs="*", default=[0, 20, 200])
+    parser.add_argument("--exporters", nargs="*", default=list(EXPORTERS), choices=list(EXPORTERS))
+    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.sink:
+        asyncio.run(sink())
+        return
+    with Backend() as backend:
+        compare(backend, asked.spans, asked.rounds, asked.exporters)
+        for big in (False, True):
+            bursts(backend, asked.spans, asked.delays_ms, asked.exporters, big=big)
+
+
+if __name__ == "__main__":
+    main()
