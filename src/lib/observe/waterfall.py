@@ -21,7 +21,7 @@ from lib.observe.words import count, state_of
 _GAP: Final = 2
 _MIN_NAME: Final = 16
 _MIN_BAR: Final = 16
-_TICKS_APART: Final = 9
+_TICKS_APART: Final = 10
 _FEW_WORDS: Final = 14
 _MIN_STATUS: Final = 6
 """Cells; where a status has fewer, words of it would say nothing."""
