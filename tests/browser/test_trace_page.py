@@ -604,12 +604,27 @@ def test_everything_has_a_role_and_a_name(show: Show) -> None:
     assert page.evaluate("document.activeElement.matches('#details *')")
 
 
+def test_axis_and_bars_stand_above_each_other_at_any_width(show: Show) -> None:
+    page = show(TRACE)
+
+    for width in (400, 800, 1000, 1600):
+        page.set_viewport_size({"width": width, "height": 700})
+        axis, lane = box(page, "#axis"), box(page, "#row-1 .lane")
+        assert axis["x"] == pytest.approx(lane["x"], abs=1)
+        assert axis["width"] == pytest.approx(lane["width"], abs=1)
+        assert lane["width"] > 50
+        mark = box(page, "#row-1 .state")
+        assert mark["x"] + 15 < width
+
+
 def test_on_a_narrow_screen_the_details_stand_below(show: Show) -> None:
     page = show(TRACE, width=600)
     page.locator("#row-1").click()
 
     grid, details = box(page, "#grid"), box(page, "#details")
     assert details["y"] >= grid["y"] + grid["height"]
+    assert details["y"] + details["height"] <= 700
+    assert grid["height"] > 100
     assert page.evaluate("document.documentElement.scrollWidth") <= 600
 
 
@@ -617,8 +632,11 @@ def test_all_rows_are_printed(show: Show) -> None:
     page = show(render_page(TracePage(run_id="run", spans=many(300))))
     assert page.locator(".row").count() < 100
 
+    page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".row").count() == 300
+    assert box(page, "#axis")["x"] == pytest.approx(box(page, "#row-1 .lane")["x"], abs=1)
+    page.emulate_media(media="null")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator(".row").count() < 100
     printed = page.pdf()

@@ -42,6 +42,7 @@ function facts(span) {
   pair(list, "at", clock(span.start));
   pair(list, "took", span.took || (span.state === "open" ? "not over yet" : "no time"));
   pair(list, "tokens, cost", span.used);
+  pair(list, "level", String(span.depth + 1));
   pair(list, "below", below[view.selected] ? below[view.selected].toLocaleString("en") : "");
   if (span.parent >= 0) pair(list, "under", jump(span.parent));
   pair(list, "run", span.run);

@@ -198,6 +198,7 @@ function fitColumns() {
   const longest = (name) => spans.reduce((most, span) => Math.max(most, span[name].length), 0);
   const used = longest("used");
   const style = document.documentElement.style;
+  document.documentElement.classList.toggle("unused", !used);
   style.setProperty("--used", used ? `calc(${Math.max(used, 6)}ch + 14px)` : "0px");
   style.setProperty("--words", `calc(${Math.min(Math.max(longest("words"), 8), 22)}ch + 34px)`);
 }
