@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from lib.observe.dialects.values import text
 
 _QUERIES: Final = ("query", "text")
-_LISTS: Final = ("documents", "hits", "matches", "results")
+_LISTS: Final = ("documents", "hits", "matches", "records", "results")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ def documents_of(value: Any) -> list[Document]:
         for item in items
         if isinstance(item, Mapping)
     ]
+
+
+def field_of(value: Any, name: str) -> Any:
+    """Return a field of an object, None if it has none, or the value is no object."""
+    return _first(value, (name,))
 
 
 def _first(value: Any, names: tuple[str, ...]) -> Any:

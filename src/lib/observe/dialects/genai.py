@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from lib.observe import attributes as a
-from lib.observe.dialects.documents import documents_of, query_of
+from lib.observe.dialects.documents import documents_of, field_of, query_of
 from lib.observe.dialects.messages import conversation, genai_messages, genai_part
 from lib.observe.dialects.table import COMMON, TableDialect
 from lib.observe.dialects.values import json_text, text
@@ -42,6 +42,8 @@ def content(span: Span) -> dict[str, Any]:
             names = ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
         case "retriever":
             return _retrieval(span)
+        case "memory":
+            return _memory(span)
         case _:
             names = (a.INPUT, a.OUTPUT)
     return {
@@ -68,6 +70,20 @@ def _retrieval(span: Span) -> dict[str, Any]:
     if ranked:
         return {**told, "gen_ai.retrieval.documents": json_text(ranked)}
     return {**told, a.OUTPUT: None if span.output is None else text(span.output)}
+
+
+def _memory(span: Span) -> dict[str, Any]:
+    query, records = field_of(span.input, "query"), field_of(span.output, "records")
+    return {
+        **_told("gen_ai.memory.query.text", query, a.INPUT, span.input),
+        **_told("gen_ai.memory.records", records, a.OUTPUT, span.output),
+    }
+
+
+def _told(name: str, value: Any, other_name: str, whole: Any) -> dict[str, Any]:
+    if value is not None:
+        return {name: text(value)}
+    return {} if whole is None else {other_name: text(whole)}
 
 
 GENAI: Final = TableDialect(

@@ -86,7 +86,7 @@ def _content(span: Span) -> dict[str, Any]:
             told |= _conversation(span)
         case "tool":
             told["tool.parameters"] = told.get("input.value")
-        case "retriever":
+        case "retriever" | "memory":
             told |= dict(_documents("retrieval.documents", span.output))
         case "reranker":
             told["reranker.query"] = query_of(span.input)

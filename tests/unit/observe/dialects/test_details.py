@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from lib.observe import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE, Span
+from lib.observe import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE, Dialect, Span, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.dialects import Enriched
 from lib.observe.dialects.langsmith import with_exception_event
-from lib.testing.dialect import make_span
+from lib.testing.dialect import check_attributes, make_span
+from lib.testing.trace_servers import talkative_log
 
 
 def parsed(span: Span, dialect: Any, name: str) -> Any:
@@ -280,3 +281,33 @@ def test_tags_are_one_text_at_langsmith_and_a_list_elsewhere():
 
     assert LANGSMITH.attributes(span)["langsmith.span.tags"] == "eu,beta"
     assert OPENINFERENCE.attributes(span)["tag.tags"] == ["eu", "beta"]
+
+
+# -- from the log on -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dialect", [GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE], ids=lambda d: d.name
+)
+def test_what_was_said_in_a_run_is_told_only_if_it_is_captured(dialect: Dialect):
+    log = talkative_log("swordfish")
+
+    told, hidden = [
+        [str(dict(dialect.attributes(span))) for span in spans_from_events(log, capture_content=on)]
+        for on in (True, False)
+    ]
+
+    assert sum("swordfish" in attributes for attributes in told) > 8
+    assert [attributes for attributes in hidden if "swordfish" in attributes] == []
+    assert len(told) == len(hidden)
+
+
+@pytest.mark.parametrize(
+    "dialect", [GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE], ids=lambda d: d.name
+)
+def test_however_content_was_cut_it_can_be_told(dialect: Dialect):
+    log = talkative_log("swordfish \ud800" * 3)
+
+    for limit in (0, 1, 5, 20, 40, 60, 80, 120, 200, 400):
+        for span in spans_from_events(log, capture_content=True, content_limit=limit):
+            check_attributes(dialect.attributes(span))

@@ -164,7 +164,13 @@ SPANS = {
     "embedding": make(
         "embedding", "embeddings m", {a.REQUEST_MODEL: "m"}, input=["a", "b"], output=None
     ),
-    "memory": make("memory", "search_memory", {a.OPERATION: "search_memory"}, input={"q": "x"}),
+    "memory": make(
+        "memory",
+        "search_memory",
+        {a.OPERATION: "search_memory"},
+        input={"query": "x"},
+        output={"records": [{"id": "m1", "text": "likes tea"}]},
+    ),
 }
 
 

@@ -67,7 +67,7 @@ def test_names_are_cleaned_and_sorted_and_what_has_no_name_is_left_out():
 
 def test_what_is_nested_too_deep_leaves_its_type():
     deep: Any = "x"
-    for _ in range(1000):
+    for _ in range(100_000):
         deep = [deep]
 
     assert json_text(deep) == "[" * 64 + '"<list>"' + "]" * 64
@@ -75,6 +75,25 @@ def test_what_is_nested_too_deep_leaves_its_type():
 
 def test_a_text_stays_itself_and_all_else_is_json():
     assert [text("a"), text(1), text(None), text({"a": "b"})] == ["a", "1", "null", '{"a":"b"}']
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ({"b": "ü", "a": [1, 2.5, None]}, '{"a":[1,2.5,null],"b":"ü"}'),
+        (["\ud800"], '["\ufffd"]'),
+        ({"\udfff": 1}, '{"\ufffd":1}'),
+        (["\x00"], '["\ufffd"]'),
+        (["\\u0000 \x01"], '["\\\\u0000 \\u0001"]'),
+        ([2**63, 2**63 - 1, "9223372036854775808"], None),
+        ([math.nan, -math.inf], "[null,null]"),
+        ({1: b""}, '{"1":"<bytes>"}'),
+    ],
+)
+def test_json_has_only_what_every_reader_takes(value: Any, written: str | None):
+    numbers = '["9223372036854775808",9223372036854775807,"9223372036854775808"]'
+
+    assert json_text(value) == (written or numbers)
 
 
 JSON = st.recursive(
