@@ -16,7 +16,7 @@ from lib.events import EventStore, RunInfo
 from lib.observe.delivered import Delivered, Parcel, parcel, without_scores
 from lib.observe.lane import Result, is_permanent
 from lib.observe.ledger import Account, Ledger
-from lib.observe.span import ScoringSink, TraceSink, Updates, trace_id_of
+from lib.observe.span import ScoringSink, Span, TraceSink, Updates, trace_id_of
 from lib.observe.trace import Capture, RunTrace, read_trace
 
 _log = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ class Delivery:
         self._timeout_s = timeout_s
         self._turn = asyncio.Lock()
         self._claimed: list[_Claimed] = []
+        self._partly: dict[str, frozenset[str]] = {}
 
     async def send(
         self, root_ids: Sequence[str], *, dead_at: datetime | None = None, again: bool = False
@@ -131,7 +132,9 @@ class Delivery:
         account = await self._ledger.claim(root_id, now=now)
         if isinstance(account, datetime):
             return (account - now).total_seconds() + _AFTER_CLAIM_S
-        known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
+        known = self._partly.get(root_id, frozenset())
+        if account.doubt:
+            known |= await self._known(trace_id_of(root_id))
         what = self._parcel(runs, account.delivered, again=again, known=known)
         return _Claimed(root_id=root_id, account=account, parcel=what)
 
@@ -168,14 +171,24 @@ class Delivery:
                 return sent, {root: why for _, failed in parts for root, why in failed.items()}
             roots = [each.root_id for each in claimed]
             _log.exception("%s did not take the traces of runs %r", self._name, roots)
+            self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
             return frozenset(), dict.fromkeys(roots, error)
         failed = {each.root_id: await self._settle(each) for each in claimed}
         sent = frozenset(span.span_id for span in spans)
         return sent, {root_id: error for root_id, error in failed.items() if error is not None}
 
+    def _note_delivered(self, claimed: Sequence[_Claimed], spans: Sequence[Span]) -> None:
+        """Remember spans that a sink has taken before it failed."""
+        ids = frozenset(span.span_id for span in spans)
+        for each in claimed:
+            own = ids.intersection(span.span_id for span in each.parcel.spans)
+            if own:
+                self._partly[each.root_id] = self._partly.get(each.root_id, frozenset()) | own
+
     async def _settle(self, claimed: _Claimed) -> Exception | None:
         """Send the scores of a trace that has arrived, and write down what the sink has."""
         failure, then = None, claimed.parcel.then
+        self._partly.pop(claimed.root_id, None)
         try:
             await self._score(claimed)
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further

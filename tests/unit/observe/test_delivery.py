@@ -461,6 +461,28 @@ def test_several_traces_go_into_one_export_where_the_sink_says_so_and_a_bad_one_
     assert sorted(span.run_id for span in backend.spans) == ["one", "three", "two"]
 
 
+def test_spans_that_were_taken_before_a_failure_are_not_sent_again():
+    backend = Backend(updates="first")
+    call: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
+
+    async def take_one_and_fail() -> None:
+        raise ExportError("the second request failed", delivered=1)
+
+    backend.trouble = [take_one_and_fail]
+
+    async def body(engine: Engine) -> None:
+        await engine.has(begun())
+        await engine.grows("run", (2, k.TOOL_REQUESTED, call))
+        await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+        async with observed(engine, backend) as observer:
+            assert await observer.backfill() == 0
+            assert await observer.backfill() == 1
+
+    main(body)
+
+    assert [len(export) for export in backend.exports] == [2, 1]
+
+
 def test_what_cannot_be_written_down_is_told_and_sent_again():
     backend = Backend()
 

@@ -68,11 +68,13 @@ class OTelSink:
     Attributes:
         updates: "first"; see `TraceSink`.
         scores_as_spans: True; see `TraceSink`.
+        traces_at_once: small traces go together, since each request takes its time.
         destination: names the type, the service and the endpoint, without anything secret.
     """
 
     updates: Updates = "first"
     scores_as_spans: bool = True
+    traces_at_once: int = 32
 
     def __init__(
         self,
