@@ -14,9 +14,9 @@ from lib.observe.dialect import AttributeValue
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _MAX_DEPTH: Final = 64
 _SCALARS: Final = frozenset({type(None), bool, int, float, str})
-_ODD: Final = re.compile(r"\\u(?:d[89a-f]|0000)|\d{19}")
-"""What JSON may have in it if a value is to be made fit: an escape, or a large integer."""
-
+_ESCAPE: Final = re.compile(r"\\u(?:d[89a-f]|0000)")
+_TO_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LARGE: Final = b"0" * 19
 _UNFIT: Final = re.compile("[\ud800-\udfff\x00]")
 """Surrogates are no Unicode, and PostgreSQL, which some backends keep spans in, has no NUL."""
 
@@ -72,8 +72,15 @@ def json_text(value: Any) -> str:
         written = canonical(value)
     except (TypeError, ValueError, RecursionError):  # it is no JSON, or too deep
         return canonical(plain_json(value))
-    # To look for what is odd in the text is three times as fast as to look at each value.
-    return canonical(plain_json(value)) if _ODD.search(written) else written
+    # To look for what is odd in the text is faster than to look at each value.
+    return canonical(plain_json(value)) if _may_be_odd(written) else written
+
+
+def _may_be_odd(written: str) -> bool:
+    """Whether JSON has an escape in it, or a large integer, that is not fit for all readers."""
+    if _ESCAPE.search(written):
+        return True
+    return _LARGE in written.encode().translate(_TO_ZEROS)  # a pattern takes thirty times as long
 
 
 def text(value: Any) -> str:
