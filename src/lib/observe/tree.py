@@ -63,7 +63,7 @@ class Totals:
     Attributes:
         took: from the first span's start to its end, None while it is open.
         cost: in US dollars, None where no span tells any.
-        errors: leaves that are errors; what is above them follows from them.
+        errors: leaves that are errors, judged or not; what is above them follows from them.
         resumes: how often a run was taken over.
     """
 
@@ -80,7 +80,7 @@ class Totals:
 def totals(spans: Sequence[Span]) -> Totals:
     """Return the sums over a trace of at least one span."""
     root = spans[0]
-    parents = {span.parent_id for span in spans}
+    parents = {span.parent_id for span in spans if span.kind != "evaluator"}
     costs = [span.attributes[a.COST] for span in spans if a.COST in span.attributes]
     return Totals(
         took=root.end and root.end - root.start,

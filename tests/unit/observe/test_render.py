@@ -295,3 +295,12 @@ def test_totals_of_a_trace_are_sums_over_all_its_runs():
     assert (sums.errors, sums.resumes) == (1, 1)
     assert totals(TRACE[-1:]).took is None
     assert totals(TRACE[-1:]).cost is None
+
+
+def test_a_failed_call_that_was_judged_is_an_error_still():
+    failed = next(span for span in TRACE if span.status == "error")
+    judged = replace(
+        failed, span_id="judge", parent_id=failed.span_id, kind="evaluator", status="ok"
+    )
+
+    assert totals([*TRACE, judged]).errors == totals(TRACE).errors

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import takewhile
 from typing import Final
 
 from lib.events import Event
@@ -63,11 +62,13 @@ def _parent_of(started: Event, parent_events: Sequence[Event]) -> tuple[str | No
     if parent is None:
         return None, None
     run_id, key = parent["run_id"], parent["key"]
-    for event in takewhile(lambda event: event.kind != k.RUN_COMPLETED, parent_events):
-        starter = _STARTERS.get(event.kind)
-        if starter is not None and event.data.get(starter[1]) == key:
-            session_id = run_id if event.kind == k.TURN_REQUESTED else None
-            return span_id_of(run_id, starter[0], key), session_id
+    for event in parent_events:  # plain, since every turn of a long session comes through here
+        kind = event.kind
+        if kind in _STARTERS and event.data.get(_STARTERS[kind][1]) == key:
+            session_id = run_id if kind == k.TURN_REQUESTED else None
+            return span_id_of(run_id, _STARTERS[kind][0], key), session_id
+        if kind == k.RUN_COMPLETED:
+            break
     return span_id_of(run_id, RUN, ""), None
 
 
