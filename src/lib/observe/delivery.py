@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, Protocol, runtime_checkable
@@ -86,22 +86,22 @@ class Delivery:
         """
         async with self._turn:
             busy, failed = dict[str, float](), dict[str, Exception]()
-            self._claimed = []
+            await self.give_back()  # what a call that was cancelled has left
             for root_id in root_ids:
                 try:
-                    found = await self._prepare(root_id, dead_at or self._clock.now(), again=again)
+                    wait_s = await self._prepare(root_id, dead_at or self._clock.now(), again=again)
                 except Exception as error:  # noqa: BLE001 - around a log: only its trace is lost
                     _log.exception("the trace of run %r cannot be read for %s", root_id, self._name)
                     failed[root_id] = error if isinstance(error, LibError) else _unreadable(root_id)
                     continue
-                if isinstance(found, _Claimed):
-                    self._claimed.append(found)
-                elif found is not None:
-                    busy[root_id] = found
-            sent, refused = await self._send(self._claimed)
-            self._claimed = [each for each in self._claimed if each.root_id in refused]
+                if wait_s is not None:
+                    busy[root_id] = wait_s
+            ready = [each for each in self._claimed if each.root_id not in failed]
+            sent, refused = await self._send(ready)
+            failed |= refused
+            self._claimed = [each for each in self._claimed if each.root_id in failed]
             await self.give_back()
-            return Result(sent=sent, busy=busy, failed={**failed, **refused})
+            return Result(sent=sent, busy=busy, failed=failed)
 
     async def give_back(self) -> None:
         """Let other observers try what this one has not delivered, or was kept from delivering."""
@@ -113,30 +113,38 @@ class Delivery:
                 _log.exception("the claim on the trace of run %r runs out by itself", each.root_id)
         self._claimed = []
 
-    async def _prepare(
-        self, root_id: str, dead_at: datetime, *, again: bool
-    ) -> _Claimed | float | None:
-        """Return what to send of a trace, for how many seconds somebody else does, or None."""
+    async def _prepare(self, root_id: str, dead_at: datetime, *, again: bool) -> float | None:
+        """Claim a trace of which something is lacking, and note what.
+
+        Returns:
+            None, or for how many seconds another observer has it.
+        """
         peeked = await self._ledger.peek(root_id)
-        everything = again and self._updates == "replace"
-
-        def wanted(info: RunInfo, dead: bool) -> bool:
-            return everything or peeked.lacks(info, dead=dead)
-
-        runs = await read_trace(
-            self._store, root_id, dead_at=dead_at, capture=self._capture, wanted=wanted
-        )
+        runs = await self._read(root_id, peeked, dead_at, again=again)
         if not self._anything(self._parcel(runs, peeked, again=again)):
             return None
         now = self._clock.now()
         account = await self._ledger.claim(root_id, now=now)
         if isinstance(account, datetime):
             return (account - now).total_seconds() + _AFTER_CLAIM_S
-        known = self._partly.get(root_id, frozenset())
-        if account.doubt:
-            known |= await self._known(trace_id_of(root_id))
+        nothing = Parcel(spans=(), judgements=(), then=account.delivered)
+        self._claimed.append(_Claimed(root_id=root_id, account=account, parcel=nothing))
+        known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
         what = self._parcel(runs, account.delivered, again=again, known=known)
-        return _Claimed(root_id=root_id, account=account, parcel=what)
+        self._claimed[-1] = replace(self._claimed[-1], parcel=what)
+        return None
+
+    async def _read(
+        self, root_id: str, delivered: Delivered, dead_at: datetime, *, again: bool
+    ) -> list[RunTrace]:
+        everything = again and self._updates == "replace"
+
+        def wanted(info: RunInfo, dead: bool) -> bool:
+            return everything or delivered.lacks(info, dead=dead)
+
+        return await read_trace(
+            self._store, root_id, dead_at=dead_at, capture=self._capture, wanted=wanted
+        )
 
     def _parcel(
         self,
@@ -154,7 +162,12 @@ class Delivery:
     async def _known(self, trace_id: str) -> frozenset[str]:
         if not isinstance(self._sink, _KnowingSink):
             return frozenset()
-        return await self._within(self._sink.known(trace_id))
+        try:
+            return await self._within(self._sink.known(trace_id))
+        except LibError:
+            raise
+        except Exception as error:  # around a sink: nothing is wrong with the log
+            raise ExportError(f"{self._name} does not tell what it has") from error
 
     async def _send(
         self, claimed: Sequence[_Claimed]

@@ -483,6 +483,27 @@ def test_spans_that_were_taken_before_a_failure_are_not_sent_again():
     assert [len(export) for export in backend.exports] == [2, 1]
 
 
+def test_of_several_traces_what_was_taken_before_one_is_refused_is_not_sent_again():
+    backend = Backend(updates="first", traces_at_once=3)
+
+    async def take_one_and_refuse() -> None:
+        if len(backend.exports) == 1:
+            raise ExportError("the second span is malformed", permanent=True, delivered=1)
+        if backend.exports[-1] == ["two"]:
+            raise ExportError("malformed", permanent=True)
+
+    backend.trouble = [take_one_and_refuse] * 3
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, backend) as observer:
+            await engine.has(ended("one"), ended("two"), ended("three"))
+            assert not await observer.drain()
+
+    main(body)
+
+    assert backend.exports == [["one", "two", "three"], ["two"], ["three"]]
+
+
 def test_what_cannot_be_written_down_is_told_and_sent_again():
     backend = Backend()
 
