@@ -18,10 +18,10 @@ import httpx2
 import pytest
 
 from lib.errors import ExportError
-from lib.evals import Score
+from lib.evals import Score, score_event
 from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.observe import Span, spans_from_events, trace_id_of
+from lib.observe import Observer, Span, spans_from_events, trace_id_of
 from lib.observe.sinks.phoenix import PhoenixSink
 from lib.observe.spans import interrupt
 from lib.testing.agents import make_engine
@@ -321,6 +321,7 @@ def test_scores_arrive_on_spans_and_traces_and_change_in_place() -> None:
             again = scores[0].model_copy(update={"value": 0.75})
             await sink.score(root.trace_id, [again], span_id=root.span_id)
             await sink.score(root.trace_id, scores)
+            told = await server.get("trace_annotations", trace_ids=[root.trace_id], limit=100)
             notes = {note["name"]: note for note in await server.annotations(root.span_id)}
 
             assert {
@@ -331,9 +332,38 @@ def test_scores_arrive_on_spans_and_traces_and_change_in_place() -> None:
                 "tone": ("HUMAN", {"label": "friendly", "score": None, "explanation": None}),
             }
             assert notes["safe"]["metadata"] == {"version": 1}
+            assert sorted(note["name"] for note in told) == ["quality", "safe", "tone"]
             with pytest.raises(ExportError) as raised:
                 await sink.score(root.trace_id, [Score(name="note", value=1)])
             assert raised.value.permanent
+
+    run(main(), timeout_s=120)
+
+
+def test_an_observer_exports_a_run_and_its_scores_once() -> None:
+    async def main() -> None:
+        async with phoenix() as server:
+            sink, model = server.sink(), ScriptedClient([SECRET])
+            async with make_engine(model) as engine:
+                async with Observer(engine, sink, settle_s=0) as observer:
+                    started = await engine.start(SECRET)
+                    await started.result()
+                    assert await observer.drain()
+                score = Score(name="helpful", value=0.8, source="human", comment=SECRET)
+                event = score_event(score, signal_id="feedback-7", now=engine.clock.now())
+                await engine.store.append(started.id, [event], expected=None)
+                async with Observer(engine, sink) as observer:
+                    sent = [await observer.export_trace(started.id) for _again in range(2)]
+            found = await server.spans(trace_id_of(started.id), count=3)
+            root = next(key for key, span in found.items() if not span["parent_id"])
+            [note] = await server.annotations(root)
+
+            assert sent == [1, 0]  # the span of the score
+            kinds = sorted(span["span_kind"] for span in found.values())
+            assert kinds == ["AGENT", "EVALUATOR", "LLM"]
+            assert (note["name"], note["result"]["score"]) == ("helpful", 0.8)
+            assert note["annotator_kind"] == "HUMAN"
+            assert SECRET not in f"{found}{note}"
 
     run(main(), timeout_s=120)
 
