@@ -129,7 +129,9 @@ class Delivery:
             return (account - now).total_seconds() + _AFTER_CLAIM_S
         nothing = Parcel(spans=(), judgements=(), then=account.delivered)
         self._claimed.append(_Claimed(root_id=root_id, account=account, parcel=nothing))
-        known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
+        known = self._partly.get(root_id, frozenset())
+        if account.doubt:
+            known |= await self._known(trace_id_of(root_id))
         what = self._parcel(runs, account.delivered, again=again, known=known)
         self._claimed[-1] = replace(self._claimed[-1], parcel=what)
         return None
