@@ -129,9 +129,7 @@ class Delivery:
             return (account - now).total_seconds() + _AFTER_CLAIM_S
         nothing = Parcel(spans=(), judgements=(), then=account.delivered)
         self._claimed.append(_Claimed(root_id=root_id, account=account, parcel=nothing))
-        known = self._partly.get(root_id, frozenset())
-        if account.doubt:
-            known |= await self._known(trace_id_of(root_id))
+        known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
         what = self._parcel(runs, account.delivered, again=again, known=known)
         self._claimed[-1] = replace(self._claimed[-1], parcel=what)
         return None
@@ -175,22 +173,27 @@ class Delivery:
         self, claimed: Sequence[_Claimed]
     ) -> tuple[frozenset[str], dict[str, Exception]]:
         """Return which spans have arrived, and why which traces have not."""
-        spans = [span for each in claimed for span in each.parcel.spans]
+        spans = [span for each in claimed for span in self._left(each)]
         try:
             if spans:
                 await self._within(self._sink.export(spans))
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
+            self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
             if len(claimed) > 1 and is_permanent(error):  # one cannot be taken: the others can
                 parts = [await self._send([each]) for each in claimed]
                 sent = frozenset[str]().union(*(part for part, _ in parts))
                 return sent, {root: why for _, failed in parts for root, why in failed.items()}
             roots = [each.root_id for each in claimed]
             _log.exception("%s did not take the traces of runs %r", self._name, roots)
-            self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
             return frozenset(), dict.fromkeys(roots, error)
         failed = {each.root_id: await self._settle(each) for each in claimed}
         sent = frozenset(span.span_id for span in spans)
         return sent, {root_id: error for root_id, error in failed.items() if error is not None}
+
+    def _left(self, claimed: _Claimed) -> list[Span]:
+        """Return the spans of a trace that the sink had not taken when it failed."""
+        taken = self._partly.get(claimed.root_id, frozenset())
+        return [span for span in claimed.parcel.spans if span.span_id not in taken]
 
     def _note_delivered(self, claimed: Sequence[_Claimed], spans: Sequence[Span]) -> None:
         """Remember spans that a sink has taken before it failed."""
