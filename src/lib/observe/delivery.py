@@ -179,8 +179,9 @@ class Delivery:
                 await self._within(self._sink.export(spans))
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
             self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
+            self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
             if len(claimed) > 1 and is_permanent(error):  # one cannot be taken: the others can
-                parts = [await self._send([each]) for each in claimed]
+                parts = [await self._send([self._rest_of(each)]) for each in claimed]
                 sent = frozenset[str]().union(*(part for part, _ in parts))
                 return sent, {root: why for _, failed in parts for root, why in failed.items()}
             roots = [each.root_id for each in claimed]
@@ -202,6 +203,12 @@ class Delivery:
             own = ids.intersection(span.span_id for span in each.parcel.spans)
             if own:
                 self._partly[each.root_id] = self._partly.get(each.root_id, frozenset()) | own
+
+    def _rest_of(self, claimed: _Claimed) -> _Claimed:
+        """Return what is claimed without the spans that the sink has taken before it failed."""
+        taken = self._partly.get(claimed.root_id, frozenset())
+        spans = [span for span in claimed.parcel.spans if span.span_id not in taken]
+        return replace(claimed, parcel=replace(claimed.parcel, spans=spans))
 
     async def _settle(self, claimed: _Claimed) -> Exception | None:
         """Send the scores of a trace that has arrived, and write down what the sink has."""
