@@ -26,6 +26,9 @@ from lib.observe.waterfall import Waterfall
 PIPE_WIDTH: Final = 120
 """How wide a trace is drawn where no terminal says how wide it is."""
 
+ROWS: Final = 500
+"""How many spans are drawn in the terminal if nobody says how many."""
+
 _PAGE_OF_RUNS: Final = 1_000
 _NAMED: Final = 3
 """Runs that an ambiguous prefix is told with."""
@@ -39,7 +42,7 @@ _PAGE_CHARS: Final = 20_000
 @click.argument("run_id", metavar="RUN")
 @click.option("--store", type=StorePath(), required=True, help="A path or sqlite:///PATH.")
 @click.option("--depth", type=click.IntRange(min=1), help="Levels to show; 1 is the root alone.")
-@click.option("--limit", type=click.IntRange(min=1), default=500, show_default=True, help="Rows.")
+@click.option("--limit", type=click.IntRange(min=1), help=f"Rows to show; by default {ROWS}.")
 @click.option("--width", type=click.IntRange(min=1), help="Columns; by default the terminal's.")
 @click.option("--content", is_flag=True, help="Show prompts, replies, arguments and results, too.")
 @click.option(
@@ -55,7 +58,7 @@ def command(
     *,
     store: Path,
     depth: int | None,
-    limit: int,
+    limit: int | None,
     width: int | None,
     content: bool,
     page: Path | None,
@@ -67,12 +70,14 @@ def command(
     read-only.
     """
     if page is not None:
+        if (depth, limit, width) != (None, None, None):
+            raise click.UsageError("a page shows everything: --depth, --limit and --width do not")
         _refuse_to_replace(page, force=force)
     capture = Capture(content=content, limit=_TERMINAL_CHARS if page is None else _PAGE_CHARS)
     root, runs = asyncio.run(_read(store, run_id, capture))
     spans = [span for run in runs for span in run.spans]
     if page is None:
-        _draw(root, Waterfall(spans, depth=depth, limit=limit), width)
+        _draw(root, Waterfall(spans, depth=depth, limit=limit or ROWS), width)
     else:
         shown = Page(run_id=root.run_id, spans=spans, content=content, scores=_scores(runs))
         _write(page, render_page(shown), force)

@@ -242,6 +242,18 @@ def test_a_page_is_written_whole_and_never_over_another_file_unasked(
     assert sorted(file.name for file in tmp_path.glob("*trace*")) == ["trace.html"]
 
 
+@pytest.mark.parametrize("option", ["--depth", "--limit", "--width"])
+def test_a_page_shows_everything_and_takes_no_option_that_would_not(
+    path: Path, tmp_path: Path, option: str
+) -> None:
+    page = tmp_path / "trace.html"
+
+    told = call(path, "run-one", "--html", page, option, 3)
+
+    assert (told.exit_code, page.exists()) == (2, False)
+    assert "a page shows everything" in told.stderr
+
+
 def test_a_page_can_go_to_a_pipe(path: Path, tmp_path: Path) -> None:
     page = tmp_path / "trace.html"
     call(path, "run-one", "--html", page)

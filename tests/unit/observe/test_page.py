@@ -167,7 +167,8 @@ def test_what_is_no_number_is_refused_rather_than_written():
 
 def test_misleading_signs_are_shown_by_their_numbers_and_others_as_they_are():
     assert visible("a\tb\nc 漢 é 👩\u200d🚀") == "a\tb\nc 漢 é 👩\u200d🚀"
-    assert visible("\u202e\x1b\ud800") == "\\u202e\\u001b\\ud800"
+    assert visible("\u202e\x1b\ud800\u200b") == "\\u202e\\u001b\\ud800\\u200b"
+    assert visible("\U000e0041") == "\\ue0041"
 
 
 def test_rows_stand_in_the_order_of_the_tree_with_times_from_the_first_moment():

@@ -16,10 +16,11 @@ from lib.observe.tree import Row, rows
 from lib.observe.words import duration, operation_of, state_of, status_words
 
 _MISLEADING: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Controls but for tabs and new lines, marks that turn the direction of writing, and what UTF-8
-cannot hold: shown as their numbers."""
+"""Controls but for tabs and new lines, marks that turn the direction of writing, letters that
+nobody sees, and what UTF-8 cannot hold: shown as their numbers."""
 
 _UNSAFE: Final = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 """What may not stand in a block of JSON in a page; outside its strings, JSON has none of it."""
