@@ -101,7 +101,10 @@ class Lane:
         self._note([root_id for root_id in root_ids if root_id not in result.busy], result)
         now = self._clock.monotonic()
         for root_id, wait_s in result.busy.items():
-            await self.add([root_id], at=now + wait_s)
+            try:
+                await self.add([root_id], at=now + wait_s)
+            except ExportError:  # closed meanwhile: the next process finds it on the list
+                await self._ledger.owe([root_id])
 
     def _note(self, root_ids: Iterable[str], result: Result) -> None:
         for root_id in root_ids:
