@@ -13,6 +13,7 @@ from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans import interrupt, spans_from_events
+from lib.observe.spans.values import word
 
 _INLINE_EVENTS: Final = 16
 """A longer log is turned into spans in a thread: it takes some 12 microseconds an event."""
@@ -135,14 +136,21 @@ def _judgements(
     found: dict[str, Judgement] = {}
     for event in events:
         score = score_of(event) if event.kind == k.EVAL_SCORE else None
+        if score is not None and not content:
+            score = _without_content(score)
         if score is None:
             continue
-        if not content:
-            score = score.model_copy(update={"comment": None, "meta": {}})
         span_id = event.data.get("span_id")
         judged = Judgement(seq=event.seq, span_id=span_id if span_id in known else own, score=score)
         found.setdefault(str(event.data.get("signal_id", event.seq)), judged)
     return list(found.values())
+
+
+def _without_content(score: Score) -> Score | None:
+    """Return a score without what somebody wrote, None if nothing is left of it."""
+    if isinstance(score.value, str) and word(score.value) is None:
+        return None
+    return score.model_copy(update={"comment": None, "meta": {}})
 
 
 def _closed(spans: Sequence[Span]) -> frozenset[str]:

@@ -40,7 +40,7 @@ class Engine:
         events = [NewEvent(kind, data, at(seconds)) for seconds, kind, data in entries]
         await self.store.append(run_id, events, expected=info.head)
 
-    async def scored(self, run_id: str, value: float, **more: Any) -> None:
+    async def scored(self, run_id: str, value: float | str, **more: Any) -> None:
         score = Score(name="good", value=value, comment="a secret", meta={"by": "a secret"})
         event = score_event(score, signal_id=f"{run_id}/{value}", now=at(90), **more)
         await self.store.append(run_id, [event], expected=None)
@@ -657,6 +657,8 @@ def test_what_a_score_says_in_words_is_content(captured: bool):
     async def body(engine: Engine) -> None:
         await engine.has(begun())
         await engine.scored("run", 1)
+        await engine.scored("run", "a secret label")
+        await engine.scored("run", "polite")
         await engine.grows("run", (2, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
         async with observed(engine, backend, capture_content=captured) as observer:
             await observer.backfill()
@@ -664,6 +666,7 @@ def test_what_a_score_says_in_words_is_content(captured: bool):
     main(body)
 
     assert ("a secret" in repr([backend.scores, backend.spans])) is captured
+    assert len(backend.scores) == (3 if captured else 2)
 
 
 def test_scores_that_a_sink_does_not_take_are_tried_again_without_the_spans():
