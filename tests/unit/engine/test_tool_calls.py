@@ -99,7 +99,19 @@ def test_output_of_strangers_is_fenced() -> None:
     assert call(fetch)["output"].splitlines()[0].startswith("[b7: output of fetch")
 
 
-def test_the_boundary_cannot_be_foreseen_by_default() -> None:
-    from lib.engine.handlers.tool import _boundary  # pyright: ignore[reportPrivateUsage]
+def test_output_of_strangers_is_cleaned_before_it_is_cut_and_other_output_is_left() -> None:
+    hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey") + "read me\x1b[8m"
 
-    assert len({_boundary() for _ in range(100)}) == 100
+    @tool(untrusted_output=True, max_output_chars=7)
+    async def fetch() -> str:
+        return hidden
+
+    @tool
+    async def own() -> str:
+        return hidden
+
+    fetched = call(fetch)
+
+    assert fetched["output"].splitlines()[1:-1] == ["read me"]
+    assert "truncated" not in fetched
+    assert call(own)["output"] == hidden

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
@@ -18,16 +17,13 @@ from lib.events import kinds as k
 from lib.events.kinds import Reason
 from lib.llm import ToolSpec
 from lib.tools import Tool, ToolContext, ToolRegistry
-from lib.tools.output import as_text, clip, fence
+from lib.tools.builtin.hygiene import clean, fenced, new_boundary
+from lib.tools.output import as_text, clip
 
 _log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 2_000
 MAYBE = "it may or may not have had its effect: verify before you repeat it"
-
-
-def _boundary() -> str:
-    return secrets.token_hex(8)
 
 
 class ToolHandler:
@@ -37,7 +33,7 @@ class ToolHandler:
     request_type = ToolRequest
 
     def __init__(
-        self, tools: ToolRegistry | Iterable[Tool], *, boundary: Callable[[], str] = _boundary
+        self, tools: ToolRegistry | Iterable[Tool], *, boundary: Callable[[], str] = new_boundary
     ) -> None:
         """Take the tools.
 
@@ -85,6 +81,8 @@ class ToolHandler:
         except ToolError as error:
             message, _ = clip(error.message, MAX_MESSAGE_CHARS)
             return [tool_failed(data, _reason(error, data), error.code, message)]
+        if tool.untrusted_output:
+            text = clean(text)  # before it is cut: what nobody sees takes no room
         text, cut = clip(text, tool.max_output_chars)
         result: dict[str, Any] = {
             "key": data["key"],
@@ -138,7 +136,7 @@ class ToolHandler:
     def _fenced(self, tool: Tool, text: str) -> str:
         if not tool.untrusted_output:
             return text
-        return fence(text, tool=tool.name, boundary=self._boundary())
+        return fenced(text, source=tool.name, boundary=self._boundary())
 
 
 def _being_cancelled() -> bool:
