@@ -1,0 +1,57 @@
+"""What is found below a directory, however a platform finds it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+Judge = Callable[[Sequence[bytes]], None]
+"""Raises when a path of these components may not be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a path leads to.
+
+    Attributes:
+        mode: file type and permissions, as in `st_mode`.
+        size: bytes of a file.
+        names: the components of its path below the root, links resolved.
+        reading: opens it for reading, for as long as the block runs; what a directory can be
+            listed by is its descriptor, or its path where it can have none.
+    """
+
+    mode: int
+    size: int
+    names: Sequence[bytes]
+    reading: Callable[[], AbstractContextManager[int | str]]
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.mode)
+
+
+class Tree(Protocol):
+    """A directory, and what is found below it."""
+
+    def find(self, parts: Sequence[bytes], judge: Judge) -> AbstractContextManager[Found]:
+        """Hold what the path leads to for the block.
+
+        Args:
+            parts: components; an absolute path starts with an empty one.
+            judge: is asked before anything is opened, for each name on the way.
+
+        Raises:
+            Stopped: a rule of the walk forbids it.
+            OSError: the system does.
+        """
+        ...

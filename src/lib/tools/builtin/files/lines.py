@@ -1,0 +1,156 @@
+r"""Read some lines of a file of any size in bounded memory.
+
+Only "\n" ends a line, as for grep and editors' line numbers; "\r" before it stays. Nothing reads a
+whole line before knowing how long it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from lib.tools.builtin.files.budget import Budget
+from lib.tools.builtin.files.kinds import SNIFFED_BYTES, TextKind, text_kind
+
+CHUNK_BYTES: Final = 256 << 10
+_ZERO_TO_ONES: Final = b"\xff" + bytes(255)
+
+
+class NotText(Exception):
+    """The file is binary; `kind` says what it looks like."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class LinePage:
+    """Lines in a row.
+
+    Attributes:
+        text: the lines, each with its end; the last of a file may have none.
+        lines: how many, a part of one included.
+        next_offset: the line after them, or None where nothing follows.
+        encoding: "utf-8", or by its byte order mark "utf-16-le" or "utf-16-be".
+        replaced: how many U+FFFD in the text stand for bytes that the encoding does not have.
+    """
+
+    text: str
+    lines: int
+    next_offset: int | None
+    encoding: str
+    replaced: int
+
+
+def read_lines(
+    handle: int, *, offset: int, limit: int | None, max_bytes: int, budget: Budget
+) -> LinePage:
+    """Return whole lines from line `offset` on, at most `max_bytes` bytes of the file.
+
+    A line that is longer than that is cut after a whole character, and the page ends.
+
+    Args:
+        handle: a descriptor open for reading, which nobody else uses meanwhile.
+        offset: the first line, from 0.
+        limit: how many lines at most, None for as many as fit.
+        max_bytes: bytes of the file; at least one code unit is read.
+        budget: for finding the first line.
+
+    Raises:
+        NotText: its beginning, or what was asked for, is no text.
+        BudgetSpent: the first line lies too far into the file.
+        OSError: the system cannot read it.
+    """
+    kind = text_kind(_read_at(handle, SNIFFED_BYTES, 0))
+    if isinstance(kind, str):
+        raise NotText(kind)
+    place = _place_of(handle, kind, offset, budget)
+    if place is None:
+        return LinePage("", 0, None, kind.codec, 0)
+    budget.spend()
+    whole = max(max_bytes - max_bytes % kind.unit, kind.unit)
+    data = _read_at(handle, whole + 1, place)
+    return _page(data[:whole], kind, offset=offset, limit=limit, more=len(data) > whole)
+
+
+def _read_at(handle: int, count: int, place: int) -> bytes:
+    """Return the bytes from a place on, fewer than `count` only at the end of the file."""
+    os.lseek(handle, place, os.SEEK_SET)  # Windows has no pread
+    pieces: list[bytes] = []
+    while count:
+        piece = os.read(handle, count)
+        if not piece:
+            break
+        pieces.append(piece)
+        count -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _place_of(handle: int, kind: TextKind, line: int, budget: Budget) -> int | None:
+    """Return where a line starts, or None when the file has no such line."""
+    place = kind.mark
+    left = line
+    while left:
+        chunk = _read_at(handle, CHUNK_BYTES, place)
+        if len(chunk) < kind.unit:
+            return None
+        budget.spend(len(chunk))
+        units = _units(chunk, kind)
+        ends = units.count(b"\n")
+        if ends >= left:
+            return place + _after(units, left) * kind.unit
+        left -= ends
+        place += len(units) * kind.unit
+    return place
+
+
+def _units(chunk: bytes, kind: TextKind) -> bytes:
+    r"""Return one byte for each code unit, which is "\n" exactly where the unit is."""
+    if kind.unit == 1:
+        return chunk
+    even = len(chunk) - len(chunk) % 2
+    low, high = chunk[0:even:2], chunk[1:even:2]
+    if kind.codec == "utf-16-be":
+        low, high = high, low
+    ascii_only = int.from_bytes(high.translate(_ZERO_TO_ONES), "big")
+    return (int.from_bytes(low, "big") & ascii_only).to_bytes(even // 2, "big")
+
+
+def _after(units: bytes, ends: int) -> int:
+    """Return how many units stand before the line after the end number `ends`."""
+    return len(units) - len(units.split(b"\n", ends)[-1])
+
+
+def _page(data: bytes, kind: TextKind, *, offset: int, limit: int | None, more: bool) -> LinePage:
+    """Keep whole lines of the bytes, `limit` at most; `more` says whether bytes follow them."""
+    units = _units(data, kind)
+    ends = units.count(b"\n")
+    if limit is not None and limit <= ends:
+        kept = data[: _after(units, limit) * kind.unit]
+        lines = limit
+        cut_inside = False
+    elif more and ends:
+        kept = data[: _after(units, ends) * kind.unit]
+        lines = ends
+        cut_inside = False
+    else:
+        kept = data
+        lines = ends + (not units.endswith(b"\n") and bool(data))
+        cut_inside = more
+    text, replaced = _decoded(kept, kind, cut_inside=cut_inside)
+    follows = more or len(kept) < len(data)
+    return LinePage(text, lines, offset + lines if follows else None, kind.codec, replaced)
+
+
+def _decoded(data: bytes, kind: TextKind, *, cut_inside: bool) -> tuple[str, int]:
+    """Return the text, without a character that the cut has split, and how much is replaced."""
+    text = codecs.getincrementaldecoder(kind.codec)("replace").decode(data, not cut_inside)
+    if "\0" in text:
+        raise NotText("binary data")
+    if "\ufffd" not in text:
+        return text, 0
+    kept = codecs.getincrementaldecoder(kind.codec)("ignore").decode(data, not cut_inside)
+    return text, text.count("\ufffd") - kept.count("\ufffd")
