@@ -26,6 +26,7 @@
     │   │   └── ScriptError
     │   └── StoreUnavailable (also VectorError)
     ├── ToolError
+    │   └── FetchBlocked
     ├── VectorError
     │   ├── DimensionMismatch (also ValueError)
     │   ├── MetricMismatch (also ValueError)
@@ -259,6 +260,20 @@ class ToolError(LibError):
         super().__init__(message)
 
 
+class FetchBlocked(ToolError):
+    """A request is refused by fetch policy; the message holds no address.
+
+    Attributes:
+        rule: the rule that it breaks, in words.
+        host: the host as asked, or None where it is an address or could not be read.
+    """
+
+    def __init__(self, rule: str, *, host: str | None = None) -> None:
+        self.rule, self.host = rule, host
+        where = "this URL" if host is None else f"a URL of {host!r}"
+        super().__init__("blocked", f"fetching {where} is blocked: {rule}")
+
+
 # -- vectors -----------------------------------------------------------------------------------
 
 
@@ -375,8 +390,8 @@ class ExportError(LibError):
     Attributes:
         retry_after_s: what the backend asked for, in seconds.
         permanent: whether sending the same spans again cannot help.
-        delivered: how many of the spans arrived; unless permanent, they are the first ones, and
-            only the others need to be sent again.
+        taken: the ids of the spans that are not to be sent again: the sink has them, or has
+            dropped them for good.
     """
 
     def __init__(
@@ -385,8 +400,8 @@ class ExportError(LibError):
         *,
         retry_after_s: float | None = None,
         permanent: bool = False,
-        delivered: int = 0,
+        taken: frozenset[str] = frozenset(),
     ) -> None:
         self.retry_after_s, self.permanent = retry_after_s, permanent
-        self.delivered = delivered
+        self.taken = taken
         super().__init__(message)

@@ -9,14 +9,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lib.errors import FetchBlocked
+    from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
+    from lib.tools.builtin.fetch.policy import DEFAULT_CONTENT_TYPES, FetchPolicy
+    from lib.tools.builtin.fetch.resolver import Resolver, SystemResolver
+    from lib.tools.builtin.fetch.tool import http_fetch_tool
     from lib.tools.builtin.hygiene import clean, fenced
 
 __all__ = [
+    "DEFAULT_CONTENT_TYPES",
+    "FetchBlocked",
+    "FetchPolicy",
+    "Page",
+    "Resolver",
+    "SafeFetcher",
+    "SystemResolver",
     "clean",
     "fenced",
+    "http_fetch_tool",
 ]
 
 _WHERE = {
+    "DEFAULT_CONTENT_TYPES": "lib.tools.builtin.fetch.policy:DEFAULT_CONTENT_TYPES",
+    "FetchBlocked": "lib.errors:FetchBlocked",
+    "FetchPolicy": "lib.tools.builtin.fetch.policy:FetchPolicy",
+    "Page": "lib.tools.builtin.fetch.fetcher:Page",
+    "Resolver": "lib.tools.builtin.fetch.resolver:Resolver",
+    "SafeFetcher": "lib.tools.builtin.fetch.fetcher:SafeFetcher",
+    "SystemResolver": "lib.tools.builtin.fetch.resolver:SystemResolver",
+    "http_fetch_tool": "lib.tools.builtin.fetch.tool:http_fetch_tool",
     "clean": "lib.tools.builtin.hygiene:clean",
     "fenced": "lib.tools.builtin.hygiene:fenced",
 }

@@ -1,0 +1,117 @@
+"""An answer whose content is still on its way, whoever has brought it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from lib.errors import FetchBlocked, ToolError
+from lib.tools.builtin.fetch.url import Target
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+MAX_HEADERS: Final = 256
+MAX_HEADER_BYTES: Final = 64 * 1024
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,100}", re.ASCII)
+_CHARSET: Final = re.compile(
+    r";\s*charset\s*=\s*(?:\"([^\"\\;]{1,64})\"|'([^'\\;]{1,64})'|([^\s\"';]{1,64}))",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+class Sender(Protocol):
+    """Asks for a URL that has passed the rules; see `Network` and `Injected`."""
+
+    failures: tuple[type[Exception], ...]
+
+    async def ask(self, target: Target, headers: Headers, *, connect_timeout_s: float) -> Answer:
+        """Send a GET request and return the answer when its headers are there."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class Answer:
+    """Status, headers and a body to read; to be closed."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Iterable[tuple[bytes, bytes]],
+        stream: AsyncIterable[bytes] | Any,
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take what came."""
+        self.status = status
+        self._headers = [(name.lower(), value) for name, value in headers]
+        self._stream = stream
+        self.aclose = close
+
+    def check(self) -> None:
+        """Pass an answer whose headers are of a usual size.
+
+        Raises:
+            ToolError: it has too many, or the status is none of a final answer.
+        """
+        size = sum(len(name) + len(value) for name, value in self._headers)
+        if len(self._headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+            raise ToolError("too_large", "the server's answer has too many headers")
+        if not 200 <= self.status <= 599:  # noqa: PLR2004 - what HTTP has
+            raise ToolError("failed", "the server's answer is not valid HTTP")
+
+    def values(self, name: bytes) -> list[str]:
+        """Return what the headers of this name say, each once."""
+        found = [value for known, value in self._headers if known == name]
+        return [value.decode("latin-1").strip() for value in dict.fromkeys(found)]
+
+    @property
+    def location(self) -> str | None:
+        """Where the answer redirects to, None if it does not.
+
+        Raises:
+            FetchBlocked: that can be read in more than one way.
+            ToolError: it does not say where to.
+        """
+        if self.status not in _REDIRECTS:
+            return None
+        found = [value for known, value in self._headers if known == b"location"]
+        if not found:
+            raise ToolError("failed", f"the server answered {self.status} and not where to")
+        if len(found) > 1:
+            raise FetchBlocked("a redirect to two places")
+        try:
+            return found[0].decode("utf-8")
+        except UnicodeDecodeError:
+            return "\x00"  # which no URL may hold
+
+    @property
+    def content_type(self) -> tuple[str, str | None]:
+        """The media type in lower case, "" without the header, and the charset as it is called.
+
+        Raises:
+            FetchBlocked: there are two of them, or it cannot be read.
+        """
+        found = self.values(b"content-type")
+        if not found:
+            return "", None
+        media_type = found[0].partition(";")[0].strip().lower()
+        if len(found) > 1 or not _MEDIA_TYPE.fullmatch(media_type):
+            raise FetchBlocked("a content type that cannot be read")
+        charset = _CHARSET.search(found[0])
+        return media_type, next(filter(None, charset.groups())).lower() if charset else None
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the body as it was sent."""
+        stream = aiter(self._stream)
+        try:
+            async for chunk in stream:
+                yield chunk
+        finally:
+            close = getattr(stream, "aclose", None)  # an iterator need not have it
+            if close is not None:
+                await close()

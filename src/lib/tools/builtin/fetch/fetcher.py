@@ -1,0 +1,291 @@
+"""`SafeFetcher`: gets a URL, and reaches nothing that its policy does not name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from lib.errors import FetchBlocked, ToolError, ToolErrorCode
+from lib.tools.builtin.fetch.answer import Answer, Sender
+from lib.tools.builtin.fetch.body import (
+    Body,
+    decoders_for,
+    looks_binary,
+    read_body,
+    sniffed_type,
+    whole_letters,
+)
+from lib.tools.builtin.fetch.injected import Injected
+from lib.tools.builtin.fetch.network import Network
+from lib.tools.builtin.fetch.policy import FetchPolicy, Rules, takes
+from lib.tools.builtin.fetch.resolver import Addresses, Resolve, Resolver
+from lib.tools.builtin.fetch.url import Target, join, parse
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncBaseTransport
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_AFTER_S: Final = 86_400
+
+_ACCEPT: Final = (
+    b"text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/json;q=0.8, "
+    b"text/plain;q=0.8, */*;q=0.1"
+)
+_STATUS_CODES: Final[dict[int, ToolErrorCode]] = {
+    401: "denied",
+    403: "denied",
+    404: "not_found",
+    407: "denied",
+    410: "not_found",
+    429: "rate_limited",
+    451: "denied",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What a fetch brought.
+
+    Attributes:
+        url: where it came from, after redirects.
+        asked: what was asked for.
+        status: of the last answer, 200 to 299.
+        content_type: media type in lower case; sniffed where the server sent none.
+        charset: what the server calls it, in lower case; to be believed only if well known.
+        body: decompressed, at most `max_bytes` of the policy.
+        truncated: whether the body was cut off, or ended before its end.
+        hops: the URLs that redirected, in their order.
+    """
+
+    url: str
+    asked: str
+    status: int
+    content_type: str
+    charset: str | None
+    body: bytes
+    truncated: bool
+    hops: tuple[str, ...] = ()
+
+
+class SafeFetcher:
+    """Fetches URLs for somebody who may have been talked into asking for the wrong ones.
+
+    Every URL, also one that a redirect names, is read by a strict grammar and held against the
+    policy. All addresses of its host must be public. The connection is made to one of these
+    addresses, while TLS, SNI and Host stay the name's. The environment (proxies, netrc, certificate
+    files) is ignored, no cookie is kept, no credential is sent but what `extra` holds. One deadline
+    is over everything. It may be used from several event loops.
+    """
+
+    def __init__(
+        self,
+        policy: FetchPolicy | None = None,
+        *,
+        resolver: Resolver | Resolve | None = None,
+        transport: AsyncBaseTransport | None = None,
+        verify: ssl.SSLContext | bool = True,
+        proxy: str | None = None,
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            policy: what may be reached, by default every public host.
+            resolver: looks up names, or an async function of host and port that does.
+            transport: an httpx2 (or httpx) transport to ask through, which is closed with this. It
+                gets URLs with the checked address in place of the name, which stands in the Host
+                header and in the extension `sni_hostname`, and never keeps a connection. It must
+                not use a proxy or HTTP/2.
+            verify: how certificates are checked: True is by those of the system, False not at all.
+            proxy: URL of an HTTP proxy that makes all connections. Then names are looked up, and
+                addresses checked, by the proxy: it must refuse private ones itself. URLs and hosts
+                are still held against the policy.
+
+        Raises:
+            TypeError: the policy is none.
+            ValueError: `transport` and `proxy` are both given, or the proxy's URL is not valid.
+        """
+        if policy is not None and not isinstance(policy, FetchPolicy):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+            raise TypeError(f"policy is a FetchPolicy, not {type(policy).__name__}")
+        if transport is not None and proxy is not None:
+            raise ValueError("give transport or proxy, not both")
+        self.policy = FetchPolicy() if policy is None else policy
+        self._rules = Rules(self.policy)
+        addresses = Addresses(self._rules, resolver)
+        self._sender: Sender = (
+            Network(addresses, verify=verify, proxy=proxy)
+            if transport is None
+            else Injected(transport, addresses)
+        )
+        self._headers = [
+            (b"User-Agent", self.policy.user_agent.encode("ascii")),
+            (b"Accept-Encoding", b"gzip, deflate"),
+        ]
+        self._extra = [
+            (name.encode("ascii"), value.encode("ascii"))
+            for name, value in self.policy.extra.items()
+        ]
+
+    async def fetch(self, url: str, *, may_visit: Callable[[str], bool] | None = None) -> Page:
+        """Get what is at a URL, following redirects.
+
+        Args:
+            url: http or https, complete.
+            may_visit: asked about each host that a redirect leads to and that is not the first one.
+
+        Returns:
+            The page, if the server answered with success.
+
+        Raises:
+            FetchBlocked: the policy forbids it, or something that the server said.
+            ToolError: it could not be fetched: "timeout", "unavailable", "not_found", "denied",
+                "rate_limited", "too_large" or "failed".
+        """
+        try:
+            async with asyncio.timeout(self.policy.timeout_s):
+                return await self._follow(url, may_visit)
+        except TimeoutError:
+            told = f"no complete answer within {self.policy.timeout_s:g} s"
+            fault = ToolError("timeout", told)
+        except ToolError as error:
+            fault = error
+        fault.__cause__ = fault.__context__ = None  # which may hold an address
+        raise fault
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop; another fetch opens new ones."""
+        await self._sender.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _follow(self, url: str, may_visit: Callable[[str], bool] | None) -> Page:
+        first = target = parse(url)
+        same_origin = True
+        hops: list[str] = []
+        while True:
+            self._rules.check(target)
+            same_origin = same_origin and target.origin == first.origin
+            async with self._answer(target, with_extra=same_origin) as answer:
+                location = answer.location
+                if location is None:
+                    return await self._page(answer, url, target, tuple(hops))
+            if len(hops) == self.policy.max_redirects:
+                raise FetchBlocked("too many redirects", host=target.name)
+            hops.append(target.url)
+            target = self._redirected(target, location)
+            if may_visit and target.host != first.host and not may_visit(target.host):
+                raise FetchBlocked("a redirect to a host that needs approval", host=target.name)
+
+    def _redirected(self, target: Target, location: str) -> Target:
+        following = join(target, location)
+        if target.scheme == "https" and following.scheme == "http":
+            raise FetchBlocked("a redirect from https to http", host=following.name)
+        return following
+
+    @asynccontextmanager
+    async def _answer(self, target: Target, *, with_extra: bool) -> AsyncGenerator[Answer]:
+        """Ask, and close the answer afterwards; errors of the network become ours."""
+        headers = [*self._headers, *(self._extra if with_extra else ())]
+        if not any(name.lower() == b"accept" for name, _ in headers):
+            headers.append((b"Accept", _ACCEPT))
+        try:
+            answer = await self._sender.ask(
+                target, headers, connect_timeout_s=self.policy.connect_timeout_s
+            )
+            try:
+                answer.check()
+                yield answer
+            finally:
+                await answer.aclose()
+        except self._sender.failures as error:
+            log.debug("fetching from %s failed: %r", target.host, error)
+            fault = _named(error, target.name)
+        else:
+            return
+        raise fault
+
+    async def _page(
+        self, answer: Answer, asked: str, target: Target, hops: tuple[str, ...]
+    ) -> Page:
+        _check_status(answer)
+        media_type, charset = answer.content_type
+        if media_type and not takes(self.policy.content_types, media_type):
+            raise FetchBlocked(f"content of type {media_type} is not read", host=target.name)
+        body = await self._body(answer)
+        media_type = media_type or sniffed_type(body.content)
+        if not takes(self.policy.content_types, media_type) or _is_lie(media_type, body, charset):
+            raise FetchBlocked("the content is binary or of a type not read", host=target.name)
+        content = whole_letters(body.content, charset) if body.truncated else body.content
+        return Page(
+            url=target.url,
+            asked=asked,
+            status=answer.status,
+            content_type=media_type,
+            charset=charset,
+            body=content,
+            truncated=body.truncated,
+            hops=hops,
+        )
+
+    async def _body(self, answer: Answer) -> Body:
+        decoders = decoders_for(answer.values(b"content-encoding"))
+        async with aclosing(answer.chunks()) as chunks:
+            return await read_body(
+                chunks, decoders, max_bytes=self.policy.max_bytes, ended_early=_ended_early
+            )
+
+
+def _check_status(answer: Answer) -> None:
+    """Pass an answer that says success."""
+    status = answer.status
+    if status < 300:  # noqa: PLR2004 - success
+        return
+    code: ToolErrorCode = "unavailable" if status >= 500 else "failed"  # noqa: PLR2004
+    later = [int(value) for value in answer.values(b"retry-after") if value.isdecimal()]
+    hint = f": try again in {later[0]} s" if later and later[0] <= MAX_RETRY_AFTER_S else ""
+    raise ToolError(_STATUS_CODES.get(status, code), f"the server answered {status}{hint}")
+
+
+def _is_lie(media_type: str, body: Body, charset: str | None) -> bool:
+    """Tell whether text was promised and something else came."""
+    textual = media_type.startswith("text/") or media_type.endswith(
+        ("+xml", "+json", "/xml", "/json")
+    )
+    return textual and looks_binary(body.content, charset)
+
+
+def _ended_early(error: Exception) -> bool:
+    """Tell whether the connection was closed inside a body, as h11 words it."""
+    return "peer closed connection without sending complete message body" in str(error)
+
+
+def _named(error: Exception, host: str | None) -> ToolError:
+    """Return what a failure of the network is to a model; of its text, nothing is kept."""
+    name = type(error).__name__
+    where = "the server" if host is None else repr(host)
+    if "Timeout" in name:
+        return ToolError("timeout", f"{where} did not take the connection in time")
+    if "ProtocolError" in name or "DecodingError" in name:
+        return ToolError("failed", f"{where} does not answer in valid HTTP")
+    if _has_cause(error, ssl.SSLError):
+        return ToolError("failed", f"the certificate of {where} could not be verified")
+    return ToolError("unavailable", f"the connection to {where} failed")
+
+
+def _has_cause(error: BaseException | None, kind: type[Exception]) -> bool:
+    seen: list[Any] = []
+    while error is not None and error not in seen:
+        if isinstance(error, kind):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,267 @@
+"""`FetchPolicy`: what a fetch may reach and how much of it; `Rules`: a policy that can be asked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, cast
+
+from lib.errors import FetchBlocked
+from lib.tools.builtin.fetch.address import Address, judge, text, translated
+from lib.tools.builtin.fetch.url import Target, read_host, read_ipv6
+
+DEFAULT_CONTENT_TYPES: Final = (
+    *("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/csv"),
+    *("text/xml", "application/xml", "application/*+xml", "application/rss+xml"),
+    *("application/atom+xml", "application/json", "application/*+json"),
+)
+"""What a fetch takes unless told otherwise: text that `extract` reads; no SVG, no PDF."""
+
+MAX_REDIRECTS: Final = 50
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?", re.ASCII)
+_TYPE: Final = re.compile(r"[a-z0-9.-]+/(?:\*|\*\+[a-z0-9.-]+|[a-z0-9.+-]+)", re.ASCII)
+_NOT_EXTRA: Final = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "accept-encoding"),
+        *("cookie", "keep-alive", "te", "trailer", "upgrade", "expect", "user-agent"),
+        *("proxy-authorization", "proxy-connection"),
+    }
+)
+
+# Names of the network that a machine stands in: asking DNS for them only tells others of it.
+_INTERNAL: Final = (
+    *("localhost", "localdomain", "local", "internal", "intranet", "private", "lan", "home"),
+    *("corp", "svc", "home.arpa"),
+)
+
+
+@dataclass(frozen=True)
+class FetchPolicy:
+    """What a fetch may reach, checked when it is made.
+
+    Hosts are names, "*.name" for all names below one, or addresses, without port or brackets.
+
+    Attributes:
+        allowed_hosts: hosts that may be reached; empty means every public one.
+        denied_hosts: hosts that may not, whatever else is said.
+        allowed_ports: ports of either scheme.
+        allow_http: whether http URLs are fetched and not only https ones.
+        max_redirects: how many redirects are followed, at most 50; https never leads to http.
+        max_bytes: of a body after decompression; the rest is cut off.
+        timeout_s: seconds for a whole fetch: DNS, connecting, all redirects and the body.
+        connect_timeout_s: seconds for DNS and connecting, and again for the TLS handshake.
+        content_types: media types that are read: "text/html", "text/*" or "application/*+json".
+        user_agent: the User-Agent header.
+        allow_private_networks: whether addresses that are not public may be reached. Addresses of
+            cloud metadata are refused all the same.
+        extra: more request headers. They go to the first origin only, never on to where it
+            redirects to.
+
+    Raises:
+        TypeError: a field is of another type.
+        ValueError: a field has a value that means nothing, or a header that is not yours to set.
+    """
+
+    allowed_hosts: tuple[str, ...] = ()
+    denied_hosts: tuple[str, ...] = ()
+    allowed_ports: tuple[int, ...] = (80, 443)
+    allow_http: bool = True
+    max_redirects: int = 5
+    max_bytes: int = 1_000_000
+    timeout_s: float = 20.0
+    connect_timeout_s: float = 5.0
+    content_types: tuple[str, ...] = DEFAULT_CONTENT_TYPES
+    user_agent: str = "lib-http-fetch/1.0"
+    allow_private_networks: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        for name in ("allowed_hosts", "denied_hosts", "allowed_ports", "content_types"):
+            object.__setattr__(self, name, _tuple(name, getattr(self, name)))
+        for name in ("allow_http", "allow_private_networks"):
+            if type(getattr(self, name)) is not bool:
+                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r}")
+        object.__setattr__(self, "extra", _headers(self.extra))
+        _check_numbers(self)
+        for host in (*self.allowed_hosts, *self.denied_hosts):
+            _pattern(host)
+        _check_content_types(self.content_types)
+        if not _is_value(self.user_agent):
+            raise ValueError("user_agent is printable ASCII without line breaks")
+
+    @classmethod
+    def strict(cls, allowed_hosts: Iterable[str], **kw: Any) -> Self:
+        """Return a policy that reaches the listed hosts only, and by https only.
+
+        Args:
+            allowed_hosts: at least one.
+            kw: other fields of the policy.
+
+        Raises:
+            TypeError: a field is of another type.
+            ValueError: no host is listed, http is allowed, or a field's value means nothing.
+        """
+        hosts = _tuple("allowed_hosts", allowed_hosts)
+        if not hosts:
+            raise ValueError("a strict policy lists at least one host")
+        if kw.pop("allow_http", False):
+            raise ValueError("a strict policy does not allow http")
+        return cls(allowed_hosts=hosts, allow_http=False, **kw)
+
+
+class Rules:
+    """A policy in the form in which URLs are held against it."""
+
+    def __init__(self, policy: FetchPolicy) -> None:
+        """Read the policy once."""
+        self._policy = policy
+        self._allowed = [_pattern(host) for host in policy.allowed_hosts]
+        self._denied = [_pattern(host) for host in policy.denied_hosts]
+
+    def check(self, target: Target) -> None:
+        """Pass a URL that may be asked for, as far as can be told without DNS.
+
+        Raises:
+            FetchBlocked: a rule forbids it.
+        """
+        rule = self._broken_by(target)
+        if rule is not None:
+            raise FetchBlocked(rule, host=target.name)
+
+    def check_addresses(self, name: str | None, addresses: Iterable[Address]) -> None:
+        """Pass a host all of whose addresses may be reached.
+
+        Raises:
+            FetchBlocked: one of them may not.
+        """
+        private = self._policy.allow_private_networks
+        verdicts = {judge(address) for address in addresses}
+        if not verdicts <= ({"public", "private"} if private else {"public"}):
+            raise FetchBlocked("address not public", host=name)
+
+    def _broken_by(self, target: Target) -> str | None:
+        policy = self._policy
+        if target.scheme == "http" and not policy.allow_http:
+            return "only https is allowed"
+        if target.port not in policy.allowed_ports:
+            return f"port {target.port} is not allowed"
+        if any(_matches(target, host) for host in self._denied):
+            return "the host is denied"
+        if self._allowed and not any(_matches(target, host) for host in self._allowed):
+            return "the host is not among those allowed"
+        if target.address is not None:
+            self.check_addresses(None, (target.address,))
+        elif not policy.allow_private_networks and _is_internal(target.host):
+            return "the host is a name of a private network"
+        return None
+
+
+def takes(content_types: Iterable[str], media_type: str) -> bool:
+    """Tell whether a media type, in lower case, is among those that a policy names."""
+    kind, _, subtype = media_type.partition("/")
+    suffix = subtype.rpartition("+")[2] if "+" in subtype else None
+    wanted = {media_type, f"{kind}/*", f"{kind}/*+{suffix}"}
+    return any(content_type.lower() in wanted for content_type in content_types)
+
+
+def _pattern(host: str) -> str:
+    """Return an entry of a list of hosts in the form that `_matches` takes.
+
+    Raises:
+        ValueError: it is no host.
+    """
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        if host.startswith("*."):
+            name, address = read_host(host[2:])
+            pattern = f"*.{name}" if address is None else None
+        else:
+            name, address = read_ipv6(bare) if ":" in bare else read_host(host)
+            pattern = name if address is None else _key(address)
+    except FetchBlocked:
+        pattern = None
+    if pattern is None:
+        raise ValueError(f"{host!r} is no host: write a name, '*.name' or an address, and no port")
+    return pattern
+
+
+def _matches(target: Target, pattern: str) -> bool:
+    if target.address is not None:
+        return pattern == _key(target.address)
+    if pattern.startswith("*."):
+        return target.host.endswith(pattern[1:])
+    return target.host == pattern
+
+
+def _key(address: Address) -> str:
+    """Return one spelling for all ways to write where packets end."""
+    return text(translated(address) or address)
+
+
+def _is_internal(host: str) -> bool:
+    return "." not in host or any(host.endswith(f".{suffix}") for suffix in _INTERNAL)
+
+
+def _tuple(name: str, given: Any) -> tuple[Any, ...]:
+    wanted = int if name == "allowed_ports" else str
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is a tuple, not {given!r}")
+    items: tuple[Any, ...] = tuple(cast(Iterable[Any], given))
+    if any(type(item) is not wanted for item in items):
+        raise TypeError(f"{name} is a tuple of {wanted.__name__}, not {items!r}")
+    return items
+
+
+def _check_numbers(policy: FetchPolicy) -> None:
+    whole = {"max_redirects": (0, MAX_REDIRECTS), "max_bytes": (1, 1 << 40)}
+    for name, (least, most) in whole.items():
+        value = getattr(policy, name)
+        if type(value) is not int:
+            raise TypeError(f"{name} is a whole number, not {value!r}")
+        if not least <= value <= most:
+            raise ValueError(f"{name} is from {least} to {most}, not {value}")
+    for name in ("timeout_s", "connect_timeout_s"):
+        value = getattr(policy, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is a number of seconds, not {value!r}")
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} is more than 0 and finite, not {value}")
+    ports = policy.allowed_ports
+    if not ports or not all(1 <= port <= 65_535 for port in ports):  # noqa: PLR2004 - what a port is
+        raise ValueError(f"allowed_ports is at least one port from 1 to 65535, not {ports}")
+
+
+def _check_content_types(content_types: tuple[str, ...]) -> None:
+    wrong = [known for known in content_types if not _TYPE.fullmatch(known.lower())]
+    if wrong or not content_types:
+        raise ValueError(f"content_types holds media types such as 'text/html', not {wrong}")
+
+
+def _headers(extra: Any) -> dict[str, str]:
+    """Return a copy of the extra headers, all of them fit to be sent. Values stay out of errors."""
+    if not isinstance(extra, Mapping):
+        raise TypeError("extra maps names of headers to values")
+    headers = dict(cast(Mapping[Any, Any], extra))
+    for name, value in headers.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise TypeError("extra maps names of headers to values, all of them str")
+        if not _TOKEN.fullmatch(name) or not (value == "" or _is_value(value)):
+            raise ValueError(
+                f"the header {name!r} of extra is not valid: printable ASCII, one line"
+            )
+        if name.lower() in _NOT_EXTRA:
+            raise ValueError(
+                f"the header {name!r} is not for extra: the fetcher sets it, or nobody"
+            )
+    if len({name.lower() for name in headers}) < len(headers):
+        raise ValueError("extra names a header twice")
+    return headers
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str) and _VALUE.fullmatch(value) is not None
