@@ -9,8 +9,10 @@ was interrupted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from lib._util.json import canonical, parse
@@ -107,16 +109,38 @@ def parcel(
         for span in lacking:
             early[span.span_id] = digest(span)
         spans += [span for span in lacking if span.span_id not in known]
-        last = done.scored.get(run.run_id, 0)
-        judgements += [judged for judged in run.judgements if judged.seq > last]
-        then = _after(then, run, early)
+        due, held = _due_judgements(run, done, told=early.keys() | run.settled)
+        judgements += due
+        then = _after(then, run, early, due, held=held)
     return Parcel(spans=spans, judgements=judgements, then=then)
+
+
+def _due_judgements(
+    run: RunTrace, done: Delivered, *, told: AbstractSet[str]
+) -> tuple[list[Judgement], bool]:
+    """Return the scores that a sink lacks, and whether one waits for the span that it is of.
+
+    No backend keeps a score for long whose span does not come, and some none of a run without its
+    root: scores are held until both are there, and then come in their order.
+    """
+    last = done.scored.get(run.run_id, 0)
+    lacking = [judged for judged in run.judgements if judged.seq > last]
+    if run.spans[0].span_id not in told:
+        return [], bool(lacking)
+    due = list(takewhile(lambda judged: judged.span_id in told, lacking))
+    return due, len(due) < len(lacking)
+
+
+def with_early(done: Delivered, spans: Iterable[Span]) -> Delivered:
+    """Return what a sink has that took some spans of a trace, and then failed."""
+    return replace(done, early={**done.early, **{span.span_id: digest(span) for span in spans}})
 
 
 def without_scores(sent: Parcel, done: Delivered) -> Delivered:
     """Return what a sink has that took the spans, but not the scores."""
     changed = {run for run, seq in sent.then.scored.items() if seq != done.scored.get(run)}
-    return replace(sent.then, scored=done.scored, unscored=done.unscored | changed)
+    unscored = done.unscored | sent.then.unscored | changed
+    return replace(sent.then, scored=done.scored, unscored=unscored)
 
 
 def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]:
@@ -132,15 +156,22 @@ def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]
             yield span
 
 
-def _after(done: Delivered, run: RunTrace, early: Mapping[str, str]) -> Delivered:
-    scored = dict(done.scored)
-    if run.judgements:
-        scored[run.run_id] = max(judged.seq for judged in run.judgements)
+def _after(
+    done: Delivered,
+    run: RunTrace,
+    early: Mapping[str, str],
+    judgements: Sequence[Judgement],
+    *,
+    held: bool,
+) -> Delivered:
+    own, scored = frozenset([run.run_id]), dict(done.scored)
+    if judgements:
+        scored[run.run_id] = judgements[-1].seq
     return Delivered(
         heads={**done.heads, run.run_id: run.head},
         scored=scored,
-        unscored=done.unscored - {run.run_id},
-        cut=done.cut | {run.run_id} if run.cut else done.cut - {run.run_id},
+        unscored=done.unscored | own if held else done.unscored - own,
+        cut=done.cut | own if run.cut else done.cut - own,
         early={span_id: told for span_id, told in early.items() if span_id not in run.settled},
     )
 

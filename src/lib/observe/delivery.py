@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from lib._util.clock import Clock
 from lib.errors import ExportError, LibError
 from lib.events import EventStore, RunInfo
-from lib.observe.delivered import Delivered, Parcel, parcel, without_scores
+from lib.observe.delivered import Delivered, Parcel, parcel, with_early, without_scores
 from lib.observe.lane import Result, is_permanent
 from lib.observe.ledger import Account, Ledger
 from lib.observe.span import ScoringSink, Span, TraceSink, Updates, trace_id_of
@@ -31,11 +31,14 @@ class _KnowingSink(Protocol):
     async def known(self, trace_id: str) -> frozenset[str]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Claimed:
+    """A trace on its way: what the sink has of it, what it is to get, and what it took of that."""
+
     root_id: str
     account: Account
     parcel: Parcel
+    taken: frozenset[str] = frozenset()
 
 
 class Delivery:
@@ -72,7 +75,6 @@ class Delivery:
         self._timeout_s = timeout_s
         self._turn = asyncio.Lock()
         self._claimed: list[_Claimed] = []
-        self._partly: dict[str, frozenset[str]] = {}
 
     async def send(
         self, root_ids: Sequence[str], *, dead_at: datetime | None = None, again: bool = False
@@ -98,20 +100,20 @@ class Delivery:
                     busy[root_id] = wait_s
             ready = [each for each in self._claimed if each.root_id not in failed]
             sent, refused = await self._send(ready)
-            failed |= refused
-            self._claimed = [each for each in self._claimed if each.root_id in failed]
             await self.give_back()
-            return Result(sent=sent, busy=busy, failed=failed)
+            return Result(sent=sent, busy=busy, failed={**failed, **refused})
 
     async def give_back(self) -> None:
         """Let other observers try what this one has not delivered, or was kept from delivering."""
-        for each in self._claimed:
+        claimed, self._claimed = self._claimed, []
+        for each in claimed:
+            taken = [span for span in each.parcel.spans if span.span_id in each.taken]
+            has = with_early(each.account.delivered, taken)
             now = self._clock.now()
             try:
-                await self._ledger.give_back(each.root_id, each.account, now=now)
+                await self._ledger.give_back(each.root_id, each.account, has, now=now)
             except LibError:
                 _log.exception("the claim on the trace of run %r runs out by itself", each.root_id)
-        self._claimed = []
 
     async def _prepare(self, root_id: str, dead_at: datetime, *, again: bool) -> float | None:
         """Claim a trace of which something is lacking, and note what.
@@ -131,7 +133,7 @@ class Delivery:
         self._claimed.append(_Claimed(root_id=root_id, account=account, parcel=nothing))
         known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
         what = self._parcel(runs, account.delivered, again=again, known=known)
-        self._claimed[-1] = replace(self._claimed[-1], parcel=what)
+        self._claimed[-1].parcel = what
         return None
 
     async def _read(
@@ -178,10 +180,11 @@ class Delivery:
             if spans:
                 await self._within(self._sink.export(spans))
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
-            self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
-            self._note_delivered(claimed, spans[: getattr(error, "delivered", 0)])
+            taken: frozenset[str] = getattr(error, "taken", frozenset())
+            for each in claimed:
+                each.taken |= taken
             if len(claimed) > 1 and is_permanent(error):  # one cannot be taken: the others can
-                parts = [await self._send([self._rest_of(each)]) for each in claimed]
+                parts = [await self._send([each]) for each in claimed]
                 sent = frozenset[str]().union(*(part for part, _ in parts))
                 return sent, {root: why for _, failed in parts for root, why in failed.items()}
             roots = [each.root_id for each in claimed]
@@ -193,27 +196,11 @@ class Delivery:
 
     def _left(self, claimed: _Claimed) -> list[Span]:
         """Return the spans of a trace that the sink had not taken when it failed."""
-        taken = self._partly.get(claimed.root_id, frozenset())
-        return [span for span in claimed.parcel.spans if span.span_id not in taken]
-
-    def _note_delivered(self, claimed: Sequence[_Claimed], spans: Sequence[Span]) -> None:
-        """Remember spans that a sink has taken before it failed."""
-        ids = frozenset(span.span_id for span in spans)
-        for each in claimed:
-            own = ids.intersection(span.span_id for span in each.parcel.spans)
-            if own:
-                self._partly[each.root_id] = self._partly.get(each.root_id, frozenset()) | own
-
-    def _rest_of(self, claimed: _Claimed) -> _Claimed:
-        """Return what is claimed without the spans that the sink has taken before it failed."""
-        taken = self._partly.get(claimed.root_id, frozenset())
-        spans = [span for span in claimed.parcel.spans if span.span_id not in taken]
-        return replace(claimed, parcel=replace(claimed.parcel, spans=spans))
+        return [span for span in claimed.parcel.spans if span.span_id not in claimed.taken]
 
     async def _settle(self, claimed: _Claimed) -> Exception | None:
         """Send the scores of a trace that has arrived, and write down what the sink has."""
         failure, then = None, claimed.parcel.then
-        self._partly.pop(claimed.root_id, None)
         try:
             await self._score(claimed)
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
@@ -221,6 +208,7 @@ class Delivery:
             failure, then = error, without_scores(claimed.parcel, claimed.account.delivered)
         try:
             await self._ledger.settle(claimed.root_id, claimed.account, then)
+            self._claimed.remove(claimed)
         except LibError as error:
             _log.exception("what %s has of run %r cannot be written", self._name, claimed.root_id)
             failure = failure or error

@@ -58,7 +58,9 @@ class Ledger(Protocol):
         """Write down what the sink has now, and give the account back."""
         ...
 
-    async def give_back(self, root_id: str, account: Account, *, now: datetime) -> None:
+    async def give_back(
+        self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
+    ) -> None:
         """Let others have the account, who will doubt what is written there."""
         ...
 
@@ -98,8 +100,11 @@ class MemoryLedger:
         if len(self._delivered) > self._most:
             self._delivered.popitem(last=False)
 
-    async def give_back(self, root_id: str, account: Account, *, now: datetime) -> None:
-        """Do nothing: there are no others."""
+    async def give_back(
+        self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
+    ) -> None:
+        """Write down what the sink has now."""
+        await self.settle(root_id, account, delivered)
 
     async def owe(self, root_ids: Iterable[str]) -> list[str]:
         """Do nothing: what is due is in the queue."""
@@ -153,9 +158,11 @@ class StoreLedger:
         mark, value = run_mark(root_id, self._name), encode(delivered.to_json())
         await self._store.swap_mark(mark, expected=account.mark, value=value)
 
-    async def give_back(self, root_id: str, account: Account, *, now: datetime) -> None:
+    async def give_back(
+        self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
+    ) -> None:
         """Let others have the account, who will doubt what is written there."""
-        value = encode({**decode(account.mark), _CLAIM: [self._owner, now.isoformat()]})
+        value = encode({**delivered.to_json(), _CLAIM: [self._owner, now.isoformat()]})
         mark = run_mark(root_id, self._name)
         await self._store.swap_mark(mark, expected=account.mark, value=value)
 

@@ -466,7 +466,8 @@ def test_spans_that_were_taken_before_a_failure_are_not_sent_again():
     call: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
 
     async def take_one_and_fail() -> None:
-        raise ExportError("the second request failed", delivered=1)
+        taken = frozenset({span_id_of("run", "run", "")})
+        raise ExportError("the second request failed", taken=taken)
 
     backend.trouble = [take_one_and_fail]
 
@@ -488,7 +489,8 @@ def test_of_several_traces_what_was_taken_before_one_is_refused_is_not_sent_agai
 
     async def take_one_and_refuse() -> None:
         if len(backend.exports) == 1:
-            raise ExportError("the second span is malformed", permanent=True, delivered=1)
+            taken = frozenset({span_id_of("one", "run", "")})
+            raise ExportError("the second span is malformed", permanent=True, taken=taken)
         if backend.exports[-1] == ["two"]:
             raise ExportError("malformed", permanent=True)
 

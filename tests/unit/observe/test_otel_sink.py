@@ -198,13 +198,13 @@ def test_children_are_sent_though_nothing_is_known_of_their_root():
 # -- failures --------------------------------------------------------------------------------------
 
 
-def test_a_failure_of_the_exporter_tells_what_was_delivered_before():
+def test_a_failure_of_the_exporter_tells_what_was_taken_before():
     exporter = Exporter(SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
 
     with pytest.raises(ExportError, match="Exporter did not deliver 1 spans") as raised:
         run(OTelSink(exporter, batch_size=1).export(make_trace()))
 
-    assert raised.value.delivered == 1
+    assert raised.value.taken == {make_trace()[0].span_id}
     assert not raised.value.permanent
 
 
@@ -220,24 +220,6 @@ def test_whatever_an_exporter_raises_is_the_cause_of_an_export_error():
 def test_a_span_that_has_no_id_fails_as_an_export_error():
     with pytest.raises(ExportError, match="raised ValueError"):
         exported([replace(make_trace()[0], trace_id="no hex")])
-
-
-def test_what_was_delivered_counts_among_all_spans_that_were_handed_over():
-    root, call, tool = make_trace(end=False)
-    sending = Sending(ExportError("half", delivered=1))
-
-    with pytest.raises(ExportError) as raised:
-        run(OTelSink(sending).export([root, call, root, tool]))
-
-    assert raised.value.delivered == 3  # the open root needs no more than the call before it
-
-
-def test_a_failure_that_has_delivered_all_or_nothing_stays_as_it_is():
-    for delivered in (0, 3):
-        sending = Sending(ExportError("half", delivered=delivered))
-        with pytest.raises(ExportError) as raised:
-            run(OTelSink(sending).export(make_trace()))
-        assert raised.value.delivered == delivered
 
 
 def test_a_hanging_exporter_whose_caller_gave_up_refuses_the_next_call_and_then_recovers():

@@ -116,10 +116,10 @@ class OTLPSender:
             resource: attributes of what they come from.
 
         Raises:
-            ExportError: not all were taken. `permanent` where sending the others again cannot
-                help; else the first `delivered` need not be sent again.
+            ExportError: not all were taken. Those named in `taken` are not to be sent again: they
+                have arrived, or belong to a request that was answered with a partial success.
         """
-        tally = _Tally(len(spans))
+        tally = _Tally(spans)
         batches = _Batches(
             spans, dialect, self._batch_size, self._max_bytes - _overhead(resource), self._clock
         )
@@ -227,12 +227,17 @@ class _Turn:
 class _Tally:
     """What has become of the spans of one call."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
         self._settled = 0
+        self._taken = set[str]()
         self._refused = Counter[str]()
 
     def add(self, spans: int, rejected: int, status: int) -> None:
+        """Note how the next so many of them came out."""
+        if status not in _REFUSED:
+            some = self._spans[self._settled : self._settled + spans]
+            self._taken.update(span.span_id for span in some)
         self._settled += spans
         if rejected:
             self._refused[_told(status)] += rejected
@@ -240,19 +245,19 @@ class _Tally:
     def error(self, message: str, **facts: Any) -> ExportError:
         """Return the error that ends the call here."""
         if self._settled:
-            message += f"; {self._settled} of {self._total} spans were sent before"
+            message += f"; {self._settled} of {len(self._spans)} spans were sent before"
         if refused := self._refused.total():
             message += f", of which {refused} were refused"
-        return ExportError(message, delivered=self._settled, **facts)
+        return ExportError(message, taken=frozenset(self._taken), **facts)
 
     def close(self) -> None:
         """Raise if not all were taken."""
         if refused := self._refused.total():
             reasons = "; ".join(sorted(self._refused))
             raise ExportError(
-                f"{refused} of {self._total} spans were refused: {reasons}",
+                f"{refused} of {len(self._spans)} spans were refused: {reasons}",
                 permanent=True,
-                delivered=self._total - refused,
+                taken=frozenset(self._taken),
             )
 
 

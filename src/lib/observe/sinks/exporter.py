@@ -71,7 +71,7 @@ class ExporterSender:
             try:
                 await self._export(batch, dialect, self._resource)
             except ExportError as error:
-                error.delivered = first
+                error.taken = frozenset(span.span_id for span in spans[:first])
                 raise
 
     async def _export(

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from lib.errors import ExportError, MissingDriver
+from lib.errors import MissingDriver
 from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.dialect import AttributeValue, Dialect
@@ -115,18 +115,9 @@ class OTelSink:
         Raises:
             ExportError: they were not delivered, or not all of them.
         """
-        places = [
-            place
-            for place, span in enumerate(spans)
-            if span.end is not None or self.updates == "replace"
-        ]
         self._note_roots(spans)
-        try:
-            await self._send([self._outgoing(self._rooted(spans[place])) for place in places])
-        except ExportError as error:
-            if 0 < error.delivered < len(places):  # of those sent; the caller counts all
-                error.delivered = places[error.delivered]
-            raise
+        sent = [span for span in spans if span.end is not None or self.updates == "replace"]
+        await self._send([self._outgoing(self._rooted(span)) for span in sent])
 
     async def score(
         self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
