@@ -1,0 +1,66 @@
+"""What models and tools raise."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lib.errors.base import LibError, RemoteError
+
+
+class LLMError(RemoteError):
+    """A model call failed."""
+
+
+class UnsupportedModality(LLMError):
+    """A message carries an attachment of a modality that the client did not declare."""
+
+    def __init__(self, modality: str, *, client: str, supported: frozenset[str]) -> None:
+        self.modality, self.client, self.supported = modality, client, supported
+        super().__init__(f"{client} takes {', '.join(sorted(supported))}, not {modality}")
+
+
+class InvalidReply(LLMError):
+    """A model's reply could not be read, or does not fit the asked output."""
+
+
+class ScriptError(LLMError, AssertionError):
+    """A `ScriptedClient` was called where its script has no step, or was left with steps."""
+
+
+ToolErrorCode = Literal[
+    "invalid_arguments",
+    "not_found",
+    "denied",
+    "blocked",
+    "cancelled",
+    "timeout",
+    "too_large",
+    "rate_limited",
+    "unavailable",
+    "unsupported",
+    "failed",
+    "unknown",
+]
+
+
+class ToolError(LibError):
+    """A tool's failure, told to the model; the message is short, safe to show and actionable."""
+
+    def __init__(self, code: ToolErrorCode, message: str) -> None:
+        self.code: ToolErrorCode = code
+        self.message = message
+        super().__init__(message)
+
+
+class FetchBlocked(ToolError):
+    """A request is refused by fetch policy; the message holds no address.
+
+    Attributes:
+        rule: the rule that it breaks, in words.
+        host: the host as asked, or None where it is an address or could not be read.
+    """
+
+    def __init__(self, rule: str, *, host: str | None = None) -> None:
+        self.rule, self.host = rule, host
+        where = "this URL" if host is None else f"a URL of {host!r}"
+        super().__init__("blocked", f"fetching {where} is blocked: {rule}")

@@ -1,0 +1,54 @@
+"""What engines raise."""
+
+from __future__ import annotations
+
+from lib.errors.base import LibError
+
+
+class EngineError(LibError):
+    """The engine was asked for something that it cannot do."""
+
+
+class UnknownAlgorithm(EngineError):
+    """A run names an algorithm that this engine was not given."""
+
+    def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
+        self.name, self.known = name, known
+        super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(known)}")
+
+
+class MissingHandler(EngineError):
+    """A run asks for something that this engine has no handler for."""
+
+    def __init__(self, run_id: str, what: str) -> None:
+        self.run_id, self.what = run_id, what
+        super().__init__(f"run {run_id!r} asks for {what}, which this engine has no handler for")
+
+
+class IdempotencyMismatch(EngineError):
+    """An idempotency key was used again for a different request."""
+
+    def __init__(self, key: str, *, run_id: str) -> None:
+        self.key, self.run_id = key, run_id
+        super().__init__(
+            f"idempotency key {key!r} started run {run_id!r} with other arguments: take another key"
+        )
+
+
+class NotPending(EngineError):
+    """An approval was given for a call that does not wait for one."""
+
+    def __init__(self, run_id: str, call_id: str) -> None:
+        self.run_id, self.call_id = run_id, call_id
+        super().__init__(f"call {call_id!r} of run {run_id!r} does not wait for an approval")
+
+
+class RunAbandoned(EngineError):
+    """This process stopped working on the run, which is not finished.
+
+    Another worker has taken it over, or the engine was closed; the log says how it goes on.
+    """
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id, self.reason = run_id, reason
+        super().__init__(f"run {run_id!r} is no longer driven here: {reason}")

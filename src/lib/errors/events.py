@@ -1,0 +1,80 @@
+"""What event stores and blob stores raise."""
+
+from __future__ import annotations
+
+from lib.errors.base import LibError
+
+
+class StoreError(LibError):
+    """An event store could not do what it was asked."""
+
+
+class Conflict(StoreError):
+    """An append expected another head of the log: somebody else has written."""
+
+    def __init__(self, run_id: str, *, expected: int, actual: int) -> None:
+        self.run_id, self.expected, self.actual = run_id, expected, actual
+        super().__init__(f"run {run_id!r} is at event {actual}, the append expected {expected}")
+
+
+class RunNotFound(StoreError):
+    """No run of this id is visible to the caller."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"no run {run_id!r} in this store")
+
+
+class SchemaTooNew(StoreError):
+    """The store was written by a newer release, which alone may open it."""
+
+    def __init__(self, store: str, *, found: int, supported: int) -> None:
+        self.store, self.found, self.supported = store, found, supported
+        super().__init__(
+            f"{store} has layout {found}, this release knows up to {supported}: upgrade lib-agents"
+        )
+
+
+class MigrationNeeded(StoreError):
+    """The store has an older layout and was opened without the right to migrate it."""
+
+    def __init__(self, store: str, *, found: int, supported: int) -> None:
+        self.store, self.found, self.supported = store, found, supported
+        super().__init__(
+            f"{store} has layout {found}, this release reads {supported}: "
+            "open it once for writing to migrate it"
+        )
+
+
+class StoreReadOnly(StoreError):
+    """A write was asked of a store that cannot be written (opened so, or a read-only disk)."""
+
+
+class StoreCorrupt(StoreError):
+    """The store's file is damaged: truncated, not a database, or inconsistent."""
+
+
+class StoreClosed(StoreError):
+    """The store was used before `setup()` or after `close()`."""
+
+
+class BlobError(LibError):
+    """A blob store could not do what it was asked."""
+
+
+class BlobMissing(BlobError):
+    """A log refers to content that the blob store does not hold, or holds damaged."""
+
+    def __init__(self, digest: str, *, damaged: bool = False) -> None:
+        self.digest, self.damaged = digest, damaged
+        super().__init__(f"blob {digest} is {'damaged' if damaged else 'not in this store'}")
+
+
+class ContentTooLarge(BlobError):
+    """Content above the inline limit was given to an engine without a blob store."""
+
+    def __init__(self, size: int, *, limit: int) -> None:
+        self.size, self.limit = size, limit
+        super().__init__(
+            f"content of {size} bytes is above the inline limit of {limit}: give the engine blobs="
+        )
