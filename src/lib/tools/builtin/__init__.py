@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from lib.tools.builtin.fetch.policy import DEFAULT_CONTENT_TYPES, FetchPolicy
     from lib.tools.builtin.fetch.resolver import Resolver, SystemResolver
     from lib.tools.builtin.fetch.tool import http_fetch_tool
+    from lib.tools.builtin.files import DENY, FileAccess, list_files_tool, read_file_tool
     from lib.tools.builtin.hygiene import clean, fenced
 
 __all__ = [
     "DEFAULT_CONTENT_TYPES",
+    "DENY",
     "FetchBlocked",
     "FetchPolicy",
+    "FileAccess",
     "Page",
     "Resolver",
     "SafeFetcher",
@@ -27,9 +30,13 @@ __all__ = [
     "clean",
     "fenced",
     "http_fetch_tool",
+    "list_files_tool",
+    "read_file_tool",
 ]
 
 _WHERE = {
+    "DENY": "lib.tools.builtin.files:DENY",
+    "FileAccess": "lib.tools.builtin.files:FileAccess",
     "DEFAULT_CONTENT_TYPES": "lib.tools.builtin.fetch.policy:DEFAULT_CONTENT_TYPES",
     "FetchBlocked": "lib.errors:FetchBlocked",
     "FetchPolicy": "lib.tools.builtin.fetch.policy:FetchPolicy",
@@ -40,6 +47,8 @@ _WHERE = {
     "http_fetch_tool": "lib.tools.builtin.fetch.tool:http_fetch_tool",
     "clean": "lib.tools.builtin.hygiene:clean",
     "fenced": "lib.tools.builtin.hygiene:fenced",
+    "list_files_tool": "lib.tools.builtin.files:list_files_tool",
+    "read_file_tool": "lib.tools.builtin.files:read_file_tool",
 }
 
 

@@ -30,6 +30,7 @@ _FAULTS: Final[dict[Fault, tuple[ToolErrorCode, str]]] = {
     "outside": ("blocked", "leads outside the root: ask for a path below it"),
     "links": ("blocked", f"leads through more than {MAX_LINKS} links"),
     "deep": ("blocked", "leads through too many directories"),
+    "alias": ("blocked", "uses a name that the system makes another of: ask for the real one"),
     "missing": ("not_found", "does not exist"),
     "not a directory": ("not_found", "goes through a file as if it were a directory"),
     "special": ("unsupported", "is no regular file: devices, pipes and sockets are not read"),

@@ -57,7 +57,10 @@ class ResolvedTree:
         elif leaves(parts):
             raise Stopped("outside")
         self._check(names)
-        resolved = os.path.realpath(os.path.join(self._root, *names), strict=True)  # noqa: PTH118
+        path = os.path.join(self._root, *names)  # noqa: PTH118 - text in, text out
+        # First without asking for existence: nobody learns what is missing outside.
+        _judge_each(judge, self._below(os.path.realpath(path)))
+        resolved = os.path.realpath(path, strict=True)
         below = self._below(resolved)
         _judge_each(judge, below)
         status = os.lstat(resolved)
@@ -108,9 +111,9 @@ class ResolvedTree:
         above = self._root
         for name in names:
             if os.name == "nt" and windows_fault_of(name):  # pragma: no cover - Windows only
-                raise Stopped("missing")
+                raise Stopped("alias")
             if is_short(name) and name not in os.listdir(above):  # noqa: PTH208 - names
-                raise Stopped("missing")
+                raise Stopped("alias")
             above = os.path.join(above, name)  # noqa: PTH118 - text in, text out
 
 

@@ -28,7 +28,15 @@ MAX_STEPS: Final = 2048
 """How many components are walked, those of expanded links included."""
 
 Fault = Literal[
-    "outside", "links", "deep", "missing", "not a directory", "special", "unreadable", "busy"
+    "outside",
+    "links",
+    "deep",
+    "alias",
+    "missing",
+    "not a directory",
+    "special",
+    "unreadable",
+    "busy",
 ]
 
 
