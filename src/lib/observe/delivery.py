@@ -132,6 +132,8 @@ class Delivery:
         nothing = Parcel(spans=(), judgements=(), then=account.delivered)
         self._claimed.append(_Claimed(root_id=root_id, account=account, parcel=nothing))
         known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
+        if account.delivered != peeked:  # somebody else has just sent what is newer than was read
+            runs = await self._read(root_id, account.delivered, dead_at, again=again)
         what = self._parcel(runs, account.delivered, again=again, known=known)
         self._claimed[-1].parcel = what
         return None
@@ -162,7 +164,7 @@ class Delivery:
         return bool(what.spans) or (self._scores and bool(what.judgements))
 
     async def _known(self, trace_id: str) -> frozenset[str]:
-        if not isinstance(self._sink, _KnowingSink):
+        if self._updates != "first" or not isinstance(self._sink, _KnowingSink):
             return frozenset()
         try:
             return await self._within(self._sink.known(trace_id))
@@ -218,9 +220,17 @@ class Delivery:
         if not self._scores:
             return
         trace_id = trace_id_of(claimed.root_id)
+        refused: Exception | None = None
         for span_id, group in groupby(claimed.parcel.judgements, lambda judged: judged.span_id):
             scores = [judged.score for judged in group]
-            await self._within(self._sink.score(trace_id, scores, span_id=span_id))
+            try:
+                await self._within(self._sink.score(trace_id, scores, span_id=span_id))
+            except (ExportError, ValueError) as error:
+                if not is_permanent(error):
+                    raise
+                refused = refused or error  # which keeps none of another span back
+        if refused is not None:
+            raise refused
 
     async def _within(self, call: Awaitable[Any]) -> Any:
         """Return what the sink returns, and do not wait longer than the time-out for it.

@@ -89,6 +89,7 @@ class Lane:
         self._hurried = 0
         self._news = asyncio.Event()
         self._changed = asyncio.Condition()
+        self._listing = asyncio.Lock()  # what is due again must not be struck off as paid
         self._closed = False
 
     @property
@@ -126,8 +127,9 @@ class Lane:
                 await self._changed.wait_for(lambda: self._closed or self._free() > 0)
                 if self._closed:
                     raise ExportError(f"the observer of this {self._name} is closed")
-            fitting, wanted = wanted[: self._free()], wanted[self._free() :]
-            self._put([*fitting, *await self._ledger.owe(fitting)], at=at)
+            async with self._listing:
+                fitting, wanted = wanted[: self._free()], wanted[self._free() :]
+                self._put([*fitting, *await self._ledger.owe(fitting)], at=at)
 
     def _free(self) -> int:
         return self._room - len(self._due) - len(self._under_way)
@@ -137,17 +139,21 @@ class Lane:
         async with self._changed:
             for due in self._due.values():
                 due.at = min(due.at, self._clock.monotonic()) if due.failed else due.at
-            waiting = {**self._due, **self._under_way}
-            tries = {root_id: due.failed for root_id, due in waiting.items()}
+            # A trace may be both under way and due again, for what has happened to it meanwhile.
+            waiting = [*self._due.items(), *self._under_way.items()]
+            tries = [due.failed for _, due in waiting]
 
-            def left(root_id: str) -> bool:
-                due = self._under_way.get(root_id) or self._due.get(root_id)
-                return due is waiting[root_id] and waiting[root_id].failed == tries[root_id]
+            def left() -> bool:
+                return any(
+                    (self._due.get(root_id) is due or self._under_way.get(root_id) is due)
+                    and due.failed == failed
+                    for (root_id, due), failed in zip(waiting, tries, strict=True)
+                )
 
             self._hurried += 1
             self._news.set()
             try:
-                await self._changed.wait_for(lambda: not any(map(left, waiting)))
+                await self._changed.wait_for(lambda: not left())
             finally:
                 self._hurried -= 1
 
@@ -215,9 +221,10 @@ class Lane:
                 self._due[root_id] = due  # at the end: others have their turn
         self._note(done, result)
         self._rest(result.failed.values())
-        paid = [root_id for root_id in done if root_id not in self._due]
         with _told(f"what {self._name} has taken cannot be written down"):
-            self._put(await self._ledger.paid(paid) if paid else (), at=now)
+            async with self._listing:
+                paid = [root_id for root_id in done if root_id not in self._due]
+                self._put(await self._ledger.paid(paid) if paid else (), at=now)
 
     def _rest(self, failures: Iterable[Exception]) -> None:
         """Leave a sink alone that has just failed, longer each time, or as long as it asks for."""

@@ -183,12 +183,14 @@ class StoreLedger:
             listed = [str(root_id) for root_id in decode(self._list).get(_OWED, ())]
             now = [root_id for root_id in dict.fromkeys([*listed, *add]) if root_id not in remove]
             value = encode({_OWED: now}) if now else None
-            if value == self._list and self._list is not None:
-                break
-            if await self._store.swap_mark(self._name, expected=self._list, value=value):
+            if value != self._list and await self._store.swap_mark(
+                self._name, expected=self._list, value=value
+            ):
                 self._list = value
                 break
-            self._list = await self._store.mark(self._name)
+            before, self._list = self._list, await self._store.mark(self._name)
+            if value == before == self._list:  # as it is, and nobody has changed it
+                break
         return [root_id for root_id in now if root_id not in self._mine]
 
 
