@@ -1,22 +1,16 @@
 """HTML to readable text: blocks become paragraphs, and each line knows its source line.
 
-The standard library's parser takes minutes for a few hundred kilobytes of unclosed tags; this one
-reads any text in linear time, since it needs neither attributes nor a tree.
-
-Source: https://html.spec.whatwg.org/multipage/parsing.html#tokenization (2026).
+It needs neither attributes nor a tree: `lib._util.markup` has the tokens, in linear time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import unescape
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
+from lib._util.markup import Kind, tokens, unescaped
 from lib.ingest.document import Document, Heading
-
-Token: TypeAlias = tuple[Literal["text", "open", "close"], str, int]
-"""What it is, the text or the tag's name in lower case, and where it stands."""
 
 _RAW: Final = frozenset({"script", "style"})
 _DROPPED: Final = frozenset({
@@ -32,15 +26,7 @@ _LINES: Final = frozenset({"br", "caption", "dd", "dt", "li", "tr"})
 _CELLS: Final = frozenset({"td", "th"})
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 
-# Possessive, so that no scan is repeated. A quotation without an end is none.
-_tag = re.compile(
-    r"""<(/?)([a-z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""", re.IGNORECASE
-).match
-_plain_tag = re.compile(r"<(/?)([a-z][^\s/>]*+)[^>]*+>", re.IGNORECASE).match
-_remark = re.compile(r"<!--.*?(?:-->|\Z)|<[!?/][^>]*+(?:>|\Z)", re.DOTALL).match
-_raw_end = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search for name in _RAW}
 _closings = re.compile(r"</([a-z]+)", re.IGNORECASE).finditer
-_long_number = re.compile(r"&#[0-9]{8,};?").sub  # no character, and too long for int()
 
 
 def read_html(text: str) -> Document:
@@ -56,12 +42,12 @@ def read_html(text: str) -> Document:
     return page.document()
 
 
-def _visible(text: str) -> Iterator[Token]:
+def _visible(text: str) -> Iterator[tuple[Kind, str, int]]:
     """Yield the tokens outside of dropped elements; one that is never closed drops nothing."""
     last_closing = {found[1].lower(): found.start() for found in _closings(text)}
     dropped: list[str] = []
     line = counted = 0
-    for kind, value, offset in _tokens(text):
+    for kind, value, offset, _ in tokens(text, skipped=_RAW):
         if kind == "open" and value in _DROPPED:
             if last_closing.get(value, -1) > offset:
                 dropped.append(value)
@@ -71,31 +57,6 @@ def _visible(text: str) -> Iterator[Token]:
         elif not dropped:
             line, counted = line + text.count("\n", counted, offset), offset
             yield kind, value, line + 1
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    """Yield texts and tags with their offsets; the insides of scripts and styles are left out."""
-    last_end = text.rfind(">")
-    match_tag = _tag
-    start = place = 0
-    while 0 <= (place := text.find("<", place)) < last_end:
-        tag = match_tag(text, place)
-        if not tag and _plain_tag(text, place):  # a quotation took the last end of a tag
-            match_tag = _plain_tag
-            continue
-        found = tag or _remark(text, place)
-        if not found:
-            place += 1
-            continue
-        yield "text", text[start:place], start
-        place = start = found.end()
-        if tag:
-            name = tag[2].lower()
-            yield ("close" if tag[1] else "open"), name, tag.start()
-            if name in _RAW and not tag[1]:
-                end = _raw_end[name](text, place)
-                place = start = end.start() if end else len(text)
-    yield "text", text[start:], start
 
 
 class _Page:
@@ -127,7 +88,7 @@ class _Page:
             lines=self._lines,
         )
 
-    def take(self, token: Token) -> None:
+    def take(self, token: tuple[Kind, str, int]) -> None:
         """Add the next token; its number is the line."""
         kind, value, line = token
         if kind == "open":
@@ -135,7 +96,7 @@ class _Page:
         elif kind == "close":
             self._close(value)
         elif self._in_title:
-            self._titles.append(_unescaped(value))
+            self._titles.append(unescaped(value))
         elif self._pre is None:
             self._flow(value, line)
         else:
@@ -159,7 +120,7 @@ class _Page:
         for number, part in enumerate(text.split("\n")):
             if number:
                 self._gap = self._gap or " "
-            spaced = _unescaped(part)
+            spaced = unescaped(part)
             words = " ".join(spaced.split())
             if words:
                 self._gap = self._gap or (" " if spaced[0].isspace() else "")
@@ -172,7 +133,7 @@ class _Page:
             begun = self._length > start
             if number and begun:
                 self._gap += "\n"
-            verbatim = _unescaped(part)
+            verbatim = unescaped(part)
             if verbatim.strip():
                 self._write(verbatim, line + number)
             elif begun:
@@ -214,7 +175,3 @@ class _Page:
         if self._pre is not None and self._length > self._pre:
             self._blocks.append((self._pre, self._length))
         self._pre = None
-
-
-def _unescaped(text: str) -> str:
-    return unescape(_long_number("\ufffd", text)) if "&" in text else text
