@@ -87,6 +87,7 @@ class Lane:
         self._resting_until = 0.0
         self._pause_s = _FIRST_PAUSE_S
         self._hurried = 0
+        self._begun = asyncio.Event()
         self._news = asyncio.Event()
         self._changed = asyncio.Condition()
         self._listing = asyncio.Lock()  # what is due again must not be struck off as paid
@@ -136,6 +137,7 @@ class Lane:
 
     async def caught_up(self) -> None:
         """Return when all that is due now was exported, or tried once more without success."""
+        await self._begun.wait()
         async with self._changed:
             for due in self._due.values():
                 due.at = min(due.at, self._clock.monotonic()) if due.failed else due.at
@@ -161,6 +163,7 @@ class Lane:
         """Export what is added, until cancelled; begin with what earlier processes owe."""
         with _told(f"what was due for {self._name} cannot be read"):
             self._put(await self._ledger.owe(()), at=self._clock.monotonic())
+        self._begun.set()
         while True:
             root_ids = await self._next()
             await self._settle(root_ids, await self._export(root_ids))
