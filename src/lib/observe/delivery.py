@@ -103,6 +103,11 @@ class Delivery:
             await self.give_back()
             return Result(sent=sent, busy=busy, failed={**failed, **refused})
 
+    async def close(self) -> None:
+        """Give back what a call that was cancelled has left; one that goes on does so itself."""
+        if not self._turn.locked():
+            await self.give_back()
+
     async def give_back(self) -> None:
         """Let other observers try what this one has not delivered, or was kept from delivering."""
         claimed, self._claimed = self._claimed, []

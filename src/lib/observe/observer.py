@@ -187,7 +187,7 @@ class Observer:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             for channel in self._channels:
-                await channel.delivery.give_back()
+                await channel.delivery.close()
 
     # -- what a user asks for --------------------------------------------------------------
 
