@@ -1,0 +1,307 @@
+"""A process is killed while it is observed: what it has done is at every backend, once."""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.evals import Score, score_event
+from lib.events import Event, SQLiteEventStore
+from lib.observe import Span, spans_from_events
+from lib.observe.spans import interrupt
+from lib.testing.aio import run
+from lib.testing.otlp_receiver import Hang, OTLPReceiver, attributes_of
+from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from observed import CALLS, observed
+
+OBSERVED = Path(__file__).with_name("observed.py")
+DIED = "interrupted"
+
+
+@dataclass
+class Backends:
+    """Every backend, on sockets that outlive the process which is killed."""
+
+    folder: Path
+    env: dict[str, str]
+    otel: OTLPReceiver = field(default_factory=lambda: OTLPReceiver(on_repeat="append"))
+    langfuse: LangfuseServer = field(default_factory=LangfuseServer)
+    langsmith: LangSmithServer = field(default_factory=LangSmithServer)
+    phoenix: PhoenixServer = field(default_factory=PhoenixServer)
+
+    @property
+    def servers(self) -> dict[str, OTLPReceiver]:
+        return {
+            "otel": self.otel,
+            "langfuse": self.langfuse,
+            "langsmith": self.langsmith,
+            "phoenix": self.phoenix,
+        }
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {
+            "otel": self.otel.base_url,
+            "langfuse": self.langfuse.host,
+            "langsmith": self.langsmith.endpoint,
+            "phoenix": self.phoenix.url,
+        }
+
+    async def lines(self) -> list[dict[str, Any]]:
+        """Return what the sink that writes to a file was given."""
+        return await asyncio.to_thread(self._lines)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        path = self.folder / "spans.jsonl"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
+
+    async def traffic(self) -> list[int]:
+        """Return how much has come so far, everywhere."""
+        requests = [len(server.requests) for server in self.servers.values()]
+        return [*requests, len(await self.lines())]
+
+    @asynccontextmanager
+    async def process(self, **options: Any) -> AsyncGenerator[asyncio.subprocess.Process]:
+        """Run the agent in a process of its own, and kill it at the end."""
+        told = json.dumps({"urls": self.urls, **options})
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(OBSERVED),
+            str(self.folder),
+            told,
+            stdout=asyncio.subprocess.PIPE,
+            env=self.env,
+        )
+        try:
+            yield child
+        finally:
+            child.kill()
+            await child.communicate()
+
+    def held(self, name: str) -> Counter[str]:
+        """Return how often a backend has each span."""
+        return Counter(span.span_id.hex() for span in self.servers[name].spans)
+
+    def root(self, name: str) -> Any:
+        """Return the root as a backend has it."""
+        (root,) = [span for span in self.servers[name].spans if not span.parent_span_id]
+        return root
+
+
+@asynccontextmanager
+async def backends(
+    folder: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[Backends]:
+    some = Backends(folder, env)
+    async with AsyncExitStack() as stack:
+        for server in some.servers.values():
+            await stack.enter_async_context(server)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", some.otel.base_url)
+        some.env = {**env, "OTEL_EXPORTER_OTLP_ENDPOINT": some.otel.base_url}
+        yield some
+
+
+@asynccontextmanager
+async def store_of(folder: Path) -> AsyncGenerator[SQLiteEventStore]:
+    store = SQLiteEventStore(folder / "runs.db", durability="normal")
+    await store.setup()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def log_of(folder: Path) -> list[Event]:
+    async with store_of(folder) as store:
+        (info,) = await store.runs()
+        return await store.read(info.run_id)
+
+
+async def judge(folder: Path, name: str) -> None:
+    """Record a score of the run, from outside of its process."""
+    async with store_of(folder) as store:
+        (info,) = await store.runs()
+        score = Score(name=name, value=0.5)
+        event = score_event(score, signal_id=name, now=info.updated_at)
+        await store.append(info.run_id, [event], expected=None)
+
+
+async def said(child: asyncio.subprocess.Process, word: str) -> None:
+    assert child.stdout is not None
+    assert (await child.stdout.readline()).decode() == f"{word}\n"
+
+
+def closed(spans: list[Span]) -> Counter[str]:
+    return Counter(span.span_id for span in spans if span.end is not None)
+
+
+def scores_of(some: Backends) -> list[list[str]]:
+    """Return the names of the scores that each backend has, once for each time that one came."""
+    posts = [call.json() for call in some.langfuse.calls if call.method == "POST"]
+    feedback = [
+        call.json()["key"]
+        for call in some.langsmith.calls
+        if (call.method, call.path) == ("POST", "/feedback")
+    ]
+    notes = [one for call in some.phoenix.calls for one in call.json()["data"]]
+    otel = [name.removeprefix("evaluate ") for name in names(some.otel) if "evaluate" in name]
+    return [
+        sorted(post["name"] for post in posts),
+        sorted(feedback),
+        sorted(note["name"] for note in notes),
+        sorted(otel),
+    ]
+
+
+def names(server: OTLPReceiver) -> list[str]:
+    return [span.name for span in server.spans]
+
+
+def next_process(some: Backends, *, hours: int = 1) -> Any:
+    """Open an observer after the process has died, for which nothing has to settle."""
+    return observed(some.folder, some.urls, hours=hours, settle_s=0)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_a_run_that_dies_in_its_21st_call_is_told_whole_and_once(
+    flush: bool,
+    tmp_path: Path,
+    unmeasured: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with backends(tmp_path, unmeasured, monkeypatch) as some:
+            async with some.process(wait=True, flush=flush) as child:
+                await said(child, "working")
+                await judge(tmp_path, "before")
+            await judge(tmp_path, "after")
+            async with next_process(some) as (_, observer):
+                assert await observer.flush_open() > 0
+            told = await some.traffic()
+            async with next_process(some) as (_, observer):
+                assert await observer.flush_open() == 0
+                assert await observer.backfill() == 0
+
+            assert await some.traffic() == told
+            await check_interrupted(some)
+            assert scores_of(some)[:3] == [["after", "before"]] * 3
+
+    run(main())
+
+
+async def check_interrupted(some: Backends) -> None:
+    log = await log_of(some.folder)
+    last = next(event.at for event in reversed(log) if event.kind != "lib.eval.score")
+    spans = interrupt(spans_from_events(log), last)
+    tools = {span.span_id for span in spans if span.kind == "tool" and span.status == "ok"}
+    assert len(tools) == CALLS - 1
+    for name in some.servers:
+        held = some.held(name)
+        assert held == closed(spans), name
+        root = some.root(name)
+        assert root.status.code == root.status.STATUS_CODE_ERROR
+        assert attributes_of(root)["error.type"] == DIED
+    root_id = spans[0].span_id
+    ended = Counter(line["id"] for line in await some.lines() if not line["open"])
+    assert ended == closed(spans)
+    assert [line["error"] for line in await some.lines() if line["id"] == root_id][-1] == DIED
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_process_that_dies_while_it_exports_leaves_the_rest_to_the_next_one(
+    kept: bool, tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with backends(tmp_path, unmeasured, monkeypatch) as some:
+            for server in some.servers.values():
+                server.script = [Hang(keep=kept)]
+            async with some.process(wait=False, settle_s=0) as child:
+                while not all(server.exports for server in some.servers.values()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)  # noqa: TID251 - it happens in another process
+                assert child.returncode is None
+            # Plain OpenTelemetry cannot be asked what has arrived; nor can the file, which may have
+            # been written by a process that died before it knew.
+            await next_exports_by_itself(some, unsure={"otel", "file"} if kept else {"file"})
+
+    run(main())
+
+
+def test_runs_that_had_ended_before_their_process_died_are_exported_by_the_next_one(
+    tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with backends(tmp_path, unmeasured, monkeypatch) as some:
+            async with some.process(wait=False, settle_s=60) as child:
+                await said(child, "done")
+                await judge(tmp_path, "before")
+            assert await some.traffic() == [0] * 5
+            await judge(tmp_path, "after")
+            await next_exports_by_itself(some, unsure=set())
+            assert scores_of(some)[:3] == [["after", "before"]] * 3
+
+    run(main())
+
+
+async def next_exports_by_itself(some: Backends, *, unsure: set[str]) -> None:
+    """Let the next process do nothing but live for a while, and look at what has come."""
+    told: list[int] = []
+    for hours in (1, 2):
+        async with next_process(some, hours=hours) as (_, observer):
+            assert await observer.drain()  # waits for what the process before has left, too
+            told = told or await some.traffic()
+    assert await some.traffic() == told
+    spans = spans_from_events(await log_of(some.folder))
+    once = closed(spans)
+    assert len(once) == len(spans)
+    for name in some.servers:
+        assert some.held(name) == (once + once if name in unsure else once), name
+    lines = await lines_by_id(some)
+    assert lines == once or ("file" in unsure and lines == once + once)
+
+
+def test_a_run_that_is_resumed_after_it_was_told_as_interrupted_is_corrected_where_that_can_be(
+    tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with backends(tmp_path, unmeasured, monkeypatch) as some:
+            async with some.process(wait=True) as child:
+                await said(child, "working")
+            async with next_process(some) as (_, observer):
+                await observer.flush_open()
+            await check_interrupted(some)
+            async with next_process(some, hours=2) as (engine, observer):
+                started = await engine.start("go", idempotency_key="k")
+                assert (await started.result()).outcome == "COMPLETED"
+                await judge(tmp_path, "after")
+                assert await observer.drain()
+            told = await some.traffic()
+            async with next_process(some, hours=3) as (_, observer):
+                assert await observer.flush_open() == await observer.backfill() == 0
+            assert await some.traffic() == told
+
+            spans = spans_from_events(await log_of(tmp_path))
+            for name in some.servers:
+                assert some.held(name) == closed(spans), name  # each once, the root too
+                assert attributes_of(some.root(name))["error.type"] == DIED
+            corrected = {line["id"]: line["error"] for line in await some.lines()}
+            assert corrected == {span.span_id: None for span in spans}
+            again = [span_id for span_id, count in (await lines_by_id(some)).items() if count > 1]
+            call = next(span for span in spans if span.attributes.get("lib.resumes"))
+            assert sorted(again) == sorted([spans[0].span_id, call.span_id])
+
+    run(main())
+
+
+async def lines_by_id(some: Backends) -> Counter[str]:
+    return Counter(line["id"] for line in await some.lines())
