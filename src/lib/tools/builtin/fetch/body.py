@@ -31,6 +31,7 @@ _BINARY: Final = (
     *(b"Rar!", b"7z\xbc\xaf", b"OggS", b"ID3", b"RIFF", b"\x28\xb5\x2f\xfd", b"BZh", b"MZ\x90"),
 )
 _HTML: Final = (b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<!--")
+_CONTROLS: Final = frozenset({*range(1, 7), *range(0x0E, 0x1B), *range(0x1C, 0x20)})
 _WIDE_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -219,13 +220,21 @@ async def read_body(
     raise fault
 
 
-def looks_binary(start: bytes, charset: str | None) -> bool:
-    """Tell whether a body that should be text is none, by its first bytes."""
+def looks_binary(start: bytes, charset: str | None, *, declared: bool) -> bool:
+    """Tell whether a body that should be text is none, by its first bytes.
+
+    Args:
+        start: of the body; a fixed number of its bytes is looked at.
+        charset: what the server calls its encoding.
+        declared: whether the server says that it is text; then zeros alone do not tell against it.
+    """
     start = start[:_SNIFFED_BYTES]
     if start.startswith(_BINARY):
         return True
     wide = start.startswith(_WIDE_BOMS) or (charset or "").startswith(("utf-16", "utf-32", "ucs-"))
-    return b"\x00" in start and not wide
+    if b"\x00" not in start or wide:
+        return False
+    return not declared or not _CONTROLS.isdisjoint(start)
 
 
 def sniffed_type(start: bytes) -> str:

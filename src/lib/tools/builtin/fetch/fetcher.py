@@ -221,8 +221,9 @@ class SafeFetcher:
         if media_type and not takes(self.policy.content_types, media_type):
             raise FetchBlocked(f"content of type {media_type} is not read", host=target.name)
         body = await self._body(answer)
-        media_type = media_type or sniffed_type(body.content)
-        if not takes(self.policy.content_types, media_type) or _is_lie(media_type, body, charset):
+        declared, media_type = bool(media_type), media_type or sniffed_type(body.content)
+        binary = _is_text(media_type) and looks_binary(body.content, charset, declared=declared)
+        if binary or not takes(self.policy.content_types, media_type):
             raise FetchBlocked("the content is binary or of a type not read", host=target.name)
         content = whole_letters(body.content, charset) if body.truncated else body.content
         return Page(
@@ -255,12 +256,8 @@ def _check_status(answer: Answer) -> None:
     raise ToolError(_STATUS_CODES.get(status, code), f"the server answered {status}{hint}")
 
 
-def _is_lie(media_type: str, body: Body, charset: str | None) -> bool:
-    """Tell whether text was promised and something else came."""
-    textual = media_type.startswith("text/") or media_type.endswith(
-        ("+xml", "+json", "/xml", "/json")
-    )
-    return textual and looks_binary(body.content, charset)
+def _is_text(media_type: str) -> bool:
+    return media_type.startswith("text/") or media_type.endswith(("+xml", "+json", "/xml", "/json"))
 
 
 def _ended_early(error: Exception) -> bool:

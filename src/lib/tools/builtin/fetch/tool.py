@@ -10,11 +10,10 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from lib.errors import FetchBlocked, ToolError
-from lib.tools.builtin.extract import Extracted, extract
+from lib.tools.builtin.extract import Extracted, extract, page
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.policy import FetchPolicy
 from lib.tools.builtin.fetch.url import MAX_URL_CHARS, parse
-from lib.tools.builtin.hygiene import clean
 from lib.tools.definition import Tool, ToolAnnotations
 from lib.tools.function import tool
 
@@ -25,6 +24,7 @@ EXTRACTION_S: Final = 10.0
 """Seconds that turning a page into text may take after a fetch has ended."""
 
 MAX_TITLE_CHARS: Final = 200
+MAX_SHOWN_URL_CHARS: Final = 2_000
 MAX_HEAD_CHARS: Final = 4_000
 
 _DESCRIPTION: Final = (
@@ -65,6 +65,9 @@ def http_fetch_tool(
     source = SafeFetcher(policy) if fetcher is None else fetcher
     reading = Reading()
 
+    def may_visit(host: str) -> bool:
+        return approve_hosts is None or not approve_hosts(host)
+
     async def fetch(
         url: Annotated[
             str, Field(description="The complete URL, http or https.", max_length=MAX_URL_CHARS)
@@ -75,9 +78,9 @@ def http_fetch_tool(
     ) -> str:
         if allowed_urls is not None and not allowed_urls(url):
             raise FetchBlocked("only URLs that were seen before are fetched")
-        may_visit = None if approve_hosts is None else lambda host: not approve_hosts(host)
-        page = await source.fetch(url, may_visit=may_visit)
-        return shown(page, await reading.text_of(page), start=start, max_chars=max_chars)
+        fetched = await source.fetch(url, may_visit=may_visit)
+        extracted = await reading.text_of(fetched)
+        return shown(fetched, extracted, start=start, max_chars=max_chars)
 
     made = tool(
         name=name,
@@ -98,7 +101,7 @@ class Reading:
         """Prepare."""
         self._turns: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
-    async def text_of(self, page: Page) -> Extracted:
+    async def text_of(self, fetched: Page) -> Extracted:
         """Return the text of a page.
 
         Raises:
@@ -108,10 +111,10 @@ class Reading:
             async with asyncio.timeout(EXTRACTION_S), self._turn():
                 return await asyncio.to_thread(
                     extract,
-                    page.body,
-                    content_type=page.content_type,
-                    charset=page.charset,
-                    url=page.url,
+                    fetched.body,
+                    content_type=fetched.content_type,
+                    charset=fetched.charset,
+                    url=fetched.url,
                 )
         except TimeoutError:
             fault = ToolError("timeout", "turning the page into text took too long")
@@ -126,28 +129,33 @@ class Reading:
         return self._turns[loop]
 
 
-def shown(page: Page, extracted: Extracted, *, start: int, max_chars: int) -> str:
+def shown(fetched: Page, extracted: Extracted, *, start: int, max_chars: int) -> str:
     """Return a window of a text, with what it is on top and how to go on below.
 
     Raises:
         ToolError: the text ends before the window.
     """
-    text = clean(extracted.text)
+    text = extracted.text
     if start and start >= len(text):
         raise ToolError("invalid_arguments", f"start is {start}, the text has {len(text)}")
-    end = min(start + max_chars, len(text))
+    piece, following = page(text, start=start, max_chars=max_chars)
     parts = [
-        f"title: {clean(extracted.title)[:MAX_TITLE_CHARS]}" if extracted.title else "",
-        f"url: {page.url[:2_000]}",
-        f"status: {page.status}",
+        f"title: {_one_line(extracted.title)}" if extracted.title else "",
+        f"url: {fetched.url[:MAX_SHOWN_URL_CHARS]}",
+        f"status: {fetched.status}",
         f"note: {extracted.note}" if extracted.note else "",
-        "note: the page is longer than what was read of it" if page.truncated else "",
-        f"\n{text[start:end]}",
-        f"\n[characters {start} to {end} of {len(text)}: call again with start={end}]"
-        if end < len(text)
-        else "",
+        "note: the page is longer than what was read of it" if fetched.truncated else "",
+        f"\n{piece}",
+        ""
+        if following is None
+        else f"\n[{len(text) - following} of {len(text)} characters are left: "
+        f"call again with start={following}]",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _one_line(title: str) -> str:
+    return " ".join(title.split())[:MAX_TITLE_CHARS]
 
 
 def _needs(approve_hosts: Callable[[str], bool]) -> Callable[[Mapping[str, Any]], bool]:

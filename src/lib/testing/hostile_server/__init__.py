@@ -1,0 +1,10 @@
+"""A web server on a real loopback socket that does everything a fetch must survive.
+
+It answers with the scenarios of `SCENARIOS`, redirects as told, by http and by https, and remembers
+who asked for what.
+"""
+
+from lib.testing.hostile_server.scenarios import SCENARIOS, Scenario
+from lib.testing.hostile_server.server import Asked, HostileServer, blackhole
+
+__all__ = ["SCENARIOS", "Asked", "HostileServer", "Scenario", "blackhole"]

@@ -1,0 +1,281 @@
+"""The corpus of fetches, case by case, each through real sockets to a hostile server.
+
+Every case runs over own pinned connections; those that are about URLs, names, policies and
+redirects run through an injected transport, too. `NOT_HERE` names what cannot run, and why.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from lib.errors import FetchBlocked, ToolError
+from lib.testing.aio import run
+from lib.testing.hostile_server import Asked, HostileServer
+from lib.tools import ToolContext
+from lib.tools.builtin.fetch.address import read
+from lib.tools.builtin.fetch.fetcher import SafeFetcher
+from lib.tools.builtin.fetch.policy import FetchPolicy
+from lib.tools.builtin.fetch.tool import http_fetch_tool
+
+DATA: Final = Path(__file__).parents[4] / "data" / "builtin"
+CASES: Final[list[dict[str, Any]]] = [
+    json.loads(line) for line in (DATA / "ssrf.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+NOT_HERE: Final[dict[str, str]] = {}
+"""Cases that cannot run in these tests, with the reason of each: none."""
+
+OUR_CHOICE: Final = {
+    "S548": "429 is told as an error, with when to ask again",
+}
+"""Cases of level "may" in which we do the other thing, with the reason of each."""
+
+EXTRA: Final = {"Authorization": "Bearer key", "X-Api-Key": "key"}
+SHORT_S: Final = 0.4
+SLOW: Final = {"slow_body", "slow_headers", "flood_1xx", "syn_blackhole"}
+CONTEXT: Final = ToolContext(run_id="run", call_id="call", idempotency_key="key")
+
+CERTIFICATES: Final = {
+    "wrong_host_cert": "wrong_host_cert.pem",
+    "ip_san_only": "ip_san_only.pem",
+    "self_signed": "self_signed.pem",
+    "expired": "expired.pem",
+    "alpn_h2_coalesce": "wrong_host_cert.pem",
+}
+
+TEXTS: Final[dict[str, Callable[[str], bool]]] = {
+    "gzip_bomb": lambda text: "longer than what was read" in text,
+    "deflate_bomb": lambda text: "longer than what was read" in text,
+    "br_bomb": lambda text: "longer than what was read" in text,
+    "zstd_bomb": lambda text: "longer than what was read" in text,
+    "raw_deflate": lambda text: "a deflated page" in text,
+    "truncated_gzip": lambda text: "longer than what" in text and "a compressed page" in text,
+    "content_length_huge": lambda text: "longer than what was read" in text and "a page" in text,
+    "no_content_type_html": lambda text: "title: t" in text and "a page of some words" in text,
+    "ctype_params": lambda text: "café" in text,
+    "ctype_mismatch": lambda text: "<html><p>a page</p></html>" in text,
+    "charset_utf16_bom": lambda text: "a page é" in text,
+    "charset_meta": lambda text: "日本語のページ" in text,
+    "charset_unknown": lambda text: "a page é" in text,
+    "charset_punycode": lambda text: "a page a page" in text,
+    "charset_rot13": lambda text: "a page" in text,
+    "charset_zip": lambda text: "a page" in text,
+    "charset_utf7": lambda text: "+AGE-" in text,
+    "charset_utf32": lambda text: "page" in text.replace("\x00", "").replace(" ", ""),
+    "charset_bad_bytes": lambda text: "a page caf\ufffd here" in text,
+    "split_multibyte": lambda text: "longer than" in text and "\ufffd" not in text,
+    "hidden_text": lambda text: "Everybody sees" in text and "secret" not in text,
+}
+"""What the text of a result must be like, beyond being there."""
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=DATA / "tls" / "authority.pem")
+
+
+class Names:
+    """The names of a case; a name may have other addresses when it is asked for again."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self._known: dict[str, Any] = {
+            host: [answers["a"]] if "a" in answers else answers for host, answers in known.items()
+        }
+        self.asked: list[str] = []
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        self.asked.append(host)
+        answers: Any = self._known.get(host)
+        if answers is None:
+            raise socket.gaierror(socket.EAI_NONAME, "not known to 192.168.7.7")
+        if answers == "HANG":
+            await asyncio.Event().wait()
+        last: list[str] = answers[min(self.asked.count(host), len(answers)) - 1]
+        return last
+
+    def may_be_dialled(self) -> set[str]:
+        lists = [answers for answers in self._known.values() if answers != "HANG"]
+        return {address for answers in lists for answer in answers for address in answer}
+
+
+class Case:
+    """A line of the corpus."""
+
+    def __init__(self, case: Mapping[str, Any]) -> None:
+        self.id: str = case["id"]
+        self.kind: str = case["kind"]
+        self.url: str = case["url"]
+        self.expected: str = case["expected"]
+        self.environment: dict[str, str] = case.get("env", {})
+        self.outcome: str = case.get("outcome", "")
+        self._policy: dict[str, Any] = case.get("policy", {})
+        server: dict[str, Any] = case.get("server", {})
+        self.scenario: str = server.get("scenario", "")
+        self.redirects: dict[str, str] = server.get("redirects", {})
+        self.status: int = server.get("status", 302)
+        self.names = Names(
+            {
+                "srv.test": [["93.184.216.34"]],
+                "other.test-public.com": [["93.184.216.34"]],
+                **case.get("resolver", {}),
+            }
+        )
+        self.slow = self.scenario in SLOW or "HANG" in str(case.get("resolver"))
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0].lower()
+
+    @property
+    def policy(self) -> FetchPolicy:
+        more: dict[str, Any] = {"extra": EXTRA} if self.kind == "redirect" else {}
+        if self.slow:
+            more |= {"timeout_s": SHORT_S, "connect_timeout_s": SHORT_S / 2}
+        return FetchPolicy(**self._policy, **more)
+
+    @property
+    def certificate(self) -> Path:
+        return DATA / "tls" / CERTIFICATES.get(self.outcome, "good.pem")
+
+    @property
+    def verify(self) -> ssl.SSLContext | bool:
+        return trust() if self.kind in {"redirect", "tls"} else False
+
+
+def check_refusal(error: ToolError, case: Case) -> None:
+    """Hold that nothing of the inside is told."""
+    secrets = {text for text in case.names.may_be_dialled() if text not in case.url}
+    secrets |= {"192.168.7.7", "Errno"}
+    if case.kind == "message":
+        secrets |= {"10.1.2.3", "fd00", "/8"}
+    told = f"{error} {error!r} {vars(error)}"
+    assert not [secret for secret in secrets if secret in told]
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+def check_hops(asked: Sequence[Asked], case: Case) -> None:
+    """Hold that extra headers stay with the first origin, and cookies nowhere."""
+    left = False
+    for request in asked:
+        url, first = urlsplit(request.url), urlsplit(case.url)
+        left = left or (url.scheme, url.netloc) != (first.scheme, first.netloc)
+        assert (request.headers.get("authorization") is None) == left
+        assert (request.headers.get("x-api-key") is None) == left
+        assert "cookie" not in request.headers
+        assert request.server_name == (url.hostname if url.scheme == "https" else None)
+
+
+def check_dialled(dialled: Sequence[tuple[str, int]], case: Case, outcome: str) -> None:
+    """Hold that only addresses that the resolver gave were dialled, and none before a refusal."""
+    known = {read(text) for text in case.names.may_be_dialled()}
+    if outcome == "allowed":
+        known.add(read(str(urlsplit(case.url).hostname)))
+    assert {read(address) for address, _ in dialled} <= known
+    if case.kind in {"url", "dns", "policy", "message"} and outcome == "blocked":
+        assert not dialled
+
+
+@pytest.mark.parametrize("line", CASES, ids=[line["id"] for line in CASES])
+def test_the_corpus_over_pinned_connections(
+    line: dict[str, Any],
+    internet: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    request: pytest.FixtureRequest,
+) -> None:
+    if line["id"] in NOT_HERE:
+        pytest.skip(NOT_HERE[line["id"]])
+    case = Case(line)
+    caplog.set_level(logging.INFO)
+    for name, value in case.environment.items():
+        monkeypatch.setenv(name, value)
+    if case.scenario == "syn_blackhole":
+        request.getfixturevalue("silence")
+    internet.secure = None if case.kind == "redirect" else case.scheme == "https"
+    fetcher = SafeFetcher(case.policy, resolver=case.names, verify=case.verify)
+    tool = http_fetch_tool(fetcher=fetcher)
+
+    async def main() -> str:
+        server = HostileServer(
+            redirects=case.redirects, status=case.status, certificate=case.certificate
+        )
+        async with server as internet.server, fetcher:
+            if case.outcome == "alpn_h2_coalesce":
+                await fetcher.fetch("https://other.test-public.com/")
+            return await tool.call({"url": case.url}, CONTEXT)
+
+    began = time.monotonic()
+    try:
+        text, outcome = run(main()), "allowed"
+    except ToolError as error:
+        text, outcome = "", "blocked"
+        check_refusal(error, case)
+
+    assert outcome == case.expected or case.id in OUR_CHOICE
+    assert outcome == "blocked" or TEXTS.get(case.scenario, bool)(text)
+    assert not case.slow or time.monotonic() - began < 10 * SHORT_S
+    check_dialled(internet.dialled, case, outcome)
+    check_hops(internet.server.asked if case.kind == "redirect" else (), case)
+    assert not [secret for secret in case.names.may_be_dialled() if secret in caplog.text]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [line for line in CASES if line["kind"] in {"url", "dns", "policy", "message", "redirect"}],
+    ids=lambda line: line["id"],
+)
+def test_the_corpus_through_an_injected_transport(line: dict[str, Any]) -> None:
+    if line["id"] == "S480":
+        pytest.skip("whether TLS is verified is the transport's affair: see test_injected.py")
+    case = Case(line)
+    seen: list[httpx2.Request] = []
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        path = request.url.raw_path.decode()
+        location = case.redirects.get(f"{request.url.scheme}://{request.headers['host']}{path}")
+        if location is None:
+            return httpx2.Response(200, text="a page")
+        return httpx2.Response(case.status, headers=[(b"Location", location.encode())])
+
+    transport = httpx2.MockTransport(serve)
+    fetcher = SafeFetcher(case.policy, resolver=case.names, transport=transport)
+    try:
+        run(fetcher.fetch(case.url))
+        outcome = "allowed"
+    except ToolError as error:
+        outcome = "blocked"
+        check_refusal(error, case)
+
+    assert outcome == case.expected
+    for request in seen:
+        literal = request.url.host == request.headers["host"].strip("[]")
+        assert literal or request.url.host in case.names.may_be_dialled()
+        assert literal or request.extensions["sni_hostname"] in case.names.asked
+        assert request.headers["connection"] == "close"
+
+
+def test_what_the_corpus_leaves_to_us_is_of_level_may() -> None:
+    levels = {line["id"]: line["level"] for line in CASES}
+
+    assert all(levels[name] == "may" for name in OUR_CHOICE)
+
+
+def test_refusals_of_literal_addresses_do_not_repeat_them() -> None:
+    with pytest.raises(FetchBlocked) as caught:
+        run(SafeFetcher().fetch("http://10.1.2.3/"))
+
+    assert caught.value.host is None
+    assert str(caught.value) == "fetching this URL is blocked: address not public"
