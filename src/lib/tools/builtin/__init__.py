@@ -16,22 +16,42 @@ if TYPE_CHECKING:
     from lib.tools.builtin.fetch.tool import http_fetch_tool
     from lib.tools.builtin.files import DENY, FileAccess, list_files_tool, read_file_tool
     from lib.tools.builtin.hygiene import clean, fenced
+    from lib.tools.builtin.search.brave import BraveSearchProvider
+    from lib.tools.builtin.search.brave import BraveSearchProvider as SearchApiProvider
+    from lib.tools.builtin.search.provider import (
+        SearchAnswer,
+        SearchProvider,
+        SearchResult,
+        SearchResults,
+    )
+    from lib.tools.builtin.search.searxng import SearXNGProvider
+    from lib.tools.builtin.search.searxng import SearXNGProvider as MetaSearchProvider
+    from lib.tools.builtin.search.tool import web_search_tool
 
 __all__ = [
     "DEFAULT_CONTENT_TYPES",
     "DENY",
+    "BraveSearchProvider",
     "FetchBlocked",
     "FetchPolicy",
     "FileAccess",
+    "MetaSearchProvider",
     "Page",
     "Resolver",
     "SafeFetcher",
+    "SearXNGProvider",
+    "SearchAnswer",
+    "SearchApiProvider",
+    "SearchProvider",
+    "SearchResult",
+    "SearchResults",
     "SystemResolver",
     "clean",
     "fenced",
     "http_fetch_tool",
     "list_files_tool",
     "read_file_tool",
+    "web_search_tool",
 ]
 
 _WHERE = {
@@ -49,6 +69,15 @@ _WHERE = {
     "fenced": "lib.tools.builtin.hygiene:fenced",
     "list_files_tool": "lib.tools.builtin.files:list_files_tool",
     "read_file_tool": "lib.tools.builtin.files:read_file_tool",
+    "BraveSearchProvider": "lib.tools.builtin.search.brave:BraveSearchProvider",
+    "MetaSearchProvider": "lib.tools.builtin.search.searxng:SearXNGProvider",
+    "SearXNGProvider": "lib.tools.builtin.search.searxng:SearXNGProvider",
+    "SearchAnswer": "lib.tools.builtin.search.provider:SearchAnswer",
+    "SearchApiProvider": "lib.tools.builtin.search.brave:BraveSearchProvider",
+    "SearchProvider": "lib.tools.builtin.search.provider:SearchProvider",
+    "SearchResult": "lib.tools.builtin.search.provider:SearchResult",
+    "SearchResults": "lib.tools.builtin.search.provider:SearchResults",
+    "web_search_tool": "lib.tools.builtin.search.tool:web_search_tool",
 }
 
 

@@ -1,0 +1,78 @@
+"""What a search provider is, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """One page that was found; every text is plain, on one line, and written by strangers.
+
+    Attributes:
+        title: at most 200 characters, without markup.
+        url: http or https, without a user or password; nobody has looked at what is there.
+        snippet: at most 1,000 characters, without markup; may be empty.
+        published: when, as the provider says it: an ISO date or words such as "3 days ago".
+        source: who found it: an engine of SearXNG, or "brave".
+        extra: further excerpts, each as long as a snippet may be.
+    """
+
+    title: str
+    url: str
+    snippet: str = ""
+    published: str | None = None
+    source: str = ""
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """What an engine says at once, beside the pages that it found.
+
+    Attributes:
+        text: at most 1,000 characters, plain, on one line.
+        url: where it is from, None if that is not told.
+        source: who says so.
+    """
+
+    text: str
+    url: str | None = None
+    source: str = ""
+
+
+class SearchResults(list[SearchResult]):
+    """The pages that were found, best first, and what was said beside them.
+
+    Attributes:
+        answers: what engines answered at once.
+        unresponsive: the engines that did not answer, each with the reason.
+    """
+
+    def __init__(
+        self,
+        results: Iterable[SearchResult] = (),
+        *,
+        answers: Iterable[SearchAnswer] = (),
+        unresponsive: Iterable[str] = (),
+    ) -> None:
+        super().__init__(results)
+        self.answers = tuple(answers)
+        self.unresponsive = tuple(unresponsive)
+
+
+class SearchProvider(Protocol):
+    """Finds pages of the web."""
+
+    async def search(self, query: str, *, max_results: int = 5) -> list[SearchResult]:
+        """Return the best pages for the query, best first; none if nothing fits.
+
+        A provider may return `SearchResults`, which carry more.
+
+        Raises:
+            ToolError: the search could not be made; the message is for the model and names neither
+                a key nor an address.
+        """
+        ...
