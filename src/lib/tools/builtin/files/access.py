@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from lib.errors import ToolError, ToolErrorCode
 from lib.tools.builtin.files.budget import SCAN_BYTES, Budget, BudgetSpent, Spent
@@ -18,8 +18,9 @@ from lib.tools.builtin.files.lines import LinePage, NotText, read_lines
 from lib.tools.builtin.files.listing import MAX_ENTRIES, MAX_OFFSET, Entry, list_entries
 from lib.tools.builtin.files.names import components, escaped, shown
 from lib.tools.builtin.files.tree import tree_of
-from lib.tools.builtin.files.walk import MAX_LINKS, Fault, Stopped
+from lib.tools.builtin.files.walk import Fault, Stopped
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _REFUSALS: Final[dict[Refusal, str]] = {
@@ -28,7 +29,7 @@ _REFUSALS: Final[dict[Refusal, str]] = {
 }
 _FAULTS: Final[dict[Fault, tuple[ToolErrorCode, str]]] = {
     "outside": ("blocked", "leads outside the root: ask for a path below it"),
-    "links": ("blocked", f"leads through more than {MAX_LINKS} links"),
+    "links": ("blocked", "leads through too many links"),
     "deep": ("blocked", "leads through too many directories"),
     "alias": ("blocked", "uses a name that the system makes another of: ask for the real one"),
     "missing": ("not_found", "does not exist"),
@@ -153,17 +154,25 @@ class FileAccess:
         first = _number("offset", offset)
         at_most = None if limit is None else _number("limit", limit)
         bound = self.max_bytes if max_bytes is None else min(max_bytes, self.max_bytes)
-        with _told(path), self._found(path, parts) as found:
-            if found.is_directory:
-                raise ToolError("not_found", f"{shown(path)} is a directory: list it instead")
-            page = _page(
-                path,
-                found,
-                offset=first,
-                limit=at_most,
-                max_bytes=bound,
-                budget=budget or Budget(),
-            )
+        spending = budget or Budget()
+
+        def work() -> tuple[LinePage, int]:
+            with self._found(path, parts) as found:
+                if found.is_directory:
+                    raise ToolError("not_found", f"{shown(path)} is a directory: list it instead")
+                if not found.is_file:
+                    raise Stopped("special")
+                with found.reading() as handle:
+                    page = read_lines(
+                        cast("int", handle),
+                        offset=first,
+                        limit=at_most,
+                        max_bytes=bound,
+                        budget=spending,
+                    )
+                return page, found.size
+
+        page, size = _told(path, work)
         return {
             "path": path,
             "text": page.text,
@@ -171,7 +180,7 @@ class FileAccess:
             "lines": page.lines,
             "next_offset": page.next_offset,
             "truncated": page.next_offset is not None,
-            "size": found.size,
+            "size": size,
             "encoding": page.encoding,
             "replaced": page.replaced,
         }
@@ -221,14 +230,19 @@ class FileAccess:
         parts = components(path)
         first = min(_number("offset", offset), MAX_OFFSET)
         at_most = MAX_ENTRIES if limit is None else min(_number("limit", limit), MAX_ENTRIES)
-        with _told(path), self._found(path, parts) as found:
-            if not found.is_directory:
-                raise ToolError("not_found", f"{shown(path)} is no directory: read it instead")
-            keep = self._keeper(_names(parts), [_text(name) for name in found.names])
-            with found.reading() as where:
-                entries, more = list_entries(
-                    where, keep=keep, offset=first, limit=at_most, budget=budget or Budget()
-                )
+        spending = budget or Budget()
+
+        def work() -> tuple[Sequence[Entry], bool]:
+            with self._found(path, parts) as found:
+                if not found.is_directory:
+                    raise ToolError("not_found", f"{shown(path)} is no directory: read it instead")
+                keep = self._keeper(_names(parts), [_text(name) for name in found.names])
+                with found.reading() as where:
+                    return list_entries(
+                        where, keep=keep, offset=first, limit=at_most, budget=spending
+                    )
+
+        entries, more = _told(path, work)
         return {
             "path": path,
             "entries": [_shown_entry(entry) for entry in entries],
@@ -240,9 +254,7 @@ class FileAccess:
     @contextmanager
     def _found(self, path: str, parts: Sequence[str]) -> Generator[Found]:
         """Hold what the path leads to, after judging it as asked, and each name on the way."""
-        absolute = path.startswith("/")
-        if not absolute:
-            _refuse(path, self._rules.refusal(_names(parts)))
+        _refuse(path, self._rules.refusal(_names(parts)))
 
         def judge(names: Sequence[bytes]) -> None:
             _refuse(path, self._rules.refusal_of_last([_text(name) for name in names]))
@@ -263,6 +275,9 @@ class FileAccess:
 
 
 def _names(parts: Sequence[str]) -> Sequence[str]:
+    """Return the names that were asked for; those above the root are the owner's, not judged."""
+    if parts[0] == "":
+        return ()
     return [part for part in parts if part not in ("", ".", "..")]
 
 
@@ -283,41 +298,29 @@ def _number(name: str, value: object) -> int:
     return value
 
 
-def _page(
-    path: str, found: Found, *, offset: int, limit: int | None, max_bytes: int, budget: Budget
-) -> LinePage:
-    if not found.is_file:
-        raise Stopped("special")
-    with found.reading() as handle:
-        try:
-            return read_lines(
-                cast("int", handle), offset=offset, limit=limit, max_bytes=max_bytes, budget=budget
-            )
-        except NotText as error:
-            told = f"{shown(path)} is a binary file ({error.kind}, {found.size} bytes)"
-            raise ToolError("unsupported", f"{told}: only text is read") from None
-
-
 def _shown_entry(entry: Entry) -> dict[str, object]:
     return {"name": escaped(_text(entry.name)), "type": entry.type, "size": entry.size}
 
 
-@contextmanager
-def _told(path: str) -> Generator[None]:
-    """Say every failure in the tool's own words: the path as asked, and the rule."""
+def _told(path: str, work: Callable[[], T]) -> T:
+    """Return what the work does; its failures are said in our own words: the path and the rule."""
     try:
-        yield
+        return work()
     except Stopped as stopped:
         code, told = _FAULTS[stopped.fault]
     except BudgetSpent as spent:
         code, told = _SPENT[spent.reason]
+    except NotText as binary:
+        code, told = _binary(binary)
     except OSError as error:
-        # The system's own words hold absolute paths.
         _log.debug("reading below a root failed: %r", error)
         code, told = _failure(error)
-    else:
-        return
+    # Not where it was caught: the system's own words hold absolute paths.
     raise ToolError(code, f"{shown(path)} {told}")
+
+
+def _binary(found: NotText) -> tuple[ToolErrorCode, str]:
+    return "unsupported", f"is a binary file ({found.kind}, {found.size} bytes): only text is read"
 
 
 def _failure(error: OSError) -> tuple[ToolErrorCode, str]:

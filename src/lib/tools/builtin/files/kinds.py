@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 SNIFFED_BYTES: Final = 8192
 
+BINARY: Final = "binary data"
+
 Codec = Literal["utf-8", "utf-16-le", "utf-16-be"]
 
 _MARKS: Final[tuple[tuple[bytes, Codec], ...]] = (
@@ -74,7 +76,7 @@ def text_kind(head: bytes) -> TextKind | str:
 def _without_nul(head: bytes, kind: TextKind) -> TextKind | str:
     if kind.unit == 1:
         if b"\0" in head:
-            return "binary data"
+            return BINARY
         controls = len(head) - len(head.translate(None, _CONTROLS))
-        return "binary data" if controls > len(head) * _CONTROL_SHARE else kind
-    return "binary data" if "\0" in head.decode(kind.codec, "replace") else kind
+        return BINARY if controls > len(head) * _CONTROL_SHARE else kind
+    return BINARY if "\0" in head.decode(kind.codec, "replace") else kind

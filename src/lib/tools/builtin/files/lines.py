@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.tools.builtin.files.budget import Budget
-from lib.tools.builtin.files.kinds import SNIFFED_BYTES, TextKind, text_kind
+from lib.tools.builtin.files.kinds import BINARY, SNIFFED_BYTES, TextKind, text_kind
 
 CHUNK_BYTES: Final = 256 << 10
 _ZERO_TO_ONES: Final = b"\xff" + bytes(255)
 
 
 class NotText(Exception):
-    """The file is binary; `kind` says what it looks like."""
+    """The file is binary; `kind` says what it looks like, `size` how many bytes it has."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, size: int) -> None:
+        self.kind, self.size = kind, size
         super().__init__(kind)
 
 
@@ -66,14 +66,17 @@ def read_lines(
     """
     kind = text_kind(_read_at(handle, SNIFFED_BYTES, 0))
     if isinstance(kind, str):
-        raise NotText(kind)
+        raise NotText(kind, os.fstat(handle).st_size)
     place = _place_of(handle, kind, offset, budget)
     if place is None:
         return LinePage("", 0, None, kind.codec, 0)
     budget.spend()
     whole = max(max_bytes - max_bytes % kind.unit, kind.unit)
     data = _read_at(handle, whole + 1, place)
-    return _page(data[:whole], kind, offset=offset, limit=limit, more=len(data) > whole)
+    page = _page(data[:whole], kind, offset=offset, limit=limit, more=len(data) > whole)
+    if "\0" in page.text:
+        raise NotText(BINARY, os.fstat(handle).st_size)
+    return page
 
 
 def _read_at(handle: int, count: int, place: int) -> bytes:
@@ -148,8 +151,6 @@ def _page(data: bytes, kind: TextKind, *, offset: int, limit: int | None, more: 
 def _decoded(data: bytes, kind: TextKind, *, cut_inside: bool) -> tuple[str, int]:
     """Return the text, without a character that the cut has split, and how much is replaced."""
     text = codecs.getincrementaldecoder(kind.codec)("replace").decode(data, not cut_inside)
-    if "\0" in text:
-        raise NotText("binary data")
     if "\ufffd" not in text:
         return text, 0
     kept = codecs.getincrementaldecoder(kind.codec)("ignore").decode(data, not cut_inside)

@@ -51,11 +51,11 @@ class ResolvedTree:
     @contextmanager
     def find(self, parts: Sequence[bytes], judge: Judge) -> Generator[Found]:
         """Hold what the path leads to for the block."""
-        names = [os.fsdecode(part) for part in parts]
-        if names[0] == "" and len(names) > 1:
-            names = [os.fsdecode(part) for part in self._below("/".join(names))]
-        elif leaves(parts):
+        asked = self._relative(parts)
+        if leaves(asked):
             raise Stopped("outside")
+        _judge_each(judge, [part for part in asked if part not in (b"", b".", b"..")])
+        names = [os.fsdecode(part) for part in asked]
         self._check(names)
         path = os.path.join(self._root, *names)  # noqa: PTH118 - text in, text out
         # First without asking for existence: nobody learns what is missing outside.
@@ -64,7 +64,7 @@ class ResolvedTree:
         below = self._below(resolved)
         _judge_each(judge, below)
         status = os.lstat(resolved)
-        if not names[-1] and not stat.S_ISDIR(status.st_mode):
+        if asked[-1:] == [b""] and not stat.S_ISDIR(status.st_mode):
             raise Stopped("not a directory")
         mode = status.st_mode
         yield Found(mode, status.st_size, below, lambda: self._reading(resolved, mode, judge))
@@ -87,6 +87,12 @@ class ResolvedTree:
             yield handle
         finally:
             os.close(handle)
+
+    def _relative(self, parts: Sequence[bytes]) -> list[bytes]:
+        if parts[0] or len(parts) == 1:
+            return list(parts)
+        ending = [b""] if not parts[-1] else []  # of "x/", which says that x is a directory
+        return [*self._below(os.fsdecode(b"/".join(parts))), *ending]
 
     def _below(self, path: str) -> list[bytes]:
         """Return the components of an absolute path below the root.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 # What a platform lacks is 0 there and never asked for by the steps of that platform.
@@ -137,6 +136,15 @@ def steps_of_this_platform() -> Steps | None:
     """Return how to walk here, or None where directories cannot be held open (Windows)."""
     if os.open not in os.supports_dir_fd:
         return None
-    if _O_PATH and Path("/proc/self/fd").is_dir():
-        return PathSteps()
-    return PortableSteps()
+    return PathSteps() if _can_reopen() else PortableSteps()
+
+
+def _can_reopen() -> bool:
+    """Tell whether this is a Linux whose /proc can be seen."""
+    if not _O_PATH:
+        return False
+    try:
+        os.close(os.open("/proc/self/fd", _O_PATH | _O_DIRECTORY))
+    except OSError:
+        return False
+    return True

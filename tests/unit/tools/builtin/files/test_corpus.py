@@ -12,7 +12,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -151,7 +151,7 @@ RACES: Final[dict[str, Callable[[Path], Iterator[None]]]] = {
 
 
 @contextmanager
-def racing(moves: Iterator[None]) -> Iterator[None]:
+def racing(moves: Iterator[None]) -> Generator[None]:
     """Make the moves in another thread, over and over, for the block; the last pair is finished."""
     over = threading.Event()
 

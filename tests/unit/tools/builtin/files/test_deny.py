@@ -1,0 +1,160 @@
+import time
+
+import pytest
+
+from lib.tools.builtin import DENY
+from lib.tools.builtin.files.deny import NameRules, fold
+
+SHOWING = NameRules(DENY, allow_hidden=True)
+HIDING = NameRules(DENY, allow_hidden=False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "env.py",
+        "environment.md",
+        "credentials.py",
+        "docs/credentials.md",
+        "token.py",
+        "keyboard.txt",
+        "monkey.py",
+        "keys.md",
+        "public.pub",
+        "shadow.css",
+        "pem.txt",
+        "secrets_test.py",
+        "history.md",
+        "tfstate.md",
+        "a..b",
+        "Makefile~",
+        "old.bak",
+        "\u00e9t\u00e9.txt",
+        "\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.txt",
+        "\u2026txt",
+    ],
+)
+def test_near_misses_stay_readable(path: str) -> None:
+    assert SHOWING.refusal(path.split("/")) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "id_rsa",
+        "ID_RSA",
+        "\uff49\uff44\uff3f\uff52\uff53\uff41",  # full width
+        "id_r\u017fa",  # a long s folds to s
+        "id\u200b_rsa",
+        "id_\u00adrsa",
+        "i\u034fd_rsa",
+        "id_rsa\ufe0f",
+        "\u202eid_rsa",
+        "id_rsa ",
+        "id_rsa.",
+        "id_rsa\u00a0",
+        "id_rsa::$DATA",
+        "x/id_rsa/y",
+        "x\uff0fid_rsa",
+        "server.KEY",
+        "server.key.bak",
+        "server.key~",
+        "server.key.~2~",
+        "credentials.json.old.bak",
+        "shadow-",
+        "master.\u212aey",  # the Kelvin sign
+        "UTC--2016-01-01T00",
+        "\U000e0069server.pem",
+    ],
+)
+def test_no_spelling_of_a_denied_name_gets_past(name: str) -> None:
+    assert SHOWING.refusal(name.split("/")) == "denied"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".ssh/config",
+        "home/x/.ssh/known_hosts",
+        ".SSH/x",
+        ".ssh/deep/er/y",
+        ".docker/config.json",
+        ".docker/CONFIG.JSON.bak",
+        ".config/gh/hosts.yml",
+        "x/huggingface/token",
+    ],
+)
+def test_a_pattern_with_a_slash_matches_components_in_a_row(path: str) -> None:
+    assert SHOWING.refusal(path.split("/")) == "denied"
+
+
+@pytest.mark.parametrize(
+    "path", ["docker/config.json", "gh/hosts.yml", "config.json", "token", ".config/x/hosts.yml"]
+)
+def test_a_pattern_with_a_slash_matches_nothing_less(path: str) -> None:
+    assert SHOWING.refusal(path.split("/")) is None
+
+
+@pytest.mark.parametrize(
+    "name", [".x", "..foo", "...", ".g\u200cit", "\u200b.git", "\uff0ehidden", "\u2026notes", ".. "]
+)
+def test_what_folds_to_a_leading_dot_is_hidden(name: str) -> None:
+    assert HIDING.refusal(["a", name, "b"]) == "hidden"
+
+
+@pytest.mark.parametrize("name", ["\uff0e\uff0e", "\u2025", "\uff0e"])
+def test_a_form_of_two_dots_is_a_name_like_any_other(name: str) -> None:
+    assert HIDING.refusal([name]) is None
+
+
+def test_the_default_denies_at_least_what_was_found_worth_denying() -> None:
+    assert len(DENY) >= 136
+    assert len(set(DENY)) == len(DENY)
+    assert all(pattern == pattern.lower() for pattern in DENY)
+
+
+@pytest.mark.parametrize("pattern", ["secrets", "secrets/", "./secrets", "/secrets", "secrets/**"])
+def test_a_pattern_of_a_directory_denies_what_is_below_however_it_is_written(pattern: str) -> None:
+    rules = NameRules((pattern,), allow_hidden=False)
+
+    assert rules.refusal(["a", "Secrets", "b", "c.txt"]) == "denied"
+
+
+def test_a_pattern_for_any_depth_is_one_for_a_name() -> None:
+    rules = NameRules(("**/*.sec", "a/[b-d]?.txt"), allow_hidden=False)
+
+    assert rules.refusal(["x.sec"]) == rules.refusal(["y", "x.sec"]) == "denied"
+    assert rules.refusal(["a", "c1.txt"]) == "denied"
+    assert rules.refusal(["a", "e1.txt"]) is rules.refusal(["a", "c12.txt"]) is None
+
+
+@pytest.mark.parametrize("pattern", ["", "/", ".", "**", "../x", "a/../b", "a/**/b", "a\\b"])
+def test_a_pattern_that_could_never_match_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="deny pattern"):
+        NameRules((pattern,), allow_hidden=False)
+
+
+@pytest.mark.parametrize("deny", ["*.pem", (1,), (None,)])
+def test_patterns_are_strings_in_a_tuple(deny: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError, match="deny"):
+        NameRules(deny, allow_hidden=False)
+
+
+def test_no_pattern_denies_nothing() -> None:
+    rules = NameRules((), allow_hidden=True)
+
+    assert rules.refusal(["id_rsa"]) is rules.refusal([".env"]) is rules.refusal([]) is None
+
+
+def test_folding_twice_changes_nothing() -> None:
+    for code in range(0x30000):
+        folded = fold(chr(code))
+        assert fold(folded) == folded
+
+
+def test_hostile_names_are_judged_in_no_time() -> None:
+    started = time.perf_counter()
+    for name in ("~" * 255, ".bak" * 60 + "x", "*" * 255, "\u0344" * 120, "\ufdfa" * 80):
+        SHOWING.refusal([name] * 128)
+
+    assert time.perf_counter() - started < 1
