@@ -1,0 +1,118 @@
+"""What the elements of HTML, and the names that authors give them, say of their content."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SKIPPED: Final = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style"})
+"""What is no text and, as in browsers, reaches to the end of the page where it does not end."""
+
+RAW: Final = frozenset({"textarea", "title", "xmp"})
+"""Inside these no tag counts but their own end."""
+
+DROPPED: Final = frozenset({
+    "audio", "button", "canvas", "datalist", "math", "object", "rp", "select", "svg", "template",
+    "textarea", "video", *SKIPPED,
+})  # fmt: skip
+"""What a reader does not read."""
+
+VOID: Final = frozenset({
+    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input",
+    "keygen", "link", "meta", "param", "source", "track", "wbr",
+})  # fmt: skip
+
+BLOCKS: Final = frozenset({
+    "address", "article", "aside", "blockquote", "caption", "center", "dd", "details", "dialog",
+    "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2",
+    "h3", "h4", "h5", "h6", "header", "hgroup", "legend", "li", "main", "menu", "nav", "ol", "p",
+    "pre", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr",
+    "ul",
+})  # fmt: skip
+
+HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
+LISTS: Final = frozenset({"dir", "menu", "ol", "ul"})
+CELLS: Final = frozenset({"td", "th"})
+TABLE_PARTS: Final = frozenset({"table", "tbody", "td", "tfoot", "th", "thead", "tr"})
+FORMATTING: Final = frozenset({
+    "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
+})  # fmt: skip
+"""What goes on after the end of the element around it, until it is ended itself."""
+
+ENDED_BY: Final = {
+    "p": BLOCKS - {"caption", "legend"},
+    "li": frozenset({"li"}),
+    "dt": frozenset({"dt", "dd"}),
+    "dd": frozenset({"dt", "dd"}),
+    "td": frozenset({"td", "th", "tr", "tbody", "tfoot", "thead"}),
+    "th": frozenset({"td", "th", "tr", "tbody", "tfoot", "thead"}),
+    "tr": frozenset({"tr", "tbody", "tfoot", "thead"}),
+    "thead": frozenset({"tbody", "tfoot"}),
+    "tbody": frozenset({"tbody", "tfoot"}),
+}
+"""Elements that end where one of these starts, without an end tag."""
+
+# -- hidden ------------------------------------------------------------------------------------
+
+_ZERO: Final = r"0(?:\.0*)?(?:px|em|rem|pt|%|vw|vh)?\s*(?:!|;|$)"
+_hiding: Final = re.compile(
+    r"(?:^|[;\s])(?:"
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
+    rf"|opacity\s*:\s*{_ZERO}|font-size\s*:\s*{_ZERO}|font\s*:\s*0(?:px|em|rem|pt|%)?[\s/]"
+    rf"|(?:max-)?(?:width|height)\s*:\s*{_ZERO}"
+    r"|(?:left|right|top|bottom|text-indent)\s*:\s*-\s*\d{3,}|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]"
+    r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0\s*[,)]"
+    r"|color\s*:\s*transparent"
+    r")"
+).search
+_css_remark: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL).sub
+
+MAX_ATTRIBUTES: Final = 256
+"""An element with more attributes is none that people read."""
+
+
+def is_hidden(attributes: dict[str, str] | None) -> bool:
+    """Say whether an element's own attributes keep its content from being seen."""
+    if attributes is None or "hidden" in attributes or "popover" in attributes:
+        return True
+    if attributes.get("aria-hidden", "").strip().lower() == "true":
+        return True
+    style = _css_remark("", attributes.get("style", "")).lower()
+    if "background-clip" in style:  # text that is painted by its background is transparent itself
+        style = style.replace("transparent", "")
+    return bool(_hiding(style))
+
+
+# -- main content ------------------------------------------------------------------------------
+
+_against: Final = re.compile(
+    r"(?:^|[\s_-])(?:ads?|advert\w*|promo\w*|sponsor\w*|breadcrumbs?|comments?|disqus|cookies?"
+    r"|consent|gdpr|footer\w*|footnav|masthead|menu\w*|modal|nav\w*|newsletter\w*|outbrain|pager"
+    r"|pagination|popup|read-?more|recirc\w*|recommend\w*|related\w*|replies|rss|share\w*|sharing"
+    r"|shopping|sidebar\w*|signup|social\w*|subscribe\w*|subscription|taboola|tags?|tag-?list"
+    r"|toolbar|trending|widget\w*|most-?(?:read|popular)|more-?(?:from|stories|articles)"
+    r"|also-?like|byline|author-?(?:bio|info|box)|copyright|skip-?link\w*|sr-only"
+    r"|visually-?hidden|screen-?reader\w*)(?:$|[\s_-])"
+).search
+_for: Final = re.compile(
+    r"article|story|entry|post|body|content|main|text|blog|hentry|prose|markdown|documentation"
+).search
+
+EXCLUDED: Final = frozenset({"aside", "footer", "form", "nav", "search", "dialog", "menu"})
+_ROLES: Final = frozenset({
+    "banner", "complementary", "contentinfo", "dialog", "menu", "menubar", "navigation", "search",
+    "toolbar", "tooltip", "alert", "alertdialog",
+})  # fmt: skip
+
+
+def hint(name: str, attributes: dict[str, str]) -> int:
+    """Say what name and class of a container speak for: -1 surroundings, 1 content, else 0."""
+    role = attributes.get("role", "").lower()
+    if role == "main" or name in {"article", "main"} or role == "article":
+        return 1
+    if name in EXCLUDED or role in _ROLES:
+        return -1
+    named = f"{attributes.get('class', '')[:500]} {attributes.get('id', '')[:500]}".lower()
+    if _against(named):
+        return -1
+    return 1 if _for(named) else 0
