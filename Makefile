@@ -23,7 +23,7 @@ bench: .venv/.ready-dev
 	@scripts/bench $(ARGS)
 
 clean:
-	rm -rf .venv .peers .live .lib site
+	rm -rf .venv .peers .live .pythons .lib site
 
 .venv/bin/python:
 	@scripts/make-venv $(PYTHON)
