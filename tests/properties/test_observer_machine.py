@@ -357,41 +357,37 @@ class Machine(RuleBasedStateMachine):
                 span_id = event.data.get("span_id", own)
                 yield trace_id_of(info.root_id), span_id, score.name, score.value, first.at
 
-    def _due(self, backend: Backend, info: RunInfo) -> list[Told]:
-        """Return the scores of a run up to one whose span is still to come."""
-        if span_id_of(info.run_id, "run", "") not in backend.held:
-            return []
-        return list(takewhile(lambda told: told[1] in backend.held, self._judgements(info)))
-
     async def _check(self) -> None:
         """Every backend has what the logs tell, once."""
         infos = await self.store.runs()
         for backend in self.backends:
-            told: set[str] = set()
+            spans = {span.span_id for info in infos for span in self._spans(info)}
+            assert set(backend.held) <= spans
             for info in infos:
-                spans = self._spans(info)
-                told |= {span.span_id for span in spans}
-                dead = is_dead(info, self.clock.now())
-                cut = _cut(spans, self.growing.logs[info.run_id])
-                for span, interrupted in zip(spans, cut, strict=True):
-                    held = backend.held.get(span.span_id, [])
-                    assert len(held) <= 1, (backend.name, held)
-                    self._compare(backend, held, span, interrupted, dead=dead)
-            assert set(backend.held) <= told
-            judged = {one for info in infos for one in self._due(backend, info)}
-            assert set(backend.scores) == judged, backend.name
+                self._check_run(backend, info)
+            judged = {one for info in infos for one in self._judgements(info)}
+            assert set(backend.scores) <= judged, backend.name
 
-    def _compare(
-        self, backend: Backend, held: list[Span], span: Span, interrupted: Span, *, dead: bool
-    ) -> None:
+    def _check_run(self, backend: Backend, info: RunInfo) -> None:
+        spans = self._spans(info)
+        dead = is_dead(info, self.clock.now())
+        told = _cut(spans, self.growing.logs[info.run_id]) if dead else spans
+        for span, now in zip(spans, told, strict=True):
+            held = backend.held.get(span.span_id, [])
+            assert len(held) <= 1, (backend.name, held)
+            self._compare(backend, held, span, now)
+        there = {span.span_id for span in told if span.end is not None}
+        if backend.updates == "replace" and info.parent_id is None:
+            there.add(spans[0].span_id)
+        if spans[0].span_id in there:  # a score waits for its span, and those after it with it
+            due = takewhile(lambda one: one[1] in there, self._judgements(info))
+            assert set(due) <= set(backend.scores), backend.name
+
+    def _compare(self, backend: Backend, held: list[Span], span: Span, now: Span) -> None:
         where = (backend.name, span, held)
         early = [one for one in held if one.attributes.get(a.ERROR_TYPE) == "interrupted"]
-        if span.end is not None:
-            assert held, where
-            assert held == [span] or (backend.updates == "first" and early), where
-        elif dead and interrupted.end is not None:
-            assert held, where
-            assert held == [interrupted] or (backend.updates == "first" and early), where
+        if now.end is not None:
+            assert held == [now] or (backend.updates == "first" and early), where
         elif backend.updates == "first":
             assert held == early, where
         elif span.parent_id is None:
