@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.otlp_receiver.http import HTTPServer, Request, Response
+from lib.testing.http import HTTPServer, Request, Response
 from lib.testing.search_server import SearXNGServer, WebPage
 from lib.tools.builtin import (
     FetchPolicy,

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlsplit
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.testing.otlp_receiver.http import HTTPServer, Reaction, Request, Response
+from lib.testing.http import HTTPServer, Reaction, Request, Response
 
 API_KEY: Final = "BSA-test-0123456789abcdef"
 MONTH_S: Final = 2_592_000

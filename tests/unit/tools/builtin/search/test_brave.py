@@ -12,7 +12,7 @@ import pytest
 from lib.errors import ToolError
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.otlp_receiver.http import Hang, Reaction, Response
+from lib.testing.http import Hang, Reaction, Response
 from lib.testing.search_server import API_KEY, BraveServer, WebPage
 from lib.tools.builtin import BraveSearchProvider, SearchApiProvider, SearchResult
 from lib.tools.builtin.search.rates import Window, wait_s, windows

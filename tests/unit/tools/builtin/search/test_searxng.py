@@ -12,7 +12,7 @@ import pytest
 
 from lib.errors import ToolError
 from lib.testing.aio import run
-from lib.testing.otlp_receiver.http import Drop, Hang, Reaction, Response
+from lib.testing.http import Drop, Hang, Reaction, Response
 from lib.testing.search_server import AskedOfSearXNG, SearXNGServer, WebPage
 from lib.tools.builtin import MetaSearchProvider, SearchAnswer, SearchResult, SearXNGProvider
 from lib.tools.builtin.search.provider import SearchResults

@@ -1,6 +1,6 @@
 """A small HTTP/1.1 server for tests: a real socket, connections that live on, a few routes.
 
-Source: RFC 9110 and RFC 9112, as far as clients of telemetry go.
+Source: RFC 9110 and RFC 9112, as far as clients of stand-ins go.
 """
 
 from __future__ import annotations
