@@ -77,7 +77,7 @@ class _Inflate:
         while data:
             if self._inflater.eof:
                 if not self._gzip or not data.startswith(b"\x1f"):
-                    return  # padding
+                    break  # padding
                 self._inflater = zlib.decompressobj(31)
             piece = self._inflater.decompress(data, PIECE_BYTES)
             if piece:

@@ -197,17 +197,15 @@ def _mapped(name: str) -> str:
 def _is_label(label: str) -> bool:
     if not _LABEL.fullmatch(label):
         return False
-    return not label.startswith("xn--") or _is_punycode(label[4:])
+    return not label.startswith("xn--") or _is_a_label(label)
 
 
-def _is_punycode(encoded: str) -> bool:
-    """Tell whether it stands for letters that need it, and for the same ones if encoded again."""
+def _is_a_label(label: str) -> bool:
+    """Tell whether it stands for letters that IDNA 2008 has, and for the same ones if encoded."""
     try:
-        decoded = encoded.encode("ascii").decode("punycode")
-        again = decoded.encode("punycode").decode("ascii")
+        return idna.alabel(idna.ulabel(label)).decode("ascii") == label
     except UnicodeError:
         return False
-    return not decoded.isascii() and again == encoded
 
 
 def _encoded(path: str, query: str) -> str:

@@ -96,13 +96,12 @@ class Names:
 
     async def resolve(self, host: str, port: int) -> list[str]:
         self.asked.append(host)
-        answers: Any = self._known.get(host)
-        if answers is None:
+        if host not in self._known:
             raise socket.gaierror(socket.EAI_NONAME, "not known to 192.168.7.7")
-        if answers == "HANG":
+        if self._known[host] == "HANG":
             await asyncio.Event().wait()
-        last: list[str] = answers[min(self.asked.count(host), len(answers)) - 1]
-        return last
+        answers: list[list[str]] = self._known[host]
+        return answers[min(self.asked.count(host), len(answers)) - 1]
 
     def may_be_dialled(self) -> set[str]:
         lists = [answers for answers in self._known.values() if answers != "HANG"]
