@@ -13,6 +13,8 @@ class ExportError(LibError):
         permanent: whether sending the same spans again cannot help.
         taken: the ids of the spans that are not to be sent again: the sink has them, or has
             dropped them for good.
+        lost: how many of those it has dropped for good.
+        taken_scores: how many of the first scores of a call were taken.
     """
 
     def __init__(
@@ -22,7 +24,9 @@ class ExportError(LibError):
         retry_after_s: float | None = None,
         permanent: bool = False,
         taken: frozenset[str] = frozenset(),
+        lost: int = 0,
+        taken_scores: int = 0,
     ) -> None:
         self.retry_after_s, self.permanent = retry_after_s, permanent
-        self.taken = taken
+        self.taken, self.lost, self.taken_scores = taken, lost, taken_scores
         super().__init__(message)

@@ -19,7 +19,7 @@ _MOST_VARINT_BYTES: Final = 10
 def rejected_spans(media_type: str, body: bytes) -> int:
     """Return how many spans of a request that was answered with success were not taken.
 
-    An answer of neither protobuf nor JSON cannot tell, and counts as 0.
+    An answer of neither protobuf nor a JSON object cannot tell, and counts as 0.
 
     Args:
         media_type: of the answer, in lower case and without parameters.
@@ -35,8 +35,15 @@ def rejected_spans(media_type: str, body: bytes) -> int:
     if media_type in _PROTOBUF:
         return max(0, _in_protobuf(body))
     if media_type == "application/json":
-        return max(0, _in_json(parse(body)))
+        return max(0, _in_json(_parsed(body)))
     return 0
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return parse(body)
+    except RecursionError:
+        raise ValueError("too deep") from None
 
 
 def _in_protobuf(body: bytes) -> int:
@@ -81,7 +88,9 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
 
 
 def _in_json(answer: Any) -> int:
-    told = _member(answer, "partialSuccess", "partial_success")
+    if not isinstance(answer, dict):
+        return 0  # "ok", null: some answer so who keep everything
+    told = _member(cast(Any, answer), "partialSuccess", "partial_success")
     rejected = _member({} if told is None else told, "rejectedSpans", "rejected_spans")
     return int(str(rejected or 0))
 

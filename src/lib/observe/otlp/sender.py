@@ -9,10 +9,12 @@ Source: OTLP 1.10, "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from lib import __version__
@@ -20,20 +22,21 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import ExportError, RemoteError
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.otlp.answer import rejected_spans
-from lib.observe.otlp.encode import encode_request, encode_span
+from lib.observe.otlp.batches import FRAME_BYTES, SLICE_BYTES, Batches, Encoded
+from lib.observe.otlp.calls import Calls
+from lib.observe.otlp.encode import encode_request
 from lib.observe.span import Span
 from lib.wire.failures import retry_after_s
 from lib.wire.http import Answer, Wire
 
-SLICE_SPANS: Final = 64
-SLICE_BYTES: Final = 128 * 1024
-SLICE_S: Final = 0.001
-"""What is encoded, or compressed, before others get their turn on the event loop."""
+_log = logging.getLogger(__name__)
+
+OnTaken: TypeAlias = Callable[[Sequence[str]], None]
+"""Is called with the ids of spans that are not to be sent again."""
 
 GZIP_LEVEL: Final = 1
 MAX_ANSWER_BYTES: Final = 4 << 20
 
-_FRAME_BYTES: Final = 6  # of a span in a request: a tag, and a length of at most five bytes
 _TOO_LARGE: Final = 413
 _REFUSED: Final = frozenset({400, _TOO_LARGE, 422})
 """The backend has looked at these spans and does not want them; it may want others."""
@@ -52,7 +55,13 @@ _HINTS: Final[Mapping[int, str]] = {
 
 
 class OTLPSender:
-    """Posts spans to one address; may be used from several event loops, and by many at once."""
+    """Posts spans to one address; may be used from several event loops, and by many at once.
+
+    Attributes:
+        tells_taken: True; `send` takes `on_taken`.
+    """
+
+    tells_taken: bool = True
 
     def __init__(
         self,
@@ -62,7 +71,7 @@ class OTLPSender:
         http: Any = None,
         batch_size: int = 512,
         max_bytes: int = 4 << 20,
-        timeout_s: float = 30.0,
+        timeout_s: float = 10.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -79,6 +88,7 @@ class OTLPSender:
 
         Raises:
             ValueError: the address is not one of http or https, or a limit is not above zero.
+            TypeError: `http` is no such client.
         """
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -86,7 +96,7 @@ class OTLPSender:
         if min(batch_size, max_bytes, timeout_s) <= 0:
             raise ValueError("batch_size, max_bytes and timeout_s are above zero")
         self._url, self._batch_size, self._max_bytes = url, batch_size, max_bytes
-        self._clock = clock
+        self._clock, self._timeout_s, self._calls = clock, timeout_s, Calls()
         self._headers = {
             "content-type": "application/x-protobuf",
             "content-encoding": "gzip",
@@ -102,7 +112,12 @@ class OTLPSender:
         )
 
     async def send(
-        self, spans: Sequence[Span], *, dialect: Dialect, resource: Mapping[str, AttributeValue]
+        self,
+        spans: Sequence[Span],
+        *,
+        dialect: Dialect,
+        resource: Mapping[str, AttributeValue],
+        on_taken: OnTaken | None = None,
     ) -> None:
         """Send spans in their order, in as many requests as it takes, one after the other.
 
@@ -114,36 +129,48 @@ class OTLPSender:
             spans: to send; none sends nothing.
             dialect: names their attributes.
             resource: attributes of what they come from.
+            on_taken: called after each request that was taken with the ids of its spans, for who
+                may cancel this and then wants to know.
 
         Raises:
             ExportError: not all were taken. Those named in `taken` are not to be sent again: they
-                have arrived, or belong to a request that was answered with a partial success.
+                have arrived, or belong to a request that was answered with a partial success; of
+                these, the backend has dropped as many as `lost` says.
         """
-        tally = _Tally(spans)
-        batches = _Batches(
-            spans, dialect, self._batch_size, self._max_bytes - _overhead(resource), self._clock
-        )
-        while batch := await batches.following():
-            await self._deliver(batch, resource, tally)
+        tally = _Tally(len(spans), on_taken)
+        room = self._max_bytes - _overhead(resource)
+        batches = Batches(spans, dialect, self._batch_size, room, self._clock)
+        with self._calls.one():
+            try:
+                while batch := await batches.following():
+                    await self._deliver(batch, resource, tally)
+            except asyncio.CancelledError:
+                tally.abandon()
+                raise
         tally.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop; another export opens new ones."""
+        """Close the connections of this event loop; another export opens new ones.
+
+        Exports under way are waited for, no longer than one request may take.
+        """
+        await self._calls.ended(self._timeout_s)
         await self._wire.aclose()
 
     async def _deliver(
-        self, batch: Sequence[bytes], resource: Mapping[str, AttributeValue], tally: _Tally
+        self, batch: Sequence[Encoded], resource: Mapping[str, AttributeValue], tally: _Tally
     ) -> None:
         waiting = [batch]
         while waiting:
             some = waiting.pop()
-            body = await gzipped(encode_request(some, resource=resource), self._clock)
+            request = encode_request([one.content for one in some], resource=resource)
+            body = await gzipped(request, self._clock)
             status, rejected = await self._post(body, len(some), tally)
             if status == _TOO_LARGE and len(some) > 1:
                 middle = len(some) // 2
                 waiting += [some[middle:], some[:middle]]
             else:
-                tally.add(len(some), rejected, status)
+                tally.add([one.span_id for one in some], rejected, status)
 
     async def _post(self, body: bytes, count: int, tally: _Tally) -> tuple[int, int]:
         """Return the status, and how many of the spans were not taken; raise what ends it all."""
@@ -172,92 +199,49 @@ class OTLPSender:
         )
 
 
-class _Batches:
-    """Encodes spans request by request, and lets others have their turn meanwhile."""
-
-    def __init__(
-        self, spans: Sequence[Span], dialect: Dialect, batch_size: int, max_bytes: int, clock: Clock
-    ) -> None:
-        self._spans, self._dialect = iter(spans), dialect
-        self._batch_size, self._max_bytes, self._clock = batch_size, max_bytes, clock
-        self._left: bytes | None = None  # encoded, and too much for the batch before
-
-    async def following(self) -> list[bytes]:
-        """Return the spans of the next request, none at the end."""
-        batch: list[bytes] = []
-        size = 0
-        turn = _Turn(self._clock)
-        while (encoded := self._encoded()) is not None:
-            size += len(encoded) + _FRAME_BYTES
-            if batch and size > self._max_bytes:
-                self._left = encoded
-                break
-            batch.append(encoded)
-            await turn.spent(len(encoded))
-            if len(batch) == self._batch_size:
-                break
-        return batch
-
-    def _encoded(self) -> bytes | None:
-        left, self._left = self._left, None
-        if left is not None:
-            return left
-        span = next(self._spans, None)
-        return None if span is None else encode_span(span, self._dialect.attributes(span))
-
-
-class _Turn:
-    """What has been done since others had their turn; ends it when that was enough."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._spans = self._bytes = 0
-        self._began_s = clock.monotonic()
-
-    async def spent(self, encoded: int) -> None:
-        self._spans += 1
-        self._bytes += encoded
-        taken_s = self._clock.monotonic() - self._began_s
-        if self._spans >= SLICE_SPANS or self._bytes >= SLICE_BYTES or taken_s >= SLICE_S:
-            await self._clock.sleep(0)
-            self._spans = self._bytes = 0
-            self._began_s = self._clock.monotonic()
-
-
 class _Tally:
     """What has become of the spans of one call."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self._spans = spans
-        self._settled = 0
+    def __init__(self, spans: int, on_taken: OnTaken | None) -> None:
+        self._spans, self._on_taken = spans, on_taken
+        self._settled = self._lost = 0
         self._taken = set[str]()
         self._refused = Counter[str]()
 
-    def add(self, spans: int, rejected: int, status: int) -> None:
-        """Note how the next so many of them came out."""
-        if status not in _REFUSED:
-            some = self._spans[self._settled : self._settled + spans]
-            self._taken.update(span.span_id for span in some)
-        self._settled += spans
+    def add(self, span_ids: Sequence[str], rejected: int, status: int) -> None:
+        """Note how the next of them came out."""
+        self._settled += len(span_ids)
         if rejected:
             self._refused[_told(status)] += rejected
+        if status in _REFUSED:
+            return
+        self._lost += rejected
+        self._taken.update(span_ids)
+        if self._on_taken is not None:
+            self._on_taken(span_ids)
 
     def error(self, message: str, **facts: Any) -> ExportError:
         """Return the error that ends the call here."""
         if self._settled:
-            message += f"; {self._settled} of {len(self._spans)} spans were sent before"
+            message += f"; {self._settled} of {self._spans} spans were sent before"
         if refused := self._refused.total():
             message += f", of which {refused} were refused"
-        return ExportError(message, taken=frozenset(self._taken), **facts)
+        return ExportError(message, taken=frozenset(self._taken), lost=self._lost, **facts)
+
+    def abandon(self) -> None:
+        """Tell of the spans that are lost, which no error will."""
+        if self._lost:
+            _log.error("a backend has taken requests, but dropped %d spans of them", self._lost)
 
     def close(self) -> None:
         """Raise if not all were taken."""
         if refused := self._refused.total():
             reasons = "; ".join(sorted(self._refused))
             raise ExportError(
-                f"{refused} of {len(self._spans)} spans were refused: {reasons}",
+                f"{refused} of {self._spans} spans were refused: {reasons}",
                 permanent=True,
                 taken=frozenset(self._taken),
+                lost=self._lost,
             )
 
 
@@ -274,7 +258,7 @@ async def gzipped(body: bytes, clock: Clock) -> bytes:
 
 def _overhead(resource: Mapping[str, AttributeValue]) -> int:
     """Return how many bytes a request has beside its spans, at most."""
-    lengths = 2 * _FRAME_BYTES  # which are longer in a request that is not empty
+    lengths = 2 * FRAME_BYTES  # which are longer in a request that is not empty
     return len(encode_request([], resource=resource)) + lengths
 
 

@@ -20,7 +20,7 @@ from lib.wire.http import Wire
 T = TypeVar("T")
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
-_TIMEOUT_S: Final = 30.0
+_TIMEOUT_S: Final = 10.0
 _JSON: Final = {"content-type": "application/json", "accept": "application/json"}
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import itertools
 import socket
+import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from lib import __version__
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ExportError
-from lib.observe import Span, span_id_of, trace_id_of
+from lib.observe import Span, SpanEvent, span_id_of, trace_id_of
 from lib.observe.dialect import AttributeValue
 from lib.observe.otlp import OTLPSender
 from lib.observe.otlp.answer import rejected_spans
@@ -28,6 +29,7 @@ from lib.testing.otlp_receiver import (
     Answer,
     Drop,
     Hang,
+    HTTPServer,
     OTLPReceiver,
     Request,
     Response,
@@ -298,8 +300,15 @@ def test_a_failure_after_a_refusal_tells_of_both() -> None:
     error, receiver = failure(make_spans(6), 200, 400, 503, batch_size=2)
 
     assert names(receiver) == ["span-0", "span-1"]
-    assert (error.permanent, len(error.taken)) == (False, 2)
+    assert (error.permanent, len(error.taken), error.lost) == (False, 2, 0)
     assert str(error).endswith("; 4 of 6 spans were sent before, of which 2 were refused")
+
+
+def test_a_failure_after_a_partial_success_tells_what_is_lost() -> None:
+    error, _ = failure(make_spans(6), partial_success(1), 503, batch_size=2)
+
+    assert (error.permanent, len(error.taken), error.lost) == (False, 2, 1)
+    assert str(error).endswith("; 2 of 6 spans were sent before, of which 1 were refused")
 
 
 # -- answers of success ------------------------------------------------------------------------
@@ -323,7 +332,8 @@ def test_spans_dropped_by_a_partial_success_are_an_error(content_type: str, body
 
     error, _ = failure(make_spans(5), answer)
 
-    assert (error.permanent, len(error.taken)) == (True, 5)  # OTLP forbids to send them again
+    # OTLP forbids to send them again.
+    assert (error.permanent, len(error.taken), error.lost) == (True, 5, 3)
     assert str(error) == "3 of 5 spans were refused: the server answered 200 with a partial success"
 
 
@@ -344,6 +354,9 @@ def test_a_partial_success_of_more_spans_than_were_sent_counts_those() -> None:
         (200, "application/json", b'{"partialSuccess":null}'),
         (200, "application/json", b'{"partialSuccess":{"rejectedSpans":null,"errorMessage":""}}'),
         (200, "application/json", b""),
+        (200, "application/json", b"null"),
+        (200, "application/json", b"[]"),
+        (200, "application/json", b'"ok"'),
         (200, "text/plain", b"OK"),
         (202, "application/json", b'{"accepted":true}'),
         (200, "application/octet-stream", b"\xff"),
@@ -365,7 +378,8 @@ def test_whatever_else_succeeds_is_a_success(status: int, content_type: str, bod
         ("application/x-protobuf", told(3)[:-1]),
         ("application/x-protobuf", b"\x80"),
         ("application/json", b"<html>"),
-        ("application/json", b"[]"),
+        ("application/json", b"[" * 200_000),
+        ("application/json", b'{"a":' * 200_000),
         ("application/json", b'{"partialSuccess":3}'),
         ("application/json", b'{"partialSuccess":{"rejectedSpans":"many"}}'),
         ("application/json", b'{"partialSuccess":{"rejectedSpans":[3]}}'),
@@ -495,6 +509,85 @@ def test_a_cancelled_export_leaves_the_sender_usable() -> None:
     assert run(main()) == ["span-0", "span-1"]
 
 
+def test_who_cancels_an_export_knows_what_was_taken_and_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spans, taken = make_spans(8), list[str]()
+    script = [200, 400, partial_success(1), Hang(keep=True)]
+
+    async def main() -> None:
+        async with OTLPReceiver(script=script) as receiver:
+            sender = sender_to(receiver.url, batch_size=2)
+            sending = asyncio.create_task(
+                sender.send(spans, dialect=Plain(), resource={}, on_taken=taken.extend)
+            )
+            while len(receiver.exports) < 4:
+                await SYSTEM_CLOCK.sleep(0.001)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            await sender.aclose()
+
+    run(main())
+
+    assert taken == [span.span_id for span in [*spans[:2], *spans[4:6]]]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a backend has taken requests, but dropped 1 spans of them"
+    ]
+
+
+def test_closing_waits_for_an_export_under_way() -> None:
+    came, answer = asyncio.Event(), asyncio.Event()
+
+    async def main() -> list[str]:
+        async def slow(request: Request) -> Response:
+            came.set()
+            await answer.wait()
+            return Response(headers=PROTOBUF)
+
+        async with HTTPServer({("POST", "/v1/traces"): slow}) as server:
+            sender = sender_to(f"{server.base_url}/v1/traces", batch_size=1)
+            order: list[str] = []
+
+            async def export() -> None:
+                await send(sender, make_spans(2))
+                order.append("exported")
+
+            async def close() -> None:
+                await sender.aclose()
+                order.append("closed")
+
+            sending = asyncio.create_task(export())
+            await came.wait()
+            closing = asyncio.create_task(close())
+            await SYSTEM_CLOCK.sleep(0.01)
+            answer.set()
+            await asyncio.gather(sending, closing)
+            return order
+
+    assert run(main()) == ["exported", "closed"]
+
+
+def test_closing_waits_no_longer_than_a_request_may_take() -> None:
+    async def main() -> tuple[float, ExportError]:
+        async with OTLPReceiver(script=[200, Hang(), Hang()]) as receiver:
+            sender = sender_to(receiver.url, batch_size=1, timeout_s=0.2)
+            sending = asyncio.create_task(send(sender, make_spans(40)))
+            while len(receiver.exports) < 2:
+                await SYSTEM_CLOCK.sleep(0.001)
+            began = SYSTEM_CLOCK.monotonic()
+            await sender.aclose()
+            took = SYSTEM_CLOCK.monotonic() - began
+            with pytest.raises(ExportError) as raised:
+                await sending
+            return took, raised.value
+
+    took, error = run(main())
+
+    assert took < 1
+    assert (error.permanent, len(error.taken)) == (False, 1)
+
+
 def test_a_given_client_is_used_and_stays_open() -> None:
     client = httpx2.AsyncClient(headers={"x-from": "client"})
 
@@ -569,6 +662,41 @@ def test_others_get_their_turn_while_a_request_is_compressed() -> None:
         return turns
 
     assert run(main()) >= 32
+
+
+def huge_values() -> list[Any]:
+    """Return what is too large to be encoded at once: one text, many texts, many numbers."""
+    return ["x" * 300_000, {"a": [["x" * 3_000] * 100]}, [list(range(10_000))]]
+
+
+@pytest.mark.parametrize("value", huge_values(), ids=["text", "texts", "numbers"])
+@pytest.mark.parametrize("place", ["attributes", "input", "output", "events", "status_message"])
+def test_a_huge_span_is_encoded_in_a_thread(value: Any, place: str) -> None:
+    threads = list[threading.Thread]()
+
+    class Watching(Plain):
+        def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
+            threads.append(threading.current_thread())
+            return {}
+
+    holding: Any = {
+        "attributes": {"a": value},
+        "events": [SpanEvent("moment", START, {"a": value})],
+        "status_message": value if isinstance(value, str) else "x" * 300_000,
+    }
+    small, other = make_spans(2, text="x" * 50_000)
+    spans = [small, replace(other, **{place: holding.get(place, value)})]
+
+    async def main() -> None:
+        async with OTLPReceiver() as receiver:
+            sender = sender_to(receiver.url)
+            await sender.send(spans, dialect=Watching(), resource={})
+            await sender.aclose()
+            assert names(receiver) == ["span-0", "span-1"]
+
+    run(main())
+
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
 def test_spans_are_left_as_they_are() -> None:
