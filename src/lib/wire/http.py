@@ -50,9 +50,12 @@ class Wire:
 
         Raises:
             ValueError: both `http` and `transport` are given.
+            TypeError: `http` is no such client.
         """
         if http is not None and transport is not None:
             raise ValueError("give http or transport, not both")
+        if http is not None and not _is_client(http):
+            raise TypeError(f"http is of {type(http).__qualname__}, not an httpx2.AsyncClient")
         self._client, self._transport = http, transport
         self._own: dict[asyncio.AbstractEventLoop, _OwnClient] = {}
         self.timeout_s, self.max_bytes = timeout_s, max_bytes
@@ -65,7 +68,8 @@ class Wire:
         """Post and give the answer, whatever its status, as soon as its headers are there.
 
         Raises:
-            RemoteError: no answer came, retryable where another attempt may bring one.
+            RemoteError: no answer came, retryable where another attempt may bring one. Also for
+                whatever else a client raises that was handed in: its hooks, for example.
         """
         async with self.request("POST", url, headers, content) as answer:
             yield answer
@@ -74,17 +78,25 @@ class Wire:
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[Answer]:
-        """Do the same with another method than POST."""
+        """Do the same with another method than POST.
+
+        A header `authorization` wins over the `auth` of a client that was handed in.
+        """
         own = self._own_client() if self._client is None else None
         # What is own is held until the end: without an owner, a client closes.
         client: Any = self._client if own is None else await own.opened()
         package = _package(client)
-        guard = _Guard(self.timeout_s, package, self._failure)
+        guard = _Guard(self.timeout_s, package, self._failure, own=own is not None)
+        if client.is_closed:
+            raise self._failure("the client that was given as http is closed")
         try:
             request = client.build_request(method, url, content=content, headers=headers)
         except (package.InvalidURL, UnicodeError):  # whose messages repeat parts of them
             raise self._failure("the server's address or a header is not valid") from None
-        response = await guard.run(client.send(request, stream=True, follow_redirects=False))
+        # What the client has been given as `auth` would replace the header.
+        auth: dict[str, Any] = {"auth": None} if _has_authorization(headers) else {}
+        sending = client.send(request, stream=True, follow_redirects=False, **auth)
+        response = await guard.run(sending)
         try:
             yield Answer(response, guard, self.max_bytes, self._unreadable)
         finally:
@@ -205,8 +217,10 @@ class Answer:
 class _Guard:
     """Waits for the network until the deadline, and names what goes wrong there."""
 
-    def __init__(self, timeout_s: float, package: Any, failure: type[RemoteError]) -> None:
-        self._timeout_s = timeout_s
+    def __init__(
+        self, timeout_s: float, package: Any, failure: type[RemoteError], *, own: bool
+    ) -> None:
+        self._timeout_s, self._own = timeout_s, own
         self._deadline = asyncio.get_running_loop().time() + timeout_s
         self._package, self._failure = package, failure
 
@@ -223,9 +237,25 @@ class _Guard:
                 f"the connection to the server failed: {type(error).__name__}",
                 retryable=type(error).__name__ not in _PERMANENT,
             ) from error
+        except Exception as error:  # around a client: it may be closed meanwhile, or have hooks
+            raise self._failure(
+                f"the HTTP client failed: {type(error).__name__}",
+                retryable=self._own or isinstance(error, OSError),
+            ) from error
 
 
 _PERMANENT: Final = frozenset({"UnsupportedProtocol", "LocalProtocolError", "DecodingError"})
+
+
+def _is_client(http: Any) -> bool:
+    return any(
+        base.__name__ == "AsyncClient" and base.__module__.partition(".")[0] in {"httpx", "httpx2"}
+        for base in type(http).__mro__
+    )
+
+
+def _has_authorization(headers: Mapping[str, str]) -> bool:
+    return any(name.lower() == "authorization" for name in headers)
 
 
 def _make_client(transport: Any, timeout_s: float) -> Any:
