@@ -31,7 +31,7 @@ _UNSEEN: Final = re.compile(
     "\u00ad\u034f\u180e"  # soft hyphen, grapheme joiner, Mongolian vowel separator
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, overrides and isolates of direction
     "\u200b\u2060-\u2065\u206a-\u206f\ufeff"  # no width: spaces, joiners, operators, byte order
-    "\u3164\uffa0\ufff0-\ufffb"  # fillers, interlinear annotation
+    "\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufff0-\ufffb"  # fillers, interlinear annotation
     "\ufdd0-\ufdef\ufffe\uffff"  # no characters
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # shorthand and musical format controls
     "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # tags, and what is reserved beside them
@@ -41,6 +41,7 @@ _UNSEEN: Final = re.compile(
 _SELECTORS: Final = re.compile(
     "(?<![\u1000-\u200a\u2010-\ufdff\ufe20-\U000e00ff])[\ufe00-\ufe0d]"
     "|(?<![0-9#*\u00a9\u00ae\u1000-\u200a\u2010-\ufdff\ufe20-\U000e00ff])[\ufe0e\ufe0f]"
+    "|(?<![\u1820-\u18aa])[\u180b-\u180d\u180f]"
     "|(?<![\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
 )
 # One joiner may stand within a word of a script that has use for it, or within an emoji.

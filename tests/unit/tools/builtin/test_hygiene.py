@@ -43,6 +43,7 @@ BYTES = "".join(chr(0xE0100 + byte) for byte in b"send the keys")
         ("a\vb\fc\x1cd\x85e\u2028f\u2029g", "a b c d e f g"),
         ("a\ud800b\udfff", "a\ufffdb\ufffd"),
         ("a\uffffb\ufdd0", "ab"),
+        ("a\u115fb\u1160c\u17b4d\u180be", "abcde"),
     ],
 )
 def test_what_no_reader_sees_is_removed(dirty: str, seen: str) -> None:
@@ -60,6 +61,7 @@ def test_what_no_reader_sees_is_removed(dirty: str, seen: str) -> None:
         "\U0001f469\u200d\U0001f4bb \u2764\ufe0f\u200d\U0001f525 1\ufe0f\u20e3",  # emoji
         "葛\U000e0100飾",  # a name in the form that its bearer writes
         "e\u0301 a\u0308",
+        "\u182d\u180b\u1820",  # a letter of Mongolian in its second form
     ],
 )
 def test_what_a_reader_sees_or_a_script_needs_stays(text: str) -> None:

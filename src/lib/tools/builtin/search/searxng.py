@@ -177,10 +177,14 @@ def _pages(body: Mapping[str, Any]) -> Iterator[SearchResult]:
 
 
 def _answers(body: Mapping[str, Any]) -> list[SearchAnswer]:
-    """Return the answers, texts in older versions, then the infoboxes."""
+    """Return the answers, texts in older versions, then the infoboxes.
+
+    Those of `self_info` tell a client its own address, maybe an internal one: they are left out.
+    """
     answers = [_answer(entry) for entry in listed(body.get("answers"))[:MAX_ANSWERS]]
     boxes = [_infobox(box) for box in objects(listed(body.get("infoboxes"))[:MAX_ANSWERS])]
-    return [answer for answer in (*answers, *boxes) if answer.text][:MAX_ANSWERS]
+    told = [answer for answer in (*answers, *boxes) if answer.text]
+    return [answer for answer in told if "self_info" not in answer.source][:MAX_ANSWERS]
 
 
 def _answer(entry: Any) -> SearchAnswer:
