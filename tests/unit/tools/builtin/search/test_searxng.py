@@ -141,14 +141,14 @@ def test_no_word_of_a_query_commands_the_server(query: str, asked: str) -> None:
 def test_the_fake_obeys_what_is_not_taken_away() -> None:
     async def main() -> tuple[int, str, AskedOfSearXNG]:
         async with SearXNGServer(PAGES) as server, httpx2.AsyncClient() as client:
-            parameters = {"q": "!!g my :de !wp secret <3", "format": "json"}
+            parameters = {"q": "!!g my :de !wp secret <3 !!", "format": "json"}
             answer = await client.get(f"{server.base_url}/search", params=parameters)
             return answer.status_code, answer.headers["location"], server.asked[0]
 
     assert run(main()) == (
         302,
         "https://www.google.com/search?q=my%20secret",
-        AskedOfSearXNG("my secret", ["wp"], ["de"], 3, "g"),
+        AskedOfSearXNG("my secret", ["wp"], ["de"], 3, "g", lucky=True),
     )
 
 
