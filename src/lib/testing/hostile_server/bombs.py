@@ -12,7 +12,7 @@ MEBIBYTE = 1 << 20
 
 @cache
 def deflated(mebibytes: int, window_bits: int) -> bytes:
-    """Return zeros, compressed: as gzip with 31 window bits, zlib with 15, without a head with -15.
+    """Return zeros, compressed: as gzip with 31 window bits, as zlib with 15.
 
     A part that was flushed fully can be repeated: nothing refers back over a full flush.
     """
@@ -20,8 +20,6 @@ def deflated(mebibytes: int, window_bits: int) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = packer.compress(part) + packer.flush(zlib.Z_FULL_FLUSH)
     raw = packed * mebibytes + packer.flush(zlib.Z_FINISH)
-    if window_bits < 0:
-        return raw
     checksum = _checksum(mebibytes, zlib.crc32 if window_bits == 31 else zlib.adler32)
     if window_bits == 15:
         return b"\x78\xda" + raw + checksum.to_bytes(4, "big")

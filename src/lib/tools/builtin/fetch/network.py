@@ -184,12 +184,11 @@ class _Pool:
         self._life: AsyncGenerator[httpcore2.AsyncConnectionPool] | None = None
 
     async def opened(self) -> httpcore2.AsyncConnectionPool:
-        if self._pool is None:
-            async with self._making:
-                if self._pool is None:
-                    self._life = _life(await asyncio.to_thread(self._make))
-                    self._pool = await anext(self._life)
-        return self._pool
+        async with self._making:
+            if self._pool is None:
+                self._life = _life(await asyncio.to_thread(self._make))
+                self._pool = await anext(self._life)
+            return self._pool
 
     async def aclose(self) -> None:
         if self._pool is not None:

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from lib.errors import FetchBlocked, ToolError
-from lib.tools.builtin.extract import Extracted, extract, page
+from lib.tools.builtin.extract import Extracted, extract
+from lib.tools.builtin.extract.paging import page
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.policy import FetchPolicy
 from lib.tools.builtin.fetch.url import MAX_URL_CHARS, parse

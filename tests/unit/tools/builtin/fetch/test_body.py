@@ -86,6 +86,15 @@ def test_a_body_is_read_however_it_is_coded_and_cut(name: str, size: int) -> Non
     assert read(sent, *codings, size=size) == Body(TEXT, truncated=False)
 
 
+@pytest.mark.parametrize("size", [63, 64, 65, 66, 67, 100])
+def test_what_a_decoder_holds_back_at_the_end_of_a_piece_is_not_lost(size: int) -> None:
+    content = bytes(3_000_000)
+
+    body = read(gzip.compress(content, mtime=0), "gzip", size=size, max_bytes=1 << 22)
+
+    assert body == Body(content, truncated=False)
+
+
 @pytest.mark.parametrize("name", ["gzip", "zlib", "raw deflate", "brotli", "zstd"])
 def test_a_body_that_stops_early_says_so(name: str) -> None:
     sent, (coding, *_) = CODED[name]

@@ -176,6 +176,22 @@ def test_a_fetcher_that_was_closed_opens_connections_again(internet: Any) -> Non
     assert [asked.connection for asked in internet.server.asked] == [0, 1]
 
 
+def test_a_fetch_may_be_cancelled_before_anything_is_open(internet: Any) -> None:
+    async def main() -> Page:
+        fetcher = SafeFetcher(resolver=Names(TWO))
+        task = asyncio.create_task(fetcher.fetch("http://srv.test/"))
+        await SYSTEM_CLOCK.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await fetcher.aclose()
+        async with HostileServer() as internet.server, fetcher:
+            return await fetcher.fetch("http://srv.test/")
+
+    assert run(main()).body == b"a page"
+    assert len(internet.server.asked) == 1
+
+
 @pytest.mark.parametrize("where", ["slow_headers", "slow_body", "silence"])
 def test_a_fetch_that_is_cancelled_leaves_the_fetcher_usable(where: str, internet: Any) -> None:
     async def main() -> Page:

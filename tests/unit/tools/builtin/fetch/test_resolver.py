@@ -93,6 +93,18 @@ def test_an_answer_for_a_loop_that_has_ended_is_dropped(lookups: Lookups) -> Non
     assert run(resolver.resolve("example.com", 80)) == ["93.184.216.34"]
 
 
+def test_an_answer_that_nobody_waits_for_any_more_is_dropped(lookups: Lookups) -> None:
+    resolver = SystemResolver(max_threads=1)
+
+    async def main() -> list[str]:
+        with pytest.raises(ToolError):
+            await addresses(resolver).of("slow.example.com", 80, timeout_s=0.05)
+        lookups.go.set()
+        return await resolver.resolve("example.com", 80)
+
+    assert run(main()) == ["93.184.216.34"]
+
+
 def test_a_forked_process_starts_threads_of_its_own(lookups: Lookups) -> None:
     resolver = SystemResolver(max_threads=1)
     vars(resolver).update(_threads=1, _process=-1)  # as a child finds it

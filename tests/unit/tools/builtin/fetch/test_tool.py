@@ -1,5 +1,6 @@
 """The tool: what the model sees, gets and may ask for."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -77,6 +78,16 @@ def test_a_short_text_comes_whole() -> None:
     )
 
 
+def test_pages_are_turned_into_text_at_the_same_time_in_several_loops() -> None:
+    made = http_fetch_tool(fetcher=fetcher("some text"))
+
+    async def main() -> list[str]:
+        calls = [made.call({"url": "http://example.com/"}, CONTEXT) for _ in range(10)]
+        return await asyncio.gather(*calls)
+
+    assert len(set(run(main()) + run(main()))) == 1
+
+
 def test_the_title_of_a_page_is_one_line_of_limited_length(monkeypatch: Any) -> None:
     def extract(body: bytes, *, url: str, **_: Any) -> Any:
         title = "a\ntitle\n" + "x" * 300
@@ -104,7 +115,7 @@ def test_a_long_text_is_read_in_parts_that_make_it_up() -> None:
             break
         start = int(note.rpartition("=")[2].removesuffix("]"))
 
-    assert "".join(parts) == TEXT
+    assert "".join(parts) == TEXT.rstrip()
     assert len(parts) > 5
 
 
