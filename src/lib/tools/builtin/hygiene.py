@@ -37,18 +37,18 @@ _UNSEEN: Final = re.compile(
     "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # tags, and what is reserved beside them
     "]"
 )
-# One variation selector may follow what has variants; more of them carry hidden bytes.
+# One variation selector may follow what has variants; more of them carry hidden bytes. (Classes are
+# negated as ranges across U+FFFF take milliseconds to compile.)
+_BASE: Final = "[^\x00-\u0fff\u180b-\u180f\u200b-\u200f\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 _SELECTORS: Final = re.compile(
-    "(?<![\u1000-\u200a\u2010-\ufdff\ufe20-\U000e00ff])[\ufe00-\ufe0d]"
-    "|(?<![0-9#*\u00a9\u00ae\u1000-\u200a\u2010-\ufdff\ufe20-\U000e00ff])[\ufe0e\ufe0f]"
+    f"(?<!{_BASE})[\ufe00-\ufe0d]"
+    f"|(?<!{_BASE})(?<![0-9#*\u00a9\u00ae])[\ufe0e\ufe0f]"
     "|(?<![\u1820-\u18aa])[\u180b-\u180d\u180f]"
     "|(?<![\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
 )
 # One joiner may stand within a word of a script that has use for it, or within an emoji.
-_JOINERS: Final = re.compile(
-    "(?<![\u0600-\u200a\u2010-\U000e01ef])[\u200c\u200d]"
-    "|[\u200c\u200d](?![\u0600-\u200a\u2010-\U000e01ef])"
-)
+_JOINED: Final = "[^\x00-\u05ff\u200b-\u200f]"
+_JOINERS: Final = re.compile(f"(?<!{_JOINED})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED})")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _FENCE: Final = re.compile(r"(?im)^([^\S\n]*)\[(?=[^\n:\]]{1,64}:[^\S\n]*(?:end|output)\b)")
 

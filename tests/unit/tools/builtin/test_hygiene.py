@@ -80,7 +80,9 @@ def test_cleaning_is_done_in_one_pass_and_keeps_the_lines(text: str) -> None:
 
 UNSEEN = st.text(
     st.sampled_from("ab9\x1b[]\\;m\x07\x9b\x9d\x9c\r\n\x85\u200b\u200c\u200d\ufe0f\ufe00\u202e")
-    | st.sampled_from("\U000e0041\U000e0100\u2764\u845b\u0645\U0001f469\ud800"),
+    | st.sampled_from(
+        "\u180b\u182d\u1000\u00a9\U000e0041\U000e0100\u2764\u845b\u0645\U0001f469\ud800"
+    ),
     max_size=40,
 )
 
