@@ -14,7 +14,7 @@ class ExportError(LibError):
         taken: the ids of the spans that are not to be sent again: the sink has them, or has
             dropped them for good.
         lost: how many of those it has dropped for good.
-        taken_scores: how many of the first scores of a call were taken.
+        taken_scores: how many of the first scores of a call are not to be sent again.
     """
 
     def __init__(

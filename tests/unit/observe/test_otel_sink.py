@@ -208,6 +208,35 @@ def test_a_failure_of_the_exporter_tells_what_was_taken_before():
     assert not raised.value.permanent
 
 
+def test_who_cancels_an_export_knows_which_batches_were_taken():
+    exporter, taken = Exporter(), list[str]()
+    sink, spans = OTelSink(exporter, batch_size=2), [*make_trace(1), *make_trace(2)]
+
+    def hang_then(span_ids: Sequence[str]) -> None:
+        taken.extend(span_ids)
+        exporter.go_on.clear()
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await sink.export(spans, on_taken=hang_then)
+        exporter.go_on.set()
+
+    run(main())
+
+    assert taken == [span.span_id for span in spans[:2]]
+
+
+def test_a_sender_that_does_not_tell_is_not_asked_to():
+    taken, spans = list[str](), make_trace(end=False)
+
+    run(OTelSink(Sending()).export(spans, on_taken=taken.extend))
+    with pytest.raises(ExportError):
+        run(OTelSink(Sending(ExportError("no"))).export(spans, on_taken=taken.extend))
+
+    assert taken == [span.span_id for span in spans[1:]]  # the root has not ended
+
+
 def test_whatever_an_exporter_raises_is_the_cause_of_an_export_error():
     exporter = Exporter(RuntimeError("token=secret"))
 
@@ -240,6 +269,54 @@ def test_a_hanging_exporter_whose_caller_gave_up_refuses_the_next_call_and_then_
     run(main())
 
     assert len(exporter.batches) == 2
+
+
+def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_at_a_time():
+    exporter = Exporter()
+    exporter.go_on.clear()
+    sink = OTelSink(exporter)
+    most = 0
+
+    async def exports(first: int) -> None:
+        await asyncio.gather(*[sink.export(make_trace(first + n)) for n in range(3)])
+
+    async def main() -> None:
+        others = [asyncio.to_thread(asyncio.run, exports(10 * n)) for n in (1, 2)]
+        working = asyncio.gather(exports(0), *others)
+        await asyncio.to_thread(exporter.go_on.wait, 0.1)
+        nonlocal most
+        most = sum(thread.name == "Exporter" for thread in threading.enumerate())
+        exporter.go_on.set()
+        await working
+
+    run(main())
+
+    assert most == 1
+    assert len(exporter.batches) == 9
+
+
+def test_who_gives_up_waiting_for_a_turn_leaves_it_to_the_next_but_no_earlier():
+    exporter = Exporter()
+    exporter.go_on.clear()
+    sink = OTelSink(exporter)
+
+    async def main() -> None:
+        first = asyncio.create_task(sink.export(make_trace(1)))
+        await asyncio.to_thread(exporter.go_on.wait, 0.05)
+        second = asyncio.create_task(sink.export(make_trace(2)))
+        third = asyncio.create_task(sink.export(make_trace(3)))
+        await asyncio.to_thread(exporter.go_on.wait, 0.05)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert not third.done()
+        exporter.go_on.set()
+        await asyncio.gather(first, third)
+
+    run(main())
+
+    assert [batch[0].name for batch in exporter.batches] == [
+        f"invoke_agent agent-{n}" for n in (1, 3)
+    ]
 
 
 # -- closing ---------------------------------------------------------------------------------------
@@ -380,6 +457,16 @@ def test_a_score_without_a_time_is_refused_before_any_is_sent():
     assert sending.sent == []
 
 
+def test_a_failure_tells_how_many_of_the_first_scores_were_taken():
+    exporter = Exporter(*[SpanExportResult.SUCCESS] * 2, SpanExportResult.FAILURE)
+    scores = [Score(name=name, value=1, at=AT) for name in "abcd"]
+
+    with pytest.raises(ExportError) as raised:
+        run(OTelSink(exporter, batch_size=1).score("a" * 32, scores))
+
+    assert raised.value.taken_scores == 2
+
+
 def test_no_scores_send_nothing():
     sending = Sending()
 
@@ -429,6 +516,25 @@ def test_an_endpoint_that_is_no_url_is_not_shown(url: Any):
     assert OTelSink(sending).destination == "OTelSink lib Sending"
 
 
+def test_spans_are_changed_when_their_turn_comes():
+    changed, seen = list[str](), list[int]()
+
+    class Counting(OTelSink):
+        def _outgoing(self, span: Span) -> Span:
+            changed.append(span.span_id)
+            return replace(span, name="changed")
+
+    class Looking(Sending):
+        async def send(self, spans: Sequence[Span], **told: Any) -> None:
+            seen.extend([len(changed), len(spans)])
+            assert [spans[0].name, *[span.name for span in spans[1:]]] == ["changed"] * 3
+            await super().send(spans, **told)
+
+    run(Counting(Looking()).export(make_trace()))
+
+    assert seen == [0, 3]
+
+
 def test_subclasses_change_spans_on_their_way():
     class Renaming(OTelSink):
         def _outgoing(self, span: Span) -> Span:
@@ -451,6 +557,15 @@ def test_subclasses_change_spans_on_their_way():
 def test_a_batch_size_that_is_not_positive_is_refused(batch_size: int):
     with pytest.raises(ValueError, match=r"batch_size=.* must be positive"):
         OTelSink(Exporter(), batch_size=batch_size)
+
+
+@pytest.mark.parametrize("exporter", [7, "http://localhost:4318", object(), Exporter])
+def test_what_is_no_exporter_is_refused_at_once(exporter: Any):
+    if exporter is Exporter:
+        exporter = type("Half", (), {"export": Exporter.export})()
+
+    with pytest.raises(TypeError, match=r"exporter is of \w+: give a SpanExporter"):
+        OTelSink(exporter)
 
 
 def test_a_missing_sdk_is_told_where_an_exporter_is_given(monkeypatch: pytest.MonkeyPatch):

@@ -156,6 +156,29 @@ def test_the_callers_client_stays_open():
     assert run(main()) is False
 
 
+def test_closing_waits_for_a_call_under_way():
+    came, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        came.set()
+        await answer.wait()
+        return Response.of({})
+
+    async def main() -> int:
+        async with HTTPServer({("POST", "/x"): slow}) as server:
+            api = RestAPI("Backend", server.base_url, {}, http=None, clock=ManualClock())
+            calling = asyncio.create_task(api.call("POST", "/x"))
+            await came.wait()
+            closing = asyncio.create_task(api.aclose())
+            await asyncio.wait([closing], timeout=0.01)
+            answer.set()
+            reply = await calling
+            await closing
+            return reply.status
+
+    assert run(main()) == 200
+
+
 def test_a_cancelled_call_leaves_the_api_usable():
     async def main() -> int:
         came, answers = asyncio.Event(), [Hang(), Response.of({})]
@@ -211,6 +234,19 @@ def test_a_failure_that_may_pass_ends_the_sending():
     later = ExportError("later", retry_after_s=3)
 
     assert sent(None, ExportError("no", permanent=True), later, None) == (["0", "1", "2"], later)
+
+
+def test_a_failure_tells_how_many_of_the_first_scores_are_not_to_be_sent_again():
+    refused = ExportError("no", permanent=True)
+
+    _, first = sent(None, ExportError("no", permanent=True), None, refused)
+    _, later = sent(None, refused, None, ExportError("later"), None)
+
+    assert first is not None
+    assert first.taken_scores == 1  # the second may be taken when its reason is gone
+    assert later is not None
+    assert later.taken_scores == 3  # to begin with one that is refused would not lead on
+    assert later.__notes__ == ["a score before was refused for good: no"]
 
 
 def test_all_scores_are_sent_in_order():

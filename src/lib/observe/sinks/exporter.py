@@ -20,6 +20,7 @@ from lib.errors import ExportError
 from lib.observe import span as ours
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects.values import clean, clean_text
+from lib.observe.otlp.sender import OnTaken
 from lib.observe.sinks.thread import OneThread
 
 _SCOPE: Final = InstrumentationScope("lib.observe", lib.__version__)
@@ -33,7 +34,12 @@ class ExporterSender:
 
     Whether a server has taken them is known only as far as the exporter tells: those of the SDK
     call a redirect a success, and so they do an answer that rejects some of the spans.
+
+    Attributes:
+        tells_taken: True; `send` takes `on_taken`.
     """
+
+    tells_taken: bool = True
 
     def __init__(self, exporter: Any, *, batch_size: int) -> None:
         """Take the exporter, which belongs to the sender from now on.
@@ -55,8 +61,9 @@ class ExporterSender:
         *,
         dialect: Dialect,
         resource: Mapping[str, AttributeValue],
+        on_taken: OnTaken | None = None,
     ) -> None:
-        """Export the spans in batches.
+        """Export the spans in batches; `on_taken` is called after each with their ids.
 
         Raises:
             ExportError: the exporter failed, raised, has not returned from its last call, or is
@@ -66,19 +73,25 @@ class ExporterSender:
             raise ExportError(f"{self._name} is closed", permanent=True)
         if self._resource is None:  # one for all spans: exporters group by it
             self._resource = Resource(dict(resource))
+        taken = set[str]()
         for first in range(0, len(spans), self._batch_size):
-            batch = spans[first : first + self._batch_size]
+            batch, ids = spans[first : first + self._batch_size], list[str]()
             try:
-                await self._export(batch, dialect, self._resource)
+                await self._export(batch, dialect, self._resource, ids)
             except ExportError as error:
-                error.taken = frozenset(span.span_id for span in spans[:first])
+                error.taken = frozenset(taken)
                 raise
+            taken.update(ids)
+            if on_taken is not None:
+                on_taken(ids)
 
     async def _export(
-        self, spans: Sequence[ours.Span], dialect: Dialect, resource: Resource
+        self, spans: Sequence[ours.Span], dialect: Dialect, resource: Resource, ids: list[str]
     ) -> None:
         def work() -> SpanExportResult:
-            return self._exporter.export([readable(span, dialect, resource) for span in spans])
+            batch = list(spans)  # here, since it may be work to look at one
+            ids.extend(span.span_id for span in batch)
+            return self._exporter.export([readable(span, dialect, resource) for span in batch])
 
         result = await self._call(work)
         if result is not SpanExportResult.SUCCESS:

@@ -15,7 +15,7 @@ from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGFUSE, Enriched
-from lib.observe.otlp.sender import OTLPSender
+from lib.observe.otlp.sender import OnTaken, OTLPSender
 from lib.observe.sinks.otel import OTelSink
 from lib.observe.sinks.rest import (
     Reply,
@@ -107,14 +107,14 @@ class LangfuseSink(OTelSink):
         self._readable_at = clock.monotonic() + _INGESTION_S
         self._rest = RestAPI("Langfuse", base, auth, http=http, clock=clock)
 
-    async def export(self, spans: Sequence[Span]) -> None:
-        """Send the spans that have ended.
+    async def export(self, spans: Sequence[Span], *, on_taken: OnTaken | None = None) -> None:
+        """Send the spans that have ended; `on_taken` gets the ids of what has been taken.
 
         Raises:
             ExportError: they were not delivered, or not all of them.
         """
         try:
-            await super().export(spans)
+            await super().export(spans, on_taken=on_taken)
         except BaseException:  # being cancelled does not keep them from arriving either
             self._readable_at = self._clock.monotonic() + _INGESTION_S
             raise

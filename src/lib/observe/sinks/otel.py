@@ -8,29 +8,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from lib.errors import MissingDriver
+from lib.errors import ExportError, MissingDriver
 from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects import GENAI
 from lib.observe.dialects.values import clean
-from lib.observe.otlp.sender import OTLPSender
+from lib.observe.otlp.sender import OnTaken, OTLPSender
 from lib.observe.sinks.environment import traces_headers, traces_url
+from lib.observe.sinks.lazily import Lazily
 from lib.observe.sinks.scores import score_span
 from lib.observe.span import Span, Updates
 
 _MAX_ROOTS: Final = 10_000
 """How many traces to know the root of."""
 
+_EXPORTER: Final = ("export", "force_flush", "shutdown")
+"""What an exporter of OpenTelemetry can do."""
+
 _OF_ALL: Final = (a.SESSION, a.CONVERSATION_ID, a.TAGS, a.ENVIRONMENT)
 """What holds for a whole trace if its root says so."""
 
 
 class Sender(Protocol):
-    """Takes spans to where they go, such as an `OTLPSender`."""
+    """Takes spans to where they go, such as an `OTLPSender`.
+
+    One whose attribute `tells_taken` is True takes a function as `on_taken`, too, and calls it with
+    the ids of spans as soon as they are delivered.
+    """
 
     async def send(
         self,
@@ -69,12 +78,14 @@ class OTelSink:
         updates: "first"; see `TraceSink`.
         scores_as_spans: True; see `TraceSink`.
         traces_at_once: small traces go together, since each request takes its time.
+        tells_taken: True; see `TraceSink`.
         destination: names the type, the service and the endpoint, without anything secret.
     """
 
     updates: Updates = "first"
     scores_as_spans: bool = True
     traces_at_once: int = 32
+    tells_taken: bool = True
 
     def __init__(
         self,
@@ -99,6 +110,7 @@ class OTelSink:
 
         Raises:
             ValueError: the batch size is not positive, or an environment variable is malformed.
+            TypeError: `exporter` is neither.
             MissingDriver: an exporter is given, and opentelemetry-sdk is not installed.
         """
         if batch_size < 1:
@@ -109,15 +121,20 @@ class OTelSink:
         self.destination = f"{type(self).__name__} {service_name} {where}"
         self._roots: OrderedDict[str, Span] = OrderedDict()
 
-    async def export(self, spans: Sequence[Span]) -> None:
+    async def export(self, spans: Sequence[Span], *, on_taken: OnTaken | None = None) -> None:
         """Send the spans; unless `updates` is "replace", those that are open are left out.
+
+        Args:
+            spans: parents before children.
+            on_taken: called after each request with the ids of the spans that were taken by it, and
+                so are not to be sent again, whatever becomes of the others.
 
         Raises:
             ExportError: they were not delivered, or not all of them.
         """
         self._note_roots(spans)
         sent = [span for span in spans if span.end is not None or self.updates == "replace"]
-        await self._send([self._outgoing(self._rooted(span)) for span in sent])
+        await self._send(Lazily(sent, self._changed), on_taken)
 
     async def score(
         self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
@@ -141,7 +158,12 @@ class OTelSink:
         """
         root = self._roots.get(trace_id)
         spans = [score_span(score, trace_id, span_id, root) for score in scores]
-        await self._send([self._outgoing(span) for span in spans])
+        try:
+            await self._send(Lazily(spans, self._outgoing))
+        except ExportError as error:
+            taken = error.taken
+            error.taken_scores = len([*takewhile(lambda span: span.span_id in taken, spans)])
+            raise
 
     async def aclose(self) -> None:
         """Flush and close what the sink sends through; safe to repeat.
@@ -155,14 +177,24 @@ class OTelSink:
         """Return a span as it is to be sent, before the dialect looks at it."""
         return span
 
-    async def _send(self, spans: Sequence[Span]) -> None:
-        if spans:
-            await self._sender.send(spans, dialect=self._dialect, resource=self._resource)
+    async def _send(self, spans: Sequence[Span], on_taken: OnTaken | None = None) -> None:
+        if not spans:
+            return
+        told: dict[str, Any] = {"dialect": self._dialect, "resource": self._resource}
+        tells = getattr(self._sender, "tells_taken", False)
+        if tells and on_taken is not None:
+            told["on_taken"] = on_taken
+        await self._sender.send(spans, **told)
+        if not tells and on_taken is not None:
+            on_taken([span.span_id for span in spans])
+
+    def _changed(self, span: Span) -> Span:
+        return self._outgoing(self._rooted(span))
 
     def _rooted(self, span: Span) -> Span:
         """Return the span with what its root says of the whole trace."""
         root = self._roots.get(span.trace_id)
-        if root is None:
+        if root is None or a.TRACE_NAME in span.attributes:
             return span
         return replace(span, attributes={**root.attributes, **span.attributes})
 
@@ -190,6 +222,9 @@ def _sender(exporter: Any, batch_size: int) -> tuple[Sender, str]:
         return OTLPSender(url, headers=headers, batch_size=batch_size), public_url(url)
     if callable(getattr(exporter, "send", None)):
         return exporter, public_url(getattr(exporter, "url", "")) or type(exporter).__name__
+    if not all(callable(getattr(exporter, name, None)) for name in _EXPORTER):
+        kind = type(exporter).__qualname__
+        raise TypeError(f"exporter is of {kind}: give a SpanExporter of OpenTelemetry, or a Sender")
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         raise MissingDriver("OTelSink(exporter)", driver="opentelemetry-sdk", extra="otel")
     driver = import_module("lib.observe.sinks.exporter")

@@ -109,7 +109,9 @@ class PhoenixSink(OTelSink):
             await self._annotate(f"/v1/{kind}_annotations", {"data": sent})
         if len(sent) < len(scores):
             raise ExportError(
-                f"Phoenix has no scores called {_RESERVED!r}: give it another name", permanent=True
+                f"Phoenix has no scores called {_RESERVED!r}: give it another name",
+                permanent=True,
+                taken_scores=[score.name for score in scores].index(_RESERVED),
             )
 
     async def aclose(self) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from lib._util.clock import Clock
 from lib._util.json import canonical, parse
 from lib.errors import ExportError, RemoteError
+from lib.observe.otlp.calls import Calls
 from lib.wire.failures import status_error
 from lib.wire.http import Wire
 
@@ -60,6 +61,7 @@ class RestAPI:
         """
         self._backend, self._base_url, self._clock = backend, base_url, clock
         self._headers = {**_JSON, **headers}
+        self._calls = Calls()
         self._wire = Wire(
             http=http,
             timeout_s=_TIMEOUT_S,
@@ -91,6 +93,17 @@ class RestAPI:
         """
         url = f"{self._base_url}{path}" + (f"?{urlencode(query)}" if query else "")
         content = None if body is None else _encoded(body)
+        with self._calls.one():
+            return await self._call(method, url, content, also)
+
+    async def aclose(self) -> None:
+        """Close the connections, unless they are the caller's; what is under way ends before."""
+        await self._calls.ended(_TIMEOUT_S)
+        await self._wire.aclose()
+
+    async def _call(
+        self, method: str, url: str, content: bytes | None, also: Collection[int]
+    ) -> Reply:
         try:
             async with self._wire.request(method, url, self._headers, content) as answer:
                 if answer.status // 100 == 2 or answer.status in also:  # noqa: PLR2004 - HTTP
@@ -108,10 +121,6 @@ class RestAPI:
             permanent=not failed.retryable,
         )
 
-    async def aclose(self) -> None:
-        """Close the connections, unless they are the caller's."""
-        await self._wire.aclose()
-
 
 async def send_each(scores: Iterable[T], send: Callable[[T], Awaitable[object]]) -> None:
     """Send scores one after the other; one that is refused for good holds none back.
@@ -120,11 +129,14 @@ async def send_each(scores: Iterable[T], send: Callable[[T], Awaitable[object]])
         ExportError: one was not delivered: at once if it may be later, else after the others.
     """
     refused: ExportError | None = None
-    for score in scores:
+    for place, score in enumerate(scores):
         try:
             await send(score)
         except ExportError as error:
+            error.taken_scores = place
             if not error.permanent:
+                if refused is not None:
+                    error.add_note(f"a score before was refused for good: {refused}")
                 raise
             refused = refused or error
     if refused is not None:

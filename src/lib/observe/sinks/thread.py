@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class OneThread:
-    """Runs one function at a time in a thread of its own.
+    """Runs one function at a time in a thread of its own; for any number of event loops.
 
     A pool would do, were it not for functions that never return: in a pool they take the threads
     that others need, and keep the process from ending. Here they take one thread, and the process
@@ -25,7 +25,9 @@ class OneThread:
     def __init__(self, name: str) -> None:
         """Name the thread."""
         self._name = name
-        self._turn = asyncio.Lock()
+        self._queueing = threading.Lock()
+        self._turn: Future[None] = _begun()
+        self._turn.set_result(None)
         self._last: Future[Any] | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -34,14 +36,31 @@ class OneThread:
         Raises:
             ExportError: work whose caller was cancelled still goes on.
         """
-        async with self._turn:
-            if self._last is not None and not self._last.done():
-                raise ExportError(f"{self._name} has not returned from its last call")
-            self._last = future = Future[T]()
-            future.set_running_or_notify_cancel()  # from here on, a cancelled caller leaves it be
-            arguments = (future, contextvars.copy_context(), work)
-            threading.Thread(target=_main, args=arguments, name=self._name, daemon=True).start()
-            return await asyncio.wrap_future(future)
+        mine = _begun()
+        with self._queueing:
+            before, self._turn = self._turn, mine
+        try:
+            await asyncio.wrap_future(before)
+            return await self._begin(work)
+        finally:
+            # Who was cancelled while waiting leaves the turn to the next, but no earlier.
+            before.add_done_callback(lambda _: mine.set_result(None))
+
+    async def _begin(self, work: Callable[[], T]) -> T:
+        if self._last is not None and not self._last.done():
+            raise ExportError(f"{self._name} has not returned from its last call")
+        future: Future[T] = _begun()
+        self._last = future
+        arguments = (future, contextvars.copy_context(), work)
+        threading.Thread(target=_main, args=arguments, name=self._name, daemon=True).start()
+        return await asyncio.wrap_future(future)
+
+
+def _begun() -> Future[Any]:
+    """Return a future that goes on though somebody who waits for it is cancelled."""
+    future = Future[Any]()
+    future.set_running_or_notify_cancel()
+    return future
 
 
 def _main(future: Future[T], context: contextvars.Context, work: Callable[[], T]) -> None:
