@@ -74,13 +74,15 @@ class Parcel:
 
     Attributes:
         spans: parents before children.
-        judgements: the scores that it lacks.
-        then: what it has once it has taken all of them.
+        judgements: the scores that it lacks, and can be given.
+        held: the runs of which a score waits for the span that it is of.
+        then: what it has once it has taken the spans.
     """
 
-    spans: Sequence[Span]
-    judgements: Sequence[Judgement]
-    then: Delivered
+    spans: Sequence[Span] = ()
+    judgements: Sequence[Judgement] = ()
+    held: frozenset[str] = frozenset()
+    then: Delivered = field(default_factory=Delivered)
 
 
 def parcel(
@@ -101,18 +103,30 @@ def parcel(
         known: the ids of spans that it turned out to have, though it has not acknowledged them.
     """
     everything = again and updates == "replace"
-    spans, judgements = list[Span](), list[Judgement]()
-    then = done
+    spans, judgements, held = list[Span](), list[Judgement](), set[str]()
+    heads, early = dict(done.heads), dict(done.early)
+    cut, unscored = set(done.cut), set(done.unscored)
     for run in runs:
-        early = dict(then.early)
         lacking = list(run.spans) if everything else list(_lacking(run, done, updates))
-        for span in lacking:
-            early[span.span_id] = digest(span)
         spans += [span for span in lacking if span.span_id not in known]
-        due, held = _due_judgements(run, done, told=early.keys() | run.settled)
+        early |= {s.span_id: digest(s) for s in lacking if s.span_id not in run.settled}
+        told = early.keys() | run.settled
+        for span_id in run.settled:
+            early.pop(span_id, None)
+        heads[run.run_id] = run.head
+        (cut.add if run.cut else cut.discard)(run.run_id)
+        due, waiting = _due_judgements(run, done, told=told)
         judgements += due
-        then = _after(then, run, early, due, held=held)
-    return Parcel(spans=spans, judgements=judgements, then=then)
+        held |= {run.run_id} if waiting else set()
+        (unscored.add if due or waiting else unscored.discard)(run.run_id)
+    then = Delivered(
+        heads=heads,
+        scored=done.scored,
+        unscored=frozenset(unscored),
+        cut=frozenset(cut),
+        early=early,
+    )
+    return Parcel(spans=spans, judgements=judgements, held=frozenset(held), then=then)
 
 
 def _due_judgements(
@@ -136,11 +150,13 @@ def with_early(done: Delivered, spans: Iterable[Span]) -> Delivered:
     return replace(done, early={**done.early, **{span.span_id: digest(span) for span in spans}})
 
 
-def without_scores(sent: Parcel, done: Delivered) -> Delivered:
-    """Return what a sink has that took the spans, but not the scores."""
-    changed = {run for run, seq in sent.then.scored.items() if seq != done.scored.get(run)}
-    unscored = done.unscored | sent.then.unscored | changed
-    return replace(sent.then, scored=done.scored, unscored=unscored)
+def with_score(done: Delivered, judged: Judgement, *, last: bool) -> Delivered:
+    """Return what a sink has that took one more score, maybe the last one of its run."""
+    return replace(
+        done,
+        scored={**done.scored, judged.run_id: judged.seq},
+        unscored=done.unscored - {judged.run_id} if last else done.unscored,
+    )
 
 
 def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]:
@@ -154,26 +170,6 @@ def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]
         root = span is run.spans[0] and span.parent_id is None
         if span.end is not None or (root and updates == "replace"):
             yield span
-
-
-def _after(
-    done: Delivered,
-    run: RunTrace,
-    early: Mapping[str, str],
-    judgements: Sequence[Judgement],
-    *,
-    held: bool,
-) -> Delivered:
-    own, scored = frozenset([run.run_id]), dict(done.scored)
-    if judgements:
-        scored[run.run_id] = judgements[-1].seq
-    return Delivered(
-        heads={**done.heads, run.run_id: run.head},
-        scored=scored,
-        unscored=done.unscored | own if held else done.unscored - own,
-        cut=done.cut | own if run.cut else done.cut - own,
-        early={span_id: told for span_id, told in early.items() if span_id not in run.settled},
-    )
 
 
 def digest(span: Span) -> str:

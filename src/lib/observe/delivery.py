@@ -1,27 +1,28 @@
-"""Takes traces to one sink: reads what it lacks, claims it, sends it, writes down what arrived."""
+"""Takes traces to one sink: claims what it lacks, reads it, sends it, writes down what arrived."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from itertools import groupby
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
 from lib._util.clock import Clock
 from lib.errors import ExportError, LibError
-from lib.events import EventStore, RunInfo
-from lib.observe.delivered import Delivered, Parcel, parcel, with_early, without_scores
+from lib.events import EventStore, RunInfo, RunQuery
+from lib.observe.delivered import Parcel, parcel, with_early, with_score
 from lib.observe.lane import Result, is_permanent
 from lib.observe.ledger import Account, Ledger
 from lib.observe.span import ScoringSink, Span, TraceSink, Updates, trace_id_of
-from lib.observe.trace import Capture, RunTrace, read_trace
+from lib.observe.trace import Capture, beside, derived, is_dead, read_logs
 
 _log = logging.getLogger(__name__)
 
-_AFTER_CLAIM_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 1.0
+"""How soon to look at a trace again that another observer exports: it mostly takes no time."""
 
 
 @runtime_checkable
@@ -37,8 +38,24 @@ class _Claimed:
 
     root_id: str
     account: Account
-    parcel: Parcel
-    taken: frozenset[str] = frozenset()
+    parcel: Parcel = field(default_factory=Parcel)
+    taken: set[str] = field(default_factory=set[str])
+
+    def left(self) -> list[Span]:
+        """Return the spans that the sink has not taken yet."""
+        return [span for span in self.parcel.spans if span.span_id not in self.taken]
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one call of `Delivery.send` wants, and what has come of it."""
+
+    dead_at: datetime
+    again: bool
+    sent: set[str] = field(default_factory=set[str])
+    exported: set[str] = field(default_factory=set[str])
+    busy: dict[str, float] = field(default_factory=dict[str, float])
+    failed: dict[str, Exception] = field(default_factory=dict[str, Exception])
 
 
 class Delivery:
@@ -67,7 +84,10 @@ class Delivery:
         self._sink: Any = sink
         self._name = type(sink).__name__
         self._updates: Updates = getattr(sink, "updates", "replace")
+        self._needs_root: bool = getattr(sink, "needs_root", False)
+        self._tells_taken: bool = getattr(sink, "tells_taken", False)
         self._scores = isinstance(sink, ScoringSink) and not getattr(sink, "scores_as_spans", False)
+        self._knows = self._updates == "first" and isinstance(sink, _KnowingSink)
         self._ledger = ledger
         self._store = store
         self._clock = clock
@@ -77,31 +97,35 @@ class Delivery:
         self._claimed: list[_Claimed] = []
 
     async def send(
-        self, root_ids: Sequence[str], *, dead_at: datetime | None = None, again: bool = False
+        self, root_ids: Sequence[str], *, dead_for_s: float = 0.0, again: bool = False
     ) -> Result:
         """Give the sink what it lacks of some traces.
 
         Args:
             root_ids: their roots.
-            dead_at: runs whose lease has ended by then count as interrupted; None for now.
+            dead_for_s: how long a run has been without a process to count as interrupted.
             again: whether a sink that replaces gets everything once more.
         """
         async with self._turn:
-            busy, failed = dict[str, float](), dict[str, Exception]()
             await self.give_back()  # what a call that was cancelled has left
+            dead_at = self._clock.now() - timedelta(seconds=dead_for_s)
+            this = _Round(dead_at, again)
             for root_id in root_ids:
-                try:
-                    wait_s = await self._prepare(root_id, dead_at or self._clock.now(), again=again)
-                except Exception as error:  # noqa: BLE001 - around a log: only its trace is lost
-                    _log.exception("the trace of run %r cannot be read for %s", root_id, self._name)
-                    failed[root_id] = error if isinstance(error, LibError) else _unreadable(root_id)
-                    continue
-                if wait_s is not None:
-                    busy[root_id] = wait_s
-            ready = [each for each in self._claimed if each.root_id not in failed]
-            sent, refused = await self._send(ready)
+                with _Told(self._name, root_id, this):
+                    await self._claim(root_id, this)
+            claimed = list(self._claimed)
+            certain = [each for each in claimed if not (each.account.doubt and self._knows)]
+            await self._deliver(certain, this)
+            for each in claimed:
+                if each.account.doubt and self._knows:  # asking may take a while: alone
+                    await self._deliver([each], this)
             await self.give_back()
-            return Result(sent=sent, busy=busy, failed={**failed, **refused})
+            return Result(
+                sent=frozenset(this.sent),
+                exported=frozenset(this.exported),
+                busy=this.busy,
+                failed=this.failed,
+            )
 
     async def close(self) -> None:
         """Give back what a call that was cancelled has left; one that goes on does so itself."""
@@ -120,57 +144,65 @@ class Delivery:
             except LibError:
                 _log.exception("the claim on the trace of run %r runs out by itself", each.root_id)
 
-    async def _prepare(self, root_id: str, dead_at: datetime, *, again: bool) -> float | None:
-        """Claim a trace of which something is lacking, and note what.
+    # -- claiming and reading --------------------------------------------------------------
 
-        Returns:
-            None, or for how many seconds another observer has it.
-        """
+    async def _claim(self, root_id: str, this: _Round) -> None:
+        """Claim a trace if there may be something that the sink lacks."""
         peeked = await self._ledger.peek(root_id)
-        runs = await self._read(root_id, peeked, dead_at, again=again)
-        if not self._anything(self._parcel(runs, peeked, again=again)):
-            return None
+        runs = await self._store.runs(RunQuery(root_id=root_id))
+        if not self._wants(root_id, runs, this):
+            return
+        dead = {info.run_id for info in runs if is_dead(info, this.dead_at)}
+        everything = this.again and self._updates == "replace"
+        if not everything and not any(peeked.lacks(i, dead=i.run_id in dead) for i in runs):
+            return
         now = self._clock.now()
         account = await self._ledger.claim(root_id, now=now)
         if isinstance(account, datetime):
-            return (account - now).total_seconds() + _AFTER_CLAIM_S
-        nothing = Parcel(spans=(), judgements=(), then=account.delivered)
-        self._claimed.append(_Claimed(root_id=root_id, account=account, parcel=nothing))
-        known = await self._known(trace_id_of(root_id)) if account.doubt else frozenset[str]()
-        if account.delivered != peeked:  # somebody else has just sent what is newer than was read
-            runs = await self._read(root_id, account.delivered, dead_at, again=again)
-        what = self._parcel(runs, account.delivered, again=again, known=known)
-        self._claimed[-1].parcel = what
-        return None
+            this.busy[root_id] = min((account - now).total_seconds(), _LOOK_AGAIN_S)
+        else:
+            self._claimed.append(_Claimed(root_id=root_id, account=account))
 
-    async def _read(
-        self, root_id: str, delivered: Delivered, dead_at: datetime, *, again: bool
-    ) -> list[RunTrace]:
-        everything = again and self._updates == "replace"
+    def _wants(self, root_id: str, runs: Sequence[RunInfo], this: _Round) -> bool:
+        """Tell whether the trace is here, and the sink could keep what there is of it."""
+        if not runs or runs[0].run_id != root_id:
+            return False
+        final = runs[0].status == "closed" or is_dead(runs[0], this.dead_at)
+        return final or not self._needs_root
 
-        def wanted(info: RunInfo, dead: bool) -> bool:
-            return everything or delivered.lacks(info, dead=dead)
-
-        return await read_trace(
-            self._store, root_id, dead_at=dead_at, capture=self._capture, wanted=wanted
+    async def _read(self, claimed: _Claimed, this: _Round) -> bool:
+        """Find out what to send of a trace, now that nobody else does; tell if it is still here."""
+        known = frozenset[str]()
+        if claimed.account.doubt and self._knows:
+            known = await self._known(trace_id_of(claimed.root_id))
+        delivered = claimed.account.delivered
+        everything = this.again and self._updates == "replace"
+        runs = await self._store.runs(RunQuery(root_id=claimed.root_id))
+        logs = await read_logs(
+            self._store,
+            claimed.root_id,
+            runs,
+            dead_at=this.dead_at,
+            wanted=lambda info, dead: everything or delivered.lacks(info, dead=dead),
         )
+        if logs is None:
+            await self._ledger.drop(claimed.root_id, claimed.account)
+            self._claimed.remove(claimed)
+            return False
 
-    def _parcel(
-        self,
-        runs: Sequence[RunTrace],
-        delivered: Delivered,
-        *,
-        again: bool,
-        known: frozenset[str] = frozenset(),
-    ) -> Parcel:
-        return parcel(runs, delivered, updates=self._updates, again=again, known=known)
+        def what() -> Parcel:
+            return parcel(
+                derived(logs, self._capture),
+                delivered,
+                updates=self._updates,
+                again=this.again,
+                known=known,
+            )
 
-    def _anything(self, what: Parcel) -> bool:
-        return bool(what.spans) or (self._scores and bool(what.judgements))
+        claimed.parcel = await beside(logs.size, what)
+        return True
 
     async def _known(self, trace_id: str) -> frozenset[str]:
-        if self._updates != "first" or not isinstance(self._sink, _KnowingSink):
-            return frozenset()
         try:
             return await self._within(self._sink.known(trace_id))
         except LibError:
@@ -178,64 +210,94 @@ class Delivery:
         except Exception as error:  # around a sink: nothing is wrong with the log
             raise ExportError(f"{self._name} does not tell what it has") from error
 
-    async def _send(
-        self, claimed: Sequence[_Claimed]
-    ) -> tuple[frozenset[str], dict[str, Exception]]:
-        """Return which spans have arrived, and why which traces have not."""
-        spans = [span for each in claimed for span in self._left(each)]
+    # -- sending ---------------------------------------------------------------------------
+
+    async def _deliver(self, claimed: Sequence[_Claimed], this: _Round) -> None:
+        read: list[_Claimed] = []
+        for each in claimed:
+            with _Told(self._name, each.root_id, this):
+                if await self._read(each, this):
+                    read.append(each)
+        await self._send(read, this)
+        for each in read:
+            if each not in self._claimed and each.parcel.judgements and self._scores:
+                with _Told(self._name, each.root_id, this):
+                    await self._score(each)
+
+    async def _send(self, claimed: Sequence[_Claimed], this: _Round) -> None:
+        """Export what is left of some traces together, and write down what has arrived."""
+        spans = [span for each in claimed for span in each.left()]
         try:
             if spans:
-                await self._within(self._sink.export(spans))
+                await self._within(self._exported(spans, claimed))
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
-            taken: frozenset[str] = getattr(error, "taken", frozenset())
-            for each in claimed:
-                each.taken |= taken
-            if len(claimed) > 1 and is_permanent(error):  # one cannot be taken: the others can
-                parts = [await self._send([each]) for each in claimed]
-                sent = frozenset[str]().union(*(part for part, _ in parts))
-                return sent, {root: why for _, failed in parts for root, why in failed.items()}
-            roots = [each.root_id for each in claimed]
-            _log.exception("%s did not take the traces of runs %r", self._name, roots)
-            return frozenset(), dict.fromkeys(roots, error)
-        failed = {each.root_id: await self._settle(each) for each in claimed}
-        sent = frozenset(span.span_id for span in spans)
-        return sent, {root_id: error for root_id, error in failed.items() if error is not None}
+            await self._failed(claimed, error, this)
+            return
+        this.sent.update(span.span_id for span in spans)
+        this.exported.update(each.root_id for each in claimed if each.parcel.spans)
+        await asyncio.gather(*[self._settle(each, this) for each in claimed])
 
-    def _left(self, claimed: _Claimed) -> list[Span]:
-        """Return the spans of a trace that the sink had not taken when it failed."""
-        return [span for span in claimed.parcel.spans if span.span_id not in claimed.taken]
+    def _exported(self, spans: Sequence[Span], claimed: Sequence[_Claimed]) -> Awaitable[None]:
+        if not self._tells_taken:
+            return self._sink.export(spans)
+        return self._sink.export(spans, on_taken=partial(_note_taken, claimed))
 
-    async def _settle(self, claimed: _Claimed) -> Exception | None:
-        """Send the scores of a trace that has arrived, and write down what the sink has."""
-        failure, then = None, claimed.parcel.then
-        try:
-            await self._score(claimed)
-        except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
-            _log.exception("%s did not take the scores of run %r", self._name, claimed.root_id)
-            failure, then = error, without_scores(claimed.parcel, claimed.account.delivered)
-        try:
-            await self._ledger.settle(claimed.root_id, claimed.account, then)
+    async def _failed(self, claimed: Sequence[_Claimed], error: Exception, this: _Round) -> None:
+        """Write down what a failing sink has taken, and give the others of its traces a chance."""
+        roots = [each.root_id for each in claimed]
+        _log.error("%s did not take the traces of runs %r", self._name, roots, exc_info=error)
+        permanent = is_permanent(error)
+        if isinstance(error, ExportError):
+            _note_taken(claimed, error.taken)
+        for each in claimed:
+            if permanent and not each.left():  # the sink has them, or has dropped them for good
+                await self._settle(each, this)
+                if getattr(error, "lost", 0):
+                    this.failed[each.root_id] = error
+            elif permanent and len(claimed) > 1:  # one cannot be taken: the others can
+                await self._send([each], this)
+            else:
+                this.failed[each.root_id] = error
+
+    async def _settle(self, claimed: _Claimed, this: _Round) -> None:
+        with _Told(self._name, claimed.root_id, this):
+            await self._ledger.settle(claimed.root_id, claimed.account, claimed.parcel.then)
             self._claimed.remove(claimed)
-        except LibError as error:
-            _log.exception("what %s has of run %r cannot be written", self._name, claimed.root_id)
-            failure = failure or error
-        return failure
 
     async def _score(self, claimed: _Claimed) -> None:
-        if not self._scores:
-            return
-        trace_id = trace_id_of(claimed.root_id)
-        refused: Exception | None = None
-        for span_id, group in groupby(claimed.parcel.judgements, lambda judged: judged.span_id):
-            scores = [judged.score for judged in group]
-            try:
-                await self._within(self._sink.score(trace_id, scores, span_id=span_id))
-            except (ExportError, ValueError) as error:
-                if not is_permanent(error):
-                    raise
-                refused = refused or error  # which keeps none of another span back
+        """Send the scores that the sink lacks, one after the other, each written down.
+
+        Raises:
+            ExportError: one was not taken; those after it follow only if it never will be.
+        """
+        root_id, refused = claimed.root_id, None
+        left = list(claimed.parcel.judgements)
+        while left:
+            judged = left.pop(0)
+            account = await self._ledger.claim(root_id, now=self._clock.now())
+            if isinstance(account, datetime):
+                return  # somebody else does
+            delivered = account.delivered
+            if delivered.scored.get(judged.run_id, 0) < judged.seq:
+                try:
+                    await self._judge(trace_id_of(root_id), judged.span_id, judged.score)
+                except Exception as error:
+                    if not is_permanent(error):
+                        await self._ledger.settle(root_id, account, delivered)
+                        raise
+                    refused = error
+                more = any(other.run_id == judged.run_id for other in left)
+                last = not more and judged.run_id not in claimed.parcel.held
+                delivered = with_score(delivered, judged, last=last)
+            await self._ledger.settle(root_id, account, delivered)
         if refused is not None:
             raise refused
+
+    async def _judge(self, trace_id: str, span_id: str, score: Any) -> None:
+        try:
+            await self._within(self._sink.score(trace_id, [score], span_id=span_id))
+        except ValueError as error:
+            raise ExportError(f"{self._name} has no place for a score", permanent=True) from error
 
     async def _within(self, call: Awaitable[Any]) -> Any:
         """Return what the sink returns, and do not wait longer than the time-out for it.
@@ -254,8 +316,29 @@ class Delivery:
         return running.result()
 
 
-def _unreadable(root_id: str) -> ExportError:
-    return ExportError(f"the log of run {root_id!r} cannot be read", permanent=True)
+class _Told:
+    """Logs what goes wrong with one trace, and lets the others go on."""
+
+    def __init__(self, name: str, root_id: str, this: _Round) -> None:
+        self._name, self._root_id, self._failed = name, root_id, this.failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        _log.error(
+            "the trace of run %r does not get to %s", self._root_id, self._name, exc_info=error
+        )
+        self._failed[self._root_id] = error
+        return True
+
+
+def _note_taken(claimed: Sequence[_Claimed], ids: Iterable[str]) -> None:
+    known = frozenset(ids)
+    for each in claimed:
+        each.taken |= known.intersection(span.span_id for span in each.parcel.spans)
 
 
 def _seen(running: asyncio.Future[Any]) -> None:

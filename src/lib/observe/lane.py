@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lib._util.clock import Clock
-from lib.errors import ExportError, LibError
+from lib.errors import ExportError
 from lib.observe.ledger import Ledger
 
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 60.0
+_LONGEST_REST_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +33,13 @@ class Result:
 
     Attributes:
         sent: the ids of the spans that the sink has acknowledged.
+        exported: the traces of which there was something to export, and it has arrived.
         busy: the traces that another observer exports just now, with the seconds to wait for it.
         failed: the traces that did not arrive, and why.
     """
 
     sent: frozenset[str] = frozenset()
+    exported: frozenset[str] = frozenset()
     busy: Mapping[str, float] = field(default_factory=dict[str, float])
     failed: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
 
@@ -46,10 +49,15 @@ Export = Callable[[Sequence[str]], Awaitable[Result]]
 
 @dataclass(slots=True)
 class _Due:
-    """When a trace is to be exported, by the clock's `monotonic`, and how often it has failed."""
+    """When a trace is to be exported, by the clock's `monotonic`, and how often it has failed.
+
+    Attributes:
+        batches: the batches of the ledger's list that it is in.
+    """
 
     at: float
     failed: int = 0
+    batches: list[int] = field(default_factory=list[int])
 
 
 class Lane:
@@ -80,7 +88,7 @@ class Lane:
         self._ledger = ledger
         self._clock = clock
         self._room = room
-        self._at_once = at_once
+        self._at_once = self._now_at_once = at_once
         self._due: dict[str, _Due] = {}
         self._under_way: dict[str, _Due] = {}
         self._given_up: dict[str, None] = {}
@@ -90,7 +98,6 @@ class Lane:
         self._begun = asyncio.Event()
         self._news = asyncio.Event()
         self._changed = asyncio.Condition()
-        self._listing = asyncio.Lock()  # what is due again must not be struck off as paid
         self._closed = False
 
     @property
@@ -98,15 +105,18 @@ class Lane:
         """Whether a trace that was due has not arrived, and has not since."""
         return bool(self._given_up) or any(due.failed for due in self._due.values())
 
+    @property
+    def resting(self) -> bool:
+        """Whether the sink is left alone, since it has just failed."""
+        return self._clock.monotonic() < self._resting_until
+
     async def note(self, root_ids: Iterable[str], result: Result) -> None:
         """Learn how an export went that was none of the lane's; what others export is due again."""
         self._note([root_id for root_id in root_ids if root_id not in result.busy], result)
-        now = self._clock.monotonic()
-        for root_id, wait_s in result.busy.items():
-            try:
-                await self.add([root_id], at=now + wait_s)
-            except ExportError:  # closed meanwhile: the next process finds it on the list
-                await self._ledger.owe([root_id])
+        if result.busy:
+            batch = await self._ledger.owe(list(result.busy))
+            at = self._clock.monotonic() + max(result.busy.values())
+            self._put([(root_id, batch) for root_id in result.busy], at=at)
 
     def _note(self, root_ids: Iterable[str], result: Result) -> None:
         for root_id in root_ids:
@@ -122,15 +132,16 @@ class Lane:
         Raises:
             ExportError: the lane is closed.
         """
-        wanted = list(root_ids)
+        wanted = list(dict.fromkeys(root_ids))
         while wanted:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._closed or self._free() > 0)
                 if self._closed:
                     raise ExportError(f"the observer of this {self._name} is closed")
-            async with self._listing:
-                fitting, wanted = wanted[: self._free()], wanted[self._free() :]
-                self._put([*fitting, *await self._ledger.owe(fitting)], at=at)
+            free = max(self._free(), 1)
+            fitting, wanted = wanted[:free], wanted[free:]
+            batch = await self._ledger.owe(fitting)
+            self._put([(root_id, batch) for root_id in fitting], at=at)
 
     def _free(self) -> int:
         return self._room - len(self._due) - len(self._under_way)
@@ -161,12 +172,16 @@ class Lane:
 
     async def run(self) -> None:
         """Export what is added, until cancelled; begin with what earlier processes owe."""
+        self._closed = False
         with _told(f"what was due for {self._name} cannot be read"):
-            self._put(await self._ledger.owe(()), at=self._clock.monotonic())
+            self._put(await self._ledger.owed(), at=self._clock.monotonic())
         self._begun.set()
         while True:
             root_ids = await self._next()
-            await self._settle(root_ids, await self._export(root_ids))
+            with _told(f"the lane of {self._name} goes on after an error"):
+                await self._settle(root_ids, await self._export(root_ids))
+            for root_id, due in self._under_way.items():  # unless it was settled
+                self._put_back(root_id, due)
             self._under_way.clear()
             async with self._changed:
                 self._changed.notify_all()
@@ -179,10 +194,16 @@ class Lane:
 
     # -- one round -------------------------------------------------------------------------
 
-    def _put(self, root_ids: Iterable[str], *, at: float) -> None:
-        for root_id in root_ids:
-            self._due.setdefault(root_id, _Due(at))
+    def _put(self, listed: Iterable[tuple[str, int]], *, at: float) -> None:
+        for root_id, batch in listed:
+            self._due.setdefault(root_id, _Due(at)).batches.append(batch)
         self._news.set()
+
+    def _put_back(self, root_id: str, due: _Due) -> None:
+        """Let a trace be due again, after all others; it may have become so already."""
+        newer = self._due.pop(root_id, None)
+        due.batches += newer.batches if newer else []
+        self._due[root_id] = due
 
     async def _next(self) -> list[str]:
         """Return the traces that are due, as soon as there are any, and take them out."""
@@ -192,7 +213,7 @@ class Lane:
             rest_s = 0.0 if self._hurried else self._resting_until - now
             if rest_s <= 0:
                 ready = [root_id for root_id, due in self._due.items() if due.at <= now]
-            if ready := ready[: self._at_once]:
+            if ready := ready[: self._now_at_once]:
                 self._under_way = {root_id: self._due.pop(root_id) for root_id in ready}
                 return ready
             first = min((due.at for due in self._due.values()), default=math.inf)
@@ -210,47 +231,49 @@ class Lane:
                 each.cancel()
 
     async def _settle(self, root_ids: Sequence[str], result: Result) -> None:
-        now, done = self._clock.monotonic(), list[str]()
+        now, done = self._clock.monotonic(), dict[str, _Due]()
         for root_id in root_ids:
-            due, failure = self._under_way[root_id], result.failed.get(root_id)
+            due, failure = self._under_way.pop(root_id), result.failed.get(root_id)
             if root_id in result.busy:
                 due.at = now + result.busy[root_id]
-                self._due[root_id] = due
+                self._put_back(root_id, due)
             elif failure is None or is_permanent(failure):
-                done.append(root_id)
+                done[root_id] = due
             else:
                 due.at = now + min(_FIRST_PAUSE_S * 2.0 ** min(due.failed, 16), _LONGEST_PAUSE_S)
                 due.failed += 1
-                self._due[root_id] = due  # at the end: others have their turn
+                self._put_back(root_id, due)
         self._note(done, result)
-        self._rest(result.failed.values())
-        with _told(f"what {self._name} has taken cannot be written down"):
-            async with self._listing:
-                paid = [root_id for root_id in done if root_id not in self._due]
-                self._put(await self._ledger.paid(paid) if paid else (), at=now)
+        self._rest(root_ids, result.failed.values())
+        for batch in [batch for due in done.values() for batch in due.batches]:
+            await self._ledger.paid(batch)
 
-    def _rest(self, failures: Iterable[Exception]) -> None:
-        """Leave a sink alone that has just failed, longer each time, or as long as it asks for."""
+    def _rest(self, root_ids: Sequence[str], failures: Iterable[Exception]) -> None:
+        """Leave a sink alone that has just failed, longer each time, or as long as it asks for.
+
+        One trace may be what it fails at, so fewer go together next time.
+        """
         passing = [failure for failure in failures if not is_permanent(failure)]
         if not passing:
             self._pause_s = _FIRST_PAUSE_S
+            self._now_at_once = min(2 * self._now_at_once, self._at_once)
             return
-        asked = [getattr(failure, "retry_after_s", None) or 0.0 for failure in passing]
-        self._resting_until = self._clock.monotonic() + max(*asked, self._pause_s)
+        told = [error.retry_after_s for error in passing if isinstance(error, ExportError)]
+        asked = min(max([0.0, *(seconds or 0.0 for seconds in told)]), _LONGEST_REST_S)
+        self._resting_until = self._clock.monotonic() + max(asked, self._pause_s)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+        self._now_at_once = max(1, len(root_ids) // 2)
 
 
 @contextmanager
 def _told(what: str) -> Generator[None]:
-    """Log what the store does wrong, and go on: at worst something is looked at once more."""
+    """Log what goes wrong, and go on: at worst something is looked at once more."""
     try:
         yield
-    except LibError:
+    except Exception:  # noqa: BLE001 - nobody else would ever hear of it
         _log.exception(what)
 
 
 def is_permanent(failure: Exception) -> bool:
-    """Tell whether sending the same again cannot help: a log or a span is not as it should be."""
-    return isinstance(failure, ValueError) or (
-        isinstance(failure, ExportError) and failure.permanent
-    )
+    """Tell whether sending the same again cannot help."""
+    return isinstance(failure, ExportError) and failure.permanent

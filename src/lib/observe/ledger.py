@@ -6,8 +6,9 @@ twice after a restart and nothing is forgotten:
 - For each trace one mark, which goes with its run, holds what the sink has (`Delivered`). Before
   an export it is claimed until a time; a claim that is still there says that somebody else exports
   it just now or, once that time has passed, that nobody knows whether the spans arrived.
-- One mark lists the traces that are due. They are put there before the bus moves on and taken out
-  when they were delivered, so the queue of a process survives it.
+- Traces that are due are listed before the bus moves on, so the queue of a process survives it: in
+  one mark for each batch, which goes when all of the batch has been delivered. One more mark says
+  which batches there may be. An observer that starts takes over all that it finds there.
 
 Several observers of one group may share both: every change is a swap of what was read.
 """
@@ -15,10 +16,10 @@ Several observers of one group may share both: every change is a swap of what wa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from lib.events import EventStore
 from lib.events.store import run_mark
@@ -26,6 +27,9 @@ from lib.observe.delivered import Delivered, decode, encode
 
 _CLAIM: Final = "claim"
 _OWED: Final = "owed"
+_FIRST: Final = "first"
+_FOLLOWING: Final = "following"
+_LOOK_AHEAD: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class Account:
 
 
 class Ledger(Protocol):
-    """The accounts of one sink."""
+    """The accounts of one sink, and the list of what is due for it."""
 
     async def peek(self, root_id: str) -> Delivered:
         """Return what the sink has of a trace, as far as it has been written down."""
@@ -55,21 +59,29 @@ class Ledger(Protocol):
         ...
 
     async def settle(self, root_id: str, account: Account, delivered: Delivered) -> None:
-        """Write down what the sink has now, and give the account back."""
+        """Write down what the sink has now, and let others have the account."""
         ...
 
     async def give_back(
         self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
     ) -> None:
-        """Let others have the account, who will doubt what is written there."""
+        """Do the same, so that whoever comes next doubts what is written there."""
         ...
 
-    async def owe(self, root_ids: Iterable[str]) -> list[str]:
-        """Put traces on the list of those due; return those that others have put there."""
+    async def drop(self, root_id: str, account: Account) -> None:
+        """Forget a trace whose run is not here any more."""
         ...
 
-    async def paid(self, root_ids: Iterable[str]) -> list[str]:
-        """Take traces from that list; return those that others have put there."""
+    async def owe(self, root_ids: Sequence[str]) -> int:
+        """List different traces as due, for this process and the next; return their batch."""
+        ...
+
+    async def paid(self, batch: int) -> None:
+        """Strike one trace off a batch."""
+        ...
+
+    async def owed(self) -> list[tuple[str, int]]:
+        """Return what is due, whoever has listed it, with its batch; it is ours from here on."""
         ...
 
 
@@ -106,12 +118,19 @@ class MemoryLedger:
         """Write down what the sink has now."""
         await self.settle(root_id, account, delivered)
 
-    async def owe(self, root_ids: Iterable[str]) -> list[str]:
-        """Do nothing: what is due is in the queue."""
-        return []
+    async def drop(self, root_id: str, account: Account) -> None:
+        """Forget a trace."""
+        self._delivered.pop(root_id, None)
 
-    async def paid(self, root_ids: Iterable[str]) -> list[str]:
+    async def owe(self, root_ids: Sequence[str]) -> int:
         """Do nothing: what is due is in the queue."""
+        return 0
+
+    async def paid(self, batch: int) -> None:
+        """Do nothing: what is due is in the queue."""
+
+    async def owed(self) -> list[tuple[str, int]]:
+        """Return nothing: there was no process before."""
         return []
 
 
@@ -131,8 +150,9 @@ class StoreLedger:
         self._name = f"observe/{name}"
         self._owner = owner
         self._claim_s = claim_s
-        self._list: str | None = None
-        self._mine: dict[str, None] = {}
+        self._left: dict[int, int] = {}  # how many of a batch are due
+
+    # -- accounts --------------------------------------------------------------------------
 
     async def peek(self, root_id: str) -> Delivered:
         """Return what the sink has of a trace, as far as it has been written down."""
@@ -155,43 +175,79 @@ class StoreLedger:
 
     async def settle(self, root_id: str, account: Account, delivered: Delivered) -> None:
         """Write down what the sink has now; without effect if the run is erased meanwhile."""
-        mark, value = run_mark(root_id, self._name), encode(delivered.to_json())
-        await self._store.swap_mark(mark, expected=account.mark, value=value)
+        await self._replace(root_id, account, encode(delivered.to_json()))
 
     async def give_back(
         self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
     ) -> None:
-        """Let others have the account, who will doubt what is written there."""
-        value = encode({**delivered.to_json(), _CLAIM: [self._owner, now.isoformat()]})
+        """Do the same, so that whoever comes next doubts what is written there."""
+        claim = [self._owner, now.isoformat()]
+        await self._replace(root_id, account, encode({**delivered.to_json(), _CLAIM: claim}))
+
+    async def drop(self, root_id: str, account: Account) -> None:
+        """Forget a trace whose run is not here any more."""
+        await self._replace(root_id, account, None)
+
+    async def _replace(self, root_id: str, account: Account, value: str | None) -> None:
         mark = run_mark(root_id, self._name)
         await self._store.swap_mark(mark, expected=account.mark, value=value)
 
-    async def owe(self, root_ids: Iterable[str]) -> list[str]:
-        """Put traces on the list of those due; return those that others have put there."""
-        wanted = dict.fromkeys(root_ids)
-        self._mine |= wanted
-        return await self._change(add=wanted, remove=frozenset())
+    # -- what is due -----------------------------------------------------------------------
 
-    async def paid(self, root_ids: Iterable[str]) -> list[str]:
-        """Take traces from that list; return those that others have put there."""
-        gone = frozenset(root_ids)
-        self._mine = {root_id: None for root_id in self._mine if root_id not in gone}
-        return await self._change(add=frozenset(), remove=gone)
+    async def owe(self, root_ids: Sequence[str]) -> int:
+        """List different traces as due, in a batch of their own; return its number."""
+        value = encode({_OWED: list(root_ids)})
+        _, number = _range_of(decode(await self._store.mark(self._name)))
+        while not await self._store.swap_mark(self._batch(number), expected=None, value=value):
+            number += 1
+        self._left[number] = len(root_ids)
+        await self._widen(number + 1)
+        return number
 
-    async def _change(self, *, add: Iterable[str], remove: frozenset[str]) -> list[str]:
+    async def paid(self, batch: int) -> None:
+        """Strike one trace off a batch; a batch of which nothing is left goes."""
+        self._left[batch] -= 1
+        if not self._left[batch]:
+            del self._left[batch]
+            text = await self._store.mark(self._batch(batch))
+            await self._store.swap_mark(self._batch(batch), expected=text, value=None)
+
+    async def owed(self) -> list[tuple[str, int]]:
+        """Return what is due, whoever has listed it, with its batch; it is ours from here on."""
+        number, following = _range_of(decode(await self._store.mark(self._name)))
+        found = list[tuple[str, int]]()
         while True:
-            listed = [str(root_id) for root_id in decode(self._list).get(_OWED, ())]
-            now = [root_id for root_id in dict.fromkeys([*listed, *add]) if root_id not in remove]
-            value = encode({_OWED: now}) if now else None
-            if value != self._list and await self._store.swap_mark(
-                self._name, expected=self._list, value=value
-            ):
-                self._list = value
+            text = await self._store.mark(self._batch(number))
+            if text is None and number >= following:
                 break
-            before, self._list = self._list, await self._store.mark(self._name)
-            if value == before == self._list:  # as it is, and nobody has changed it
-                break
-        return [root_id for root_id in now if root_id not in self._mine]
+            batch = [str(root_id) for root_id in decode(text).get(_OWED, ())]
+            self._left |= {number: len(batch)} if batch else {}
+            found += [(root_id, number) for root_id in batch]
+            number += 1
+        await self._widen(number)
+        return found
+
+    async def _widen(self, following: int) -> None:
+        """Say that there may be batches before this one, and none before the first that is left."""
+        while True:
+            text = await self._store.mark(self._name)
+            first, last = _range_of(decode(text))
+            last = max(last, following)
+            for _ in range(_LOOK_AHEAD):
+                if first == last or await self._store.mark(self._batch(first)) is not None:
+                    break
+                first += 1
+            value = encode({_FIRST: first, _FOLLOWING: last})
+            if await self._store.swap_mark(self._name, expected=text, value=value):
+                return
+
+    def _batch(self, number: int) -> str:
+        return f"{self._name}/{number}"
+
+
+def _range_of(told: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the first batch that there may be, and the first that there never was."""
+    return int(told.get(_FIRST, 0)), int(told.get(_FOLLOWING, 0))
 
 
 def _claim_of(told: object) -> tuple[str, datetime] | None:

@@ -7,7 +7,8 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -151,7 +152,7 @@ class Observer:
             at_once: int = getattr(sink, "traces_at_once", 1)
             lane = Lane(
                 name,
-                delivery.send,
+                partial(delivery.send, dead_for_s=_GRACE_S),
                 ledger,
                 clock=engine.clock,
                 room=max_tracked,
@@ -223,7 +224,7 @@ class Observer:
         root = await self._engine.store.run(root_run_id)
         if root is None or root.parent_id is not None:
             raise RunNotFound(root_run_id)
-        return await self._export([root], again=final)
+        return await self._export([root.run_id] if self._wants(root) else [], again=final)
 
     async def flush_open(self) -> int:
         """Export what is new in every root run that is open; return how many spans were sent.
@@ -238,12 +239,19 @@ class Observer:
 
         Args:
             since: only runs that were started then or later; None for all.
-            limit: at most so many runs, the oldest first; None for all.
+            limit: at most so many of which a sink lacks something, the oldest first; None for all.
         """
         query = RunQuery(status="closed", roots=True, tenant=self._tenant, since=since)
-        sent = 0
-        async for page in self._pages(query, limit):
-            sent += await self._export(page)
+        runs = [info async for info in self._roots(query)] if limit is None else None
+        if runs is not None:
+            return await self._export([info.run_id for info in runs])
+        sent, left = 0, limit or 0
+        async for info in self._roots(query):
+            if left <= 0:
+                break
+            spans = await self._export([info.run_id])
+            sent += spans
+            left -= bool(spans)
         return sent
 
     # -- the work --------------------------------------------------------------------------
@@ -260,21 +268,18 @@ class Observer:
                 roots[info.run_id] = info
         if roots:
             due = self._engine.clock.monotonic() + self._settle_s
-            for channel in self._channels:
-                await channel.lane.add(roots, at=due)
+            async with asyncio.TaskGroup() as tasks:  # a full lane keeps none of the others
+                for channel in self._channels:
+                    tasks.create_task(channel.lane.add(roots, at=due))
 
-    async def _pages(
-        self, query: RunQuery, limit: int | None = None
-    ) -> AsyncGenerator[Sequence[RunInfo]]:
-        """Yield the runs of a query, some at a time."""
-        left, page = limit, list[RunInfo]()
-        while left is None or left > 0:
-            size = _PAGE if left is None else min(left, _PAGE)
-            page = await self._following(page, replace(query, limit=size))
-            if not page:
-                return
-            yield page
-            left = left and left - len(page)
+    async def _roots(self, query: RunQuery) -> AsyncGenerator[RunInfo]:
+        """Yield the runs of a query that are to be exported, read some at a time."""
+        page = await self._engine.store.runs(replace(query, limit=_PAGE))
+        while page:
+            for info in page:
+                if self._wants(info):
+                    yield info
+            page = await self._following(page, replace(query, limit=_PAGE))
 
     async def _following(self, page: Sequence[RunInfo], query: RunQuery) -> list[RunInfo]:
         """Return the page after this one, of which runs may have been erased meanwhile."""
@@ -285,23 +290,25 @@ class Observer:
                 continue
         return await self._engine.store.runs(query)
 
-    async def _flush(self, *, dead_for_s: float) -> int:
-        dead_at = self._engine.clock.now() - timedelta(seconds=dead_for_s)
-        sent = 0
+    async def _flush(self, *, dead_for_s: float, rested: bool = False) -> int:
         query = RunQuery(status="open", roots=True, tenant=self._tenant)
-        for root in await self._engine.store.runs(query):
-            sent += await self._export([root], dead_at=dead_at)
-        return sent
+        roots = [info.run_id async for info in self._roots(query)]
+        return await self._export(roots, dead_for_s=dead_for_s, rested=rested)
 
     async def _export(
-        self, roots: Sequence[RunInfo], *, dead_at: datetime | None = None, again: bool = False
+        self,
+        root_ids: Sequence[str],
+        *,
+        dead_for_s: float = 0.0,
+        again: bool = False,
+        rested: bool = False,
     ) -> int:
         """Give every sink what it lacks of some traces; return how many spans have arrived."""
-        wanted = [root.run_id for root in roots if self._wants(root)]
         async with asyncio.TaskGroup() as tasks:
             sending = [
-                tasks.create_task(channel.send(wanted, dead_at=dead_at, again=again))
+                tasks.create_task(channel.send(root_ids, dead_for_s=dead_for_s, again=again))
                 for channel in self._channels
+                if not (rested and channel.lane.resting)
             ]
         return len(frozenset[str]().union(*(task.result() for task in sending)))
 
@@ -314,7 +321,7 @@ class Observer:
         while True:
             await self._engine.clock.sleep(interval_s)
             try:
-                await self._flush(dead_for_s=_GRACE_S)
+                await self._flush(dead_for_s=_GRACE_S, rested=True)
             except Exception:  # noqa: BLE001 - around sinks: the next flush sends what this one has not
                 _log.exception("open runs cannot be read for %s", self._group)
 
@@ -328,13 +335,13 @@ class _Channel:
     at_once: int
 
     async def send(
-        self, root_ids: Sequence[str], *, dead_at: datetime | None, again: bool
+        self, root_ids: Sequence[str], *, dead_for_s: float, again: bool
     ) -> frozenset[str]:
         """Export traces now, past the queue; return the ids of the spans that have arrived."""
         sent = frozenset[str]()
         for start in range(0, len(root_ids), self.at_once):
             some = root_ids[start : start + self.at_once]
-            result = await self.delivery.send(some, dead_at=dead_at, again=again)
+            result = await self.delivery.send(some, dead_for_s=dead_for_s, again=again)
             await self.lane.note(some, result)
             sent |= result.sent
         return sent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
@@ -59,6 +59,8 @@ class Span:
         run_id: the run whose log tells of it.
         input: what went in, if content is captured.
         output: what came out, if content is captured.
+        trace: what is known of the trace as a whole, as attributes, for backends that want it on
+            every span; an observer fills it in. Two spans that differ in it only are equal.
     """
 
     trace_id: str
@@ -77,6 +79,7 @@ class Span:
     user: str | None = None
     input: Any | None = None
     output: Any | None = None
+    trace: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
 
 Updates = Literal["replace", "first"]
@@ -93,6 +96,10 @@ class TraceSink(Protocol):
     - `destination: str | None`. Names where spans end up, the same after a restart, without
       anything secret; the type's name, if it is missing. What a destination has acknowledged is
       remembered with the log. None: what it takes is gone with the process.
+    - `needs_root: bool`. True: that the backend drops a span whose trace's root does not come, so
+      nothing of a trace is sent before its root has ended; False, if it is missing.
+    - `tells_taken: bool`. True: that `export` takes a function as `on_taken`, and calls it with the
+      ids of spans as soon as they are delivered; False, if it is missing.
     - `traces_at_once: int`. How many traces one export may hold; 1, if it is missing.
     - `scores_as_spans: bool`. True: that a span of kind "evaluator" tells of a score is enough, and
       an observer does not call `score`; False, if it is missing.

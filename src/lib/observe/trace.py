@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from lib.errors import ExportError
 from lib.evals import Score, score_of
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
+from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans import interrupt, spans_from_events
 from lib.observe.spans.values import word
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_OF_ALL: Final = (a.SESSION, a.CONVERSATION_ID, a.TAGS, a.ENVIRONMENT)
+"""What holds for a whole trace if its root says so."""
 
 _INLINE_EVENTS: Final = 16
 """A longer log is turned into spans in a thread: it takes some 12 microseconds an event."""
@@ -29,8 +39,9 @@ class Capture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A score, and the span that it is of."""
+    """A score, the run whose log tells of it, and the span that it is of."""
 
+    run_id: str
     seq: int
     span_id: str
     score: Score
@@ -72,6 +83,30 @@ Wanted = Callable[[RunInfo, bool], bool]
 """Tells of a run, and whether its process has died, whether its spans are of interest."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """The logs of a trace, as far as they are of interest.
+
+    Attributes:
+        root_id: the run at the root, whose log is always here.
+        chosen: the runs of interest, parents first.
+        by_run: the logs of these runs, and of those that have started them.
+        parents: which run has started each of interest.
+        dead: the runs whose process has died.
+    """
+
+    root_id: str
+    chosen: Sequence[str]
+    by_run: Mapping[str, Sequence[Event]]
+    parents: Mapping[str, str | None]
+    dead: frozenset[str]
+
+    @property
+    def size(self) -> int:
+        """How many events there are."""
+        return sum(map(len, self.by_run.values()))
+
+
 async def read_trace(
     store: EventStore, root_id: str, *, dead_at: datetime, capture: Capture, wanted: Wanted
 ) -> list[RunTrace]:
@@ -85,32 +120,76 @@ async def read_trace(
         wanted: which runs to read.
     """
     runs = await store.runs(RunQuery(root_id=root_id))
-    if not runs or runs[0].run_id != root_id:
-        return []
-    dead = {info.run_id for info in runs if is_dead(info, dead_at)}
+    logs = await read_logs(store, root_id, runs, dead_at=dead_at, wanted=wanted)
+    return [] if logs is None else await beside(logs.size, lambda: derived(logs, capture))
+
+
+async def read_logs(
+    store: EventStore,
+    root_id: str,
+    runs: Sequence[RunInfo],
+    *,
+    dead_at: datetime,
+    wanted: Wanted,
+) -> Logs | None:
+    """Return the logs of those runs of a trace that are wanted; None if the root is not here."""
+    dead = frozenset(info.run_id for info in runs if is_dead(info, dead_at))
     chosen = [info for info in runs if wanted(info, info.run_id in dead)]
-    needed = {info.run_id for info in chosen} | {info.parent_id or root_id for info in chosen}
-    logs = {run_id: await store.read(run_id) for run_id in sorted(needed)}
-    chosen = [info for info in chosen if logs[info.run_id]]  # others were erased meanwhile
+    needed = {root_id, *(info.run_id for info in chosen)}
+    needed |= {info.parent_id for info in chosen if info.parent_id is not None}
+    by_run = {run_id: await store.read(run_id) for run_id in sorted(needed)}
+    if not by_run[root_id]:
+        return None
+    return Logs(
+        root_id=root_id,
+        chosen=[info.run_id for info in chosen if by_run[info.run_id]],  # others were erased
+        by_run=by_run,
+        parents={info.run_id: info.parent_id for info in chosen},
+        dead=dead,
+    )
 
-    def derived() -> list[RunTrace]:
-        return [
-            _run_trace(
-                logs[info.run_id],
-                logs.get(info.parent_id or "", ()),
-                cut=info.run_id in dead,
-                capture=capture,
-            )
-            for info in chosen
-        ]
 
-    if sum(map(len, logs.values())) > _INLINE_EVENTS:
-        return await asyncio.to_thread(derived)
-    return derived()
+async def beside(events: int, work: Callable[[], T]) -> T:
+    """Return what the work returns; in a thread, unless it is about few events."""
+    return await asyncio.to_thread(work) if events > _INLINE_EVENTS else work()
+
+
+def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
+    """Return the spans of the chosen runs; a run below the root whose log makes no sense has none.
+
+    Raises:
+        ExportError: the root's log makes no sense.
+    """
+    try:
+        root = spans_from_events(logs.by_run[logs.root_id])[0]
+    except Exception as error:
+        raise ExportError(f"the log of run {logs.root_id!r} is damaged", permanent=True) from error
+    facts = _facts(root)
+    found: list[RunTrace] = []
+    for run_id in logs.chosen:
+        events, parent = logs.by_run[run_id], logs.by_run.get(logs.parents[run_id] or "", ())
+        try:
+            run = _run_trace(events, parent, facts, cut=run_id in logs.dead, capture=capture)
+        except Exception:  # noqa: BLE001 - around a log: only its run is lost
+            _log.exception("the log of run %r is damaged: it is left out of its trace", run_id)
+            continue
+        found.append(run)
+    return found
+
+
+def _facts(root: Span) -> dict[str, Any]:
+    """Return what holds for every span of a trace."""
+    known = {name: root.attributes[name] for name in _OF_ALL if name in root.attributes}
+    return {**known, a.TRACE_NAME: root.name}
 
 
 def _run_trace(
-    events: Sequence[Event], parent_events: Sequence[Event], *, cut: bool, capture: Capture
+    events: Sequence[Event],
+    parent_events: Sequence[Event],
+    facts: Mapping[str, Any],
+    *,
+    cut: bool,
+    capture: Capture,
 ) -> RunTrace:
     spans = spans_from_events(
         events,
@@ -120,10 +199,11 @@ def _run_trace(
     )
     own = span_id_of(events[0].run_id, "run", "")
     known = {span.span_id for span in spans}
+    told = interrupt(spans, _last_heard_of(events)) if cut else spans
     return RunTrace(
         run_id=events[0].run_id,
         events=events,
-        spans=interrupt(spans, _last_heard_of(events)) if cut else spans,
+        spans=[replace(span, trace=facts) for span in told],
         settled=_closed(spans),
         cut=cut,
         judgements=_judgements(events, own, known, content=capture.content),
@@ -140,8 +220,9 @@ def _judgements(
             score = _without_content(score)
         if score is None:
             continue
-        span_id = event.data.get("span_id")
-        judged = Judgement(seq=event.seq, span_id=span_id if span_id in known else own, score=score)
+        asked = word(event.data.get("span_id"))
+        span_id = asked if asked in known else None
+        judged = Judgement(run_id=event.run_id, seq=event.seq, span_id=span_id or own, score=score)
         found.setdefault(str(event.data.get("signal_id", event.seq)), judged)
     return list(found.values())
 

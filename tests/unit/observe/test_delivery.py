@@ -147,7 +147,8 @@ def test_what_was_due_when_a_process_died_is_exported_by_the_next_one_without_be
         async with observed(engine, backend) as observer:
             await until(lambda: len(backend.exports) == 2)
             assert await observer.drain()
-        assert await engine.store.mark("observe/lib.observe/backend") is None
+        next_one = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
+        assert await next_one.owed() == []
 
     main(body)
 

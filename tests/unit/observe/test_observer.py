@@ -464,7 +464,7 @@ def test_a_log_that_cannot_be_read_stops_neither_flushes_nor_lanes(
     assert not run(main())
     assert [names(spans) for spans in sink.exports] == [["sound"]]
     assert {record.getMessage() for record in caplog.records} == {
-        "the trace of run 'broken' cannot be read for Recorder",
+        "the trace of run 'broken' does not get to Recorder",
     }
 
 

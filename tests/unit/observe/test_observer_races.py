@@ -220,19 +220,19 @@ def test_a_sink_that_replaces_is_not_asked_what_it_has():
 def test_what_is_due_again_is_on_the_list_though_another_has_struck_it_off():
     store = MemoryEventStore()
 
-    async def main() -> list[str]:
+    async def main() -> list[tuple[str, int]]:
         await store.setup()
         one, two, three = (
             StoreLedger(store, "group/sink", owner=owner, claim_s=35)
             for owner in ("one", "two", "three")
         )
-        for ledger in (one, two):
-            await ledger.owe(["run"])
-        await two.paid(["run"])
-        await one.owe(["run"])  # for what has come since
-        return await three.owe([])
+        before = [await ledger.owe(["run"]) for ledger in (one, two)]
+        again = await one.owe(["run"])  # for what has come since
+        await one.paid(before[0])
+        await two.paid(before[1])
+        return [each for each in await three.owed() if each[1] == again]
 
-    assert run(main()) == ["run"]
+    assert run(main()) == [("run", 2)]
 
 
 def test_an_observer_that_read_a_log_before_another_sent_more_of_it_does_not_go_back():
@@ -285,7 +285,7 @@ def test_what_another_observer_exports_is_for_the_next_process_if_this_one_is_cl
     engine, stuck = Engine(), Backend(asyncio.Event().wait)
     other = Engine(engine.store)
 
-    async def main() -> tuple[int, list[str]]:
+    async def main() -> tuple[int, list[tuple[str, int]]]:
         await engine.store.setup()
         await store_log(engine.store, called())
         first, second = Observer(engine, stuck), Observer(other, stuck)
@@ -299,6 +299,6 @@ def test_what_another_observer_exports_is_for_the_next_process_if_this_one_is_cl
         flushing.cancel()
         await first.__aexit__(ZeroDivisionError, None, None)
         next_one = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
-        return sent, await next_one.owe([])
+        return sent, await next_one.owed()
 
-    assert run(main()) == (0, ["run"])
+    assert run(main()) == (0, [("run", 0)])
