@@ -127,6 +127,9 @@ _FRAMING: Final[Mapping[str, Scenario]] = {
     "chunk_extension": raw(
         _TEXT, b"Transfer-Encoding: chunked", body=b"6;" + b"x" * 2_000_000 + b"\r\na page\r\n0\r\n"
     ),
+    "tiny_chunks": raw(
+        _TEXT, b"Transfer-Encoding: chunked", body=b"2\r\nab\r\n" * 5_000 + b"0\r\n\r\n"
+    ),
     "incomplete_chunks": raw(
         _TEXT, b"Transfer-Encoding: chunked", body=b"6\r\na page\r\n20\r\nand"
     ),

@@ -200,23 +200,23 @@ async def read_body(
     Raises:
         ToolError: it is not compressed as said.
     """
-    content, sent = bytearray(), 0
+    content, sent = _Content(max_bytes), 0
     try:
         async for chunk in chunks:
             for part in _parts(chunk):
                 sent += len(part)
-                _take(part, decoders, content, max_bytes)
-                if len(content) > max_bytes or sent > max_bytes + _SLACK_BYTES:
-                    return Body(bytes(content[:max_bytes]), truncated=True)
+                content.take(_decoded(part, decoders))
+                if content.full or sent > max_bytes + _SLACK_BYTES:
+                    return content.body(truncated=True)
     except ValueError:
         fault = ToolError("failed", "the server's answer is not compressed as it says")
     except Exception as error:
         if not ended_early(error):
             raise
-        return Body(bytes(content), truncated=True)
+        return content.body(truncated=True)
     else:
         complete = all(decoder.complete for decoder in decoders)
-        return Body(bytes(content), truncated=not complete)
+        return content.body(truncated=not complete)
     raise fault
 
 
@@ -265,12 +265,28 @@ def _parts(chunk: bytes) -> Iterator[bytes]:
         yield chunk[start : start + PIECE_BYTES]
 
 
-def _take(part: bytes, decoders: Sequence[Decoder], content: bytearray, max_bytes: int) -> None:
-    """Append what the part stands for, at most one piece over the limit."""
-    for piece in _decoded(part, decoders):
-        content += piece
-        if len(content) > max_bytes:
-            return
+class _Content:
+    """What was decompressed, at most one piece more than is wanted.
+
+    It is one buffer: a list of pieces would cost many times their size where they are tiny.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+
+    @property
+    def full(self) -> bool:
+        return len(self._buffer) > self._max_bytes
+
+    def take(self, pieces: Iterator[bytes]) -> None:
+        for piece in pieces:
+            self._buffer += piece
+            if self.full:
+                return
+
+    def body(self, *, truncated: bool) -> Body:
+        return Body(bytes(memoryview(self._buffer)[: self._max_bytes]), truncated)
 
 
 def _decoded(chunk: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:

@@ -176,6 +176,19 @@ def test_a_bomb_costs_no_more_than_what_is_wanted_of_it(bomb: str, internet: Any
     assert peak < 1_000_000 + 4 * MEBIBYTE
 
 
+def test_a_body_in_tiny_chunks_costs_what_it_holds() -> None:
+    sent = bytes(range(256)) * 800
+    tracemalloc.start()
+    try:
+        body = read(sent, size=2)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert body == Body(sent, truncated=False)
+    assert peak < MEBIBYTE
+
+
 def test_a_body_without_end_is_cut(internet: Any) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["93.184.216.34"]

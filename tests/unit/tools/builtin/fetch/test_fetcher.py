@@ -134,6 +134,7 @@ def test_what_the_policy_forbids_is_blocked(scenario: str, rule: str, fetch: Any
         ("content_length_large", "text/plain", b"a page", True),
         ("content_length_huge", "text/plain", b"a page", True),
         ("incomplete_chunks", "text/plain", b"a pageand", True),
+        ("tiny_chunks", "text/plain", b"ab" * 5_000, False),
         ("cl_and_te", "text/plain", b"a page", False),
     ],
 )
