@@ -264,12 +264,11 @@ class FileAccess:
 
     def _keeper(self, *directories: Sequence[str]) -> Callable[[bytes], bool]:
         """Return what tells whether a name is shown in a directory, however that was reached."""
+        distinct = {tuple(directory) for directory in directories}
 
         def keep(name: bytes) -> bool:
-            shown_name = _text(name)
-            return not any(
-                self._rules.refusal_of_last([*above, shown_name]) for above in directories
-            )
+            text = _text(name)
+            return not any(self._rules.refusal_of_last([*above, text]) for above in distinct)
 
         return keep
 

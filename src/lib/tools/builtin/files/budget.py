@@ -9,7 +9,7 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 
 SCAN_BYTES: Final = 64 << 20
 """How many bytes are looked through for the first line that was asked for."""
-SCAN_S: Final = 5.0
+SCAN_S: Final = 10.0
 """How many seconds looking for a place may take."""
 
 Spent = Literal["bytes", "time", "cancelled"]

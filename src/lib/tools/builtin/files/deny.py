@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -76,6 +76,7 @@ does the ending of a backup copy ("~", ".bak", ".old" and the like).
 _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_WILD: Final = re.compile(r"[*?\[]")
 _COPY: Final = re.compile(r"(~|\.(bak|backup|copy|old|orig|save|saved|swp|swo|tmp|~[0-9]+~))+$")
 
 
@@ -109,20 +110,12 @@ class NameRules:
         if isinstance(deny, str):
             raise TypeError("deny is a tuple of patterns, not one string: write ('*.pem',)")
         self._allow_hidden = allow_hidden
-        self._single: re.Pattern[str] | None = None
-        self._rows: list[tuple[re.Pattern[str], ...]] = []
-        single: list[str] = []
-        for pattern in deny:
-            parts = _parts(pattern)
-            if len(parts) == 1:
-                single.append(translate(parts[0]))
-            else:
-                self._rows.append(tuple(re.compile(translate(part)) for part in parts))
-        self._longest = max((len(row) for row in self._rows), default=1)
-        if single:
-            self._single = re.compile("|".join(f"(?:{one})" for one in single))
-        # The same directories are passed again and again.
-        self._judged = lru_cache(maxsize=4096)(self._judge)
+        rows = [_parts(pattern) for pattern in deny]
+        self._anywhere = _Patterns([row[0] for row in rows if len(row) == 1])
+        self._rows = [row for row in rows if len(row) > 1]
+        self._above = max((len(row) - 1 for row in self._rows), default=0)
+        # Nearly every name of a directory is judged by the same patterns.
+        self._denied_in = lru_cache(maxsize=1024)(self._patterns_in)
 
     def refusal(self, names: Sequence[str]) -> Refusal | None:
         """Return why a path of these components is refused, or None.
@@ -131,32 +124,56 @@ class NameRules:
             names: components in order, without "." and "..".
         """
         for count in range(1, len(names) + 1):
-            refused = self.refusal_of_last(names[max(0, count - self._longest) : count])
+            refused = self.refusal_of_last(names[max(0, count - self._above - 1) : count])
             if refused:
                 return refused
         return None
 
     def refusal_of_last(self, names: Sequence[str]) -> Refusal | None:
         """Return why the last component is refused, where those before it are not."""
-        return self._judged(tuple(names[-self._longest :]))
-
-    def _judge(self, names: tuple[str, ...]) -> Refusal | None:
+        here = self._denied_in(tuple(names[max(0, len(names) - self._above - 1) : -1]))
         # A compatibility form of "/" is a part of the name here, and a separator elsewhere.
-        for part in fold(names[-1]).split("/"):
-            if self._single and any(self._single.match(form) for form in _forms(part)):
+        parts = fold(names[-1]).split("/")
+        for form in (form for part in parts for form in _forms(part)):
+            if self._anywhere.match(form) or (here and here.match(form)):
                 return "denied"
-        if any(self._ends_with(names, row) for row in self._rows):
-            return "denied"
-        hidden = any(
-            part.startswith(".") and part not in (".", "..") for part in fold(names[-1]).split("/")
-        )
+        hidden = any(part.startswith(".") and part not in (".", "..") for part in parts)
         return "hidden" if hidden and not self._allow_hidden else None
 
-    def _ends_with(self, names: Sequence[str], row: Sequence[re.Pattern[str]]) -> bool:
-        return len(row) <= len(names) and all(
-            any(pattern.match(form) for form in _forms(fold(name)))
-            for pattern, name in zip(row, names[-len(row) :], strict=True)
+    def _patterns_in(self, above: tuple[str, ...]) -> _Patterns | None:
+        """Return what matches the names that are denied below these components only."""
+        ends = [row[-1] for row in self._rows if _ends_with(above, row[:-1])]
+        return _Patterns(ends) if ends else None
+
+
+class _Patterns:
+    """Patterns for one name; the usual kinds are told without a regular expression."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        plain = [pattern for pattern in patterns if not _WILD.search(pattern)]
+        after = [p[1:] for p in patterns if p[:1] == "*" and not _WILD.search(p[1:])]
+        before = [p[:-1] for p in patterns if p[-1:] == "*" and not _WILD.search(p[:-1])]
+        known = {*plain, *(f"*{end}" for end in after), *(f"{start}*" for start in before)}
+        rest = [f"(?:{translate(pattern)})" for pattern in patterns if pattern not in known]
+        self._names, self._ends, self._starts = frozenset(plain), tuple(after), tuple(before)
+        self._rest = re.compile("|".join(rest)) if rest else None
+
+    def match(self, name: str) -> bool:
+        """Tell whether one of the patterns matches the whole name."""
+        return (
+            name in self._names
+            or name.endswith(self._ends)
+            or name.startswith(self._starts)
+            or (self._rest is not None and self._rest.match(name) is not None)
         )
+
+
+def _ends_with(names: Sequence[str], row: Sequence[str]) -> bool:
+    """Tell whether the last components are what the row of patterns wants."""
+    return len(row) <= len(names) and all(
+        any(fnmatchcase(form, pattern) for form in _forms(fold(name)))
+        for pattern, name in zip(row, names[len(names) - len(row) :], strict=True)
+    )
 
 
 def _parts(pattern: object) -> list[str]:

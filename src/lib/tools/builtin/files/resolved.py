@@ -74,8 +74,6 @@ class ResolvedTree:
         if stat.S_ISDIR(mode):
             yield path
             return
-        if not stat.S_ISREG(mode):
-            raise Stopped("special")
         handle = os.open(path, _READ)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -49,11 +49,6 @@ class Node:
         """Whether it is a directory."""
         return stat.S_ISDIR(self.mode)
 
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a regular file."""
-        return stat.S_ISREG(self.mode)
-
 
 class Steps(Protocol):
     """How one platform opens names below directories."""

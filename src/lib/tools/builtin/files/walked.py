@@ -49,7 +49,7 @@ class WalkedTree:
 
     @contextmanager
     def _reading(self, handle: int | None) -> Generator[int | str]:
-        if handle is None:
+        if handle is None:  # of what is neither file nor directory
             raise Stopped("special")
         opened = self._steps.reopen(handle)
         try:

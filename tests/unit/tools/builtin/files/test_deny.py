@@ -1,4 +1,5 @@
 import time
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -138,6 +139,16 @@ def test_a_pattern_that_could_never_match_is_refused(pattern: str) -> None:
 def test_patterns_are_strings_in_a_tuple(deny: tuple[str, ...]) -> None:
     with pytest.raises(TypeError, match="deny"):
         NameRules(deny, allow_hidden=False)
+
+
+@pytest.mark.parametrize("pattern", ["*", "*a", "a*", "*a*", "a*b", "?", "[ab]", "ab", "*?"])
+@pytest.mark.parametrize("name", ["a", "b", "ab", "ba", "aab", "abb", "aba", "c", "[ab]", "*"])
+def test_every_kind_of_pattern_matches_as_fnmatch_does(pattern: str, name: str) -> None:
+    expected = fnmatchcase(name, pattern)
+
+    assert (NameRules((pattern,), allow_hidden=True).refusal([name]) == "denied") is expected
+    below = NameRules((f"x/{pattern}",), allow_hidden=True)
+    assert (below.refusal(["x", name]) == "denied") is expected
 
 
 def test_no_pattern_denies_nothing() -> None:

@@ -14,7 +14,7 @@ from lib.tools.builtin.files import place, steps
 from lib.tools.builtin.files.resolved import ResolvedTree, without_prefix
 from lib.tools.builtin.files.steps import PathSteps, PortableSteps, steps_of_this_platform
 from lib.tools.builtin.files.tree import tree_of
-from lib.tools.builtin.files.walk import parts_below
+from lib.tools.builtin.files.walk import Stopped, parts_below
 from lib.tools.builtin.files.walked import WalkedTree
 
 
@@ -100,6 +100,18 @@ def test_the_portable_steps_refuse_what_changes_between_look_and_opening(
         changed = root / "a" / "t.txt"
         changed.rmdir() if changed.is_dir() else changed.unlink()
         changed.write_text("inside", encoding="utf-8")
+
+
+def test_what_was_not_opened_for_its_type_cannot_be_read_either(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    tree = WalkedTree(root, PortableSteps())
+
+    with (
+        tree.find([b"pipe"], lambda _: None) as found,
+        pytest.raises(Stopped, match="special"),
+        found.reading(),
+    ):
+        pass
 
 
 def test_the_resolved_tree_asks_the_open_file_where_it_is(

@@ -78,7 +78,7 @@ def read_naively(root: Path, path: str) -> str:
 
 
 def read_for(seconds: float, read: Callable[[], str], *wanted: str) -> dict[str, int]:
-    """Return how often each text, or a refusal, came back: until the wanted ones were among them."""
+    """Return how often each text, or a refusal, came back, until the wanted ones did."""
     seen: dict[str, int] = {}
     start = time.monotonic()
     while (elapsed := time.monotonic() - start) < seconds or not set(wanted) <= set(seen):
