@@ -186,7 +186,7 @@ def test_a_body_in_tiny_chunks_costs_what_it_holds() -> None:
         tracemalloc.stop()
 
     assert body == Body(sent, truncated=False)
-    assert peak < MEBIBYTE
+    assert peak < 2 * MEBIBYTE  # a list of the chunks would take 4
 
 
 def test_a_body_without_end_is_cut(internet: Any) -> None:
