@@ -1,0 +1,536 @@
+"""What an observer does about slow, odd and failing sinks, odd logs, and backends with demands."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from lib.errors import ExportError
+from lib.evals import Score, score_event
+from lib.events import Event, MemoryEventStore, NewEvent
+from lib.events import kinds as k
+from lib.events.bus import Bus
+from lib.events.store import run_mark
+from lib.observe import Observer, Span, span_id_of
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.logs import at, make_log, store_log
+
+CALL: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
+
+
+class Engine:
+    """What an observer needs of an engine; another one over the same store is another process."""
+
+    def __init__(self, store: MemoryEventStore | None = None) -> None:
+        self.clock = ManualClock(at(100))
+        self.store = store or MemoryEventStore(clock=self.clock)
+        self.bus = Bus(self.store)
+
+    async def has(self, *logs: list[Event]) -> None:
+        for log in logs:
+            await store_log(self.store, log)
+
+    async def grows(self, run_id: str, *entries: tuple[float, str, dict[str, Any]]) -> None:
+        info = await self.store.run(run_id)
+        assert info is not None
+        events = [NewEvent(kind, data, at(seconds)) for seconds, kind, data in entries]
+        await self.store.append(run_id, events, expected=info.head)
+
+    async def scored(self, run_id: str, *names: str) -> None:
+        for name in names:
+            event = score_event(Score(name=name, value=1), signal_id=name, now=at(90))
+            await self.store.append(run_id, [event], expected=None)
+
+
+class Sink:
+    """Keeps what it is given, and does before that what a test says."""
+
+    destination: str | None = "backend"
+
+    def __init__(self, *then: Any, **traits: Any) -> None:
+        self.exports: list[list[str]] = []
+        self.spans: list[Span] = []
+        self.then = list(then)
+        for name, value in traits.items():
+            setattr(self, name, value)
+
+    async def export(self, spans: Sequence[Span]) -> None:
+        self.exports.append([span.run_id for span in spans])
+        if self.then:
+            then = self.then.pop(0)
+            if isinstance(then, Exception):
+                raise then
+            await then()
+        self.spans += spans
+
+
+class ScoringSink(Sink):
+    """The same, with scores, each of which may be refused."""
+
+    refuses: tuple[str, ...] = ()
+    limit = 1000
+
+    async def score(
+        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
+    ) -> None:
+        self.calls = getattr(self, "calls", 0) + 1
+        if scores[0].name in self.refuses:
+            raise ExportError("no such name", permanent=True)
+        if scores[0].name == "odd":
+            raise ValueError("no place for it")
+        if len(getattr(self, "names", [])) >= self.limit:
+            raise ExportError("too many", retry_after_s=60)
+        self.names = [*getattr(self, "names", []), scores[0].name]
+
+
+def ended(run_id: str) -> list[Event]:
+    return make_log(
+        (0, k.RUN_STARTED, {"algorithm": "a", "input": []}),
+        (1, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+        run_id=run_id,
+    )
+
+
+def called(run_id: str = "run") -> list[Event]:
+    return make_log(
+        (0, k.RUN_STARTED, {"algorithm": "a", "input": []}),
+        (1, k.TOOL_REQUESTED, CALL),
+        (2, k.TOOL_COMPLETED, {"key": "t", "call_id": "c", "output": "x"}),
+        run_id=run_id,
+    )
+
+
+@asynccontextmanager
+async def observed(engine: Engine, *sinks: Any, **options: Any) -> AsyncGenerator[Observer]:
+    settings: dict[str, Any] = {"settle_s": 0, **options}
+    async with Observer(engine, list(sinks), **settings) as observer:
+        yield observer
+
+
+async def until(ready: Callable[[], object]) -> None:
+    while not ready():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0)  # noqa: TID251 - lets the observer run
+
+
+def main(body: Callable[[Engine], Any], engine: Engine | None = None) -> Any:
+    async def whole() -> Any:
+        known = engine or Engine()
+        await known.store.setup()
+        return await body(known)
+
+    return run(whole())
+
+
+# -- several observers, and slow sinks ---------------------------------------------------------
+
+
+def test_two_observers_of_one_group_drain_as_soon_as_one_of_them_has_exported():
+    sink = Sink(updates="first")
+
+    async def body(engine: Engine) -> None:
+        other = Engine(engine.store)
+        other.clock = engine.clock
+        async with observed(engine, sink) as one, observed(other, sink) as two:
+            await engine.has(*[ended(f"run-{number}") for number in range(5)])
+            draining = asyncio.gather(one.drain(), two.drain())
+            while not draining.done():
+                await asyncio.sleep(0)  # noqa: TID251 - lets the observers run
+                engine.clock.advance(0.1)
+            assert await draining == [True, True]
+            assert engine.clock.monotonic() < 100 + 15
+
+    main(body)
+
+    assert sorted(sink.exports) == [[f"run-{number}"] for number in range(5)]
+
+
+def test_a_hanging_sink_delays_no_other_when_open_runs_are_flushed():
+    stuck, healthy = Sink(*[asyncio.Event().wait] * 9), Sink(destination="healthy")
+
+    async def body(engine: Engine) -> None:
+        await engine.has(*[called(f"run-{number}") for number in range(5)])
+        async with observed(engine, stuck, healthy, sink_timeout_s=30) as observer:
+            flushing = asyncio.create_task(observer.flush_open())
+            await until(lambda: len(healthy.exports) == 5)
+            assert len(stuck.exports) == 1
+            flushing.cancel()
+            raise ZeroDivisionError  # leaves without draining
+
+    with pytest.raises(ZeroDivisionError):
+        main(body)
+
+
+def test_a_periodic_flush_leaves_a_sink_alone_that_rests():
+    sink = Sink(ExportError("busy", retry_after_s=300))
+
+    async def body(engine: Engine) -> None:
+        await engine.has(called())
+        async with observed(engine, sink, flush_interval_s=10):
+            await engine.has(ended("other"))
+            await engine.bus.flush()
+            await until(lambda: sink.exports)
+            for _ in range(10):
+                for _ in range(50):
+                    await asyncio.sleep(0)  # noqa: TID251 - lets the observer run
+                engine.clock.advance(10)
+            assert len(sink.exports) == 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        main(body)
+
+
+def test_a_wait_that_a_backend_asks_for_is_an_hour_at_most():
+    sink = Sink(ExportError("later", retry_after_s=1e12))
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, sink):
+            await engine.has(ended("run"))
+            await engine.bus.flush()
+            await until(lambda: sink.exports)
+            await until(lambda: engine.clock.sleepers)
+            engine.clock.advance(3601)
+            await until(lambda: sink.spans)
+
+    main(body)
+
+
+def test_a_trace_that_a_backend_stumbles_over_does_not_keep_the_others_back():
+    sink = Sink(traces_at_once=8)
+
+    async def stumble() -> None:
+        if "run-3" in sink.exports[-1]:
+            raise ExportError("internal error")
+
+    sink.then = [stumble] * 100
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, sink):
+            await engine.has(*[ended(f"run-{number}") for number in range(8)])
+            await engine.bus.flush()
+            while len(sink.spans) < 7:
+                await asyncio.sleep(0)  # noqa: TID251 - lets the observer run
+                engine.clock.advance(1)
+            assert engine.clock.monotonic() < 100 + 120
+            sink.then = []
+
+    main(body)
+
+    assert "run-3" in {span.run_id for span in sink.spans}
+
+
+def test_an_odd_error_of_a_sink_is_one_that_passes_and_ends_no_lane():
+    odd = RuntimeError("odd")
+    odd.retry_after_s = "30"  # type: ignore[attr-defined] - that is what is odd
+    odd.taken = 7  # type: ignore[attr-defined] - likewise
+    sink = Sink(odd, ValueError("not JSON"), ExportError("down"))
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, sink):
+            await engine.has(ended("run"))
+            await engine.bus.flush()
+            while not sink.spans:
+                await asyncio.sleep(0)  # noqa: TID251 - lets the observer run
+                engine.clock.advance(1)
+
+    main(body)
+
+    assert len(sink.exports) == 4
+
+
+def test_spans_that_are_lost_for_good_are_told_and_not_sent_again():
+    taken = frozenset(span_id_of(run_id, "run", "") for run_id in ("one", "two"))
+    partial = ExportError("2 of 2 spans were refused", permanent=True, taken=taken)
+    partial.lost = 2
+    sink = Sink(partial, updates="first", traces_at_once=2)
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, sink) as observer:
+            await engine.has(ended("one"), ended("two"))
+            assert not await observer.drain()
+            assert await observer.backfill() == 0
+
+    main(body)
+
+    assert sink.exports == [["one", "two"]]
+
+
+def test_what_a_sink_has_taken_before_the_time_was_up_is_not_sent_again():
+    class Telling(Sink):
+        tells_taken = True
+
+        async def export(
+            self, spans: Sequence[Span], *, on_taken: Callable[[Sequence[str]], None] | None = None
+        ) -> None:
+            assert on_taken is not None
+            self.exports.append([span.name for span in spans])
+            on_taken([spans[0].span_id])
+            if len(self.exports) == 1:
+                await asyncio.Event().wait()
+
+    sink = Telling(updates="first")
+
+    async def body(engine: Engine) -> None:
+        await engine.has(called())
+        await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+        async with observed(engine, sink, sink_timeout_s=0.02) as observer:
+            assert await observer.backfill() == 0
+            assert await observer.backfill() == 1
+
+    main(body)
+
+    assert sink.exports == [["invoke_agent a", "execute_tool n"], ["execute_tool n"]]
+
+
+def test_an_observer_can_be_used_again():
+    sink = Sink()
+
+    async def body(engine: Engine) -> None:
+        observer = Observer(engine, sink, settle_s=0)
+        for name in ("one", "two"):
+            async with observer:
+                await engine.has(ended(name))
+                assert await observer.drain()
+
+    main(body)
+
+    assert sink.exports == [["one"], ["two"]]
+
+
+# -- backends that drop what has no root -------------------------------------------------------
+
+
+def test_a_backend_that_needs_the_root_gets_nothing_before_it():
+    sink = Sink(updates="first", needs_root=True)
+
+    async def body(engine: Engine) -> None:
+        await engine.has(called())
+        async with observed(engine, sink) as observer:
+            assert await observer.flush_open() == 0
+            await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+            assert await observer.drain()
+        await engine.has(called("dead"))
+        await engine.store.claim("worker", ttl_s=1, run_id="dead")
+        engine.clock.advance(5)
+        async with observed(engine, sink) as observer:
+            assert await observer.flush_open() == 2
+
+    main(body)
+
+    assert [len(export) for export in sink.exports] == [2, 2]
+
+
+def test_a_run_is_not_called_interrupted_early_because_another_observer_was_at_it():
+    gate = asyncio.Event()
+    sink = Sink(gate.wait, updates="first")
+
+    async def body(engine: Engine) -> None:
+        other = Engine(engine.store)
+        other.clock = engine.clock
+        await engine.has(called())
+        await engine.store.claim("worker", ttl_s=30, run_id="run")
+        async with observed(engine, sink) as one, observed(other, sink):
+            first = asyncio.create_task(one.flush_open())
+            await until(lambda: sink.exports)
+            gate.set()
+            await first
+            engine.clock.advance(45)  # the lease has ended 15 seconds ago
+            async with observed(engine, sink, group="other") as third:
+                await third._flush(dead_for_s=60.0)  # pyright: ignore[reportPrivateUsage] - as the periodic one
+            for _ in range(20):
+                await asyncio.sleep(0)  # noqa: TID251 - lets the lanes run
+
+    main(body)
+
+    assert all(span.attributes.get("error.type") is None for span in sink.spans)
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def test_scores_beyond_a_rate_limit_go_on_where_they_stopped():
+    sink = ScoringSink(limit=3)
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        await engine.scored("run", *[f"score-{number}" for number in range(5)])
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 6
+            assert len(sink.names) == 3
+            sink.limit = 1000
+            await observer.backfill()
+
+    main(body)
+
+    assert sink.names == [f"score-{number}" for number in range(5)]
+    assert sink.calls == 6
+
+
+def test_a_score_that_is_refused_for_good_holds_no_other_back_and_is_not_sent_again():
+    sink = ScoringSink(refuses=("note",))
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        await engine.scored("run", "one", "note", "odd", "two")
+        async with observed(engine, sink) as observer:
+            await observer.backfill()
+            await engine.scored("run", "three")
+            await observer.drain()
+            assert await observer.backfill() == 0
+            assert await observer.drain()
+
+    main(body)
+
+    assert sink.names == ["one", "two", "three"]
+    assert sink.calls == 5
+
+
+def test_a_score_that_somebody_else_sends_is_left_to_them():
+    class Slow(ScoringSink):
+        async def export(self, spans: Sequence[Span]) -> None:
+            await super().export(spans)
+            mark = run_mark("run", "observe/lib.observe/backend")
+            self.taken_over = mark
+
+    sink = Slow()
+
+    class Store(MemoryEventStore):
+        settled = 0
+
+        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+            done = await super().swap_mark(name, expected=expected, value=value)
+            if name.startswith("run/") and value and "claim" not in value and done:
+                self.settled += 1
+                claimed = value[:-1] + ',"claim":["somebody","2999-01-01T00:00:00+00:00"]}'
+                await self.set_mark(name, claimed)
+            return done
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        await engine.scored("run", "one")
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 2
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        main(body, Engine(Store()))
+
+    assert not hasattr(sink, "names")
+
+
+# -- logs that make no sense -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("span_id", [[], {}, 7, "not one of its spans"])
+def test_a_score_of_nothing_is_a_score_of_the_run(span_id: Any):
+    sink = ScoringSink()
+    odd = {"signal_id": "s", "name": "good", "value": 1, "span_id": span_id}
+
+    async def body(engine: Engine) -> int:
+        await engine.has(ended("run"))
+        await engine.store.append("run", [NewEvent(k.EVAL_SCORE, odd, at(5))], expected=None)
+        async with observed(engine, sink) as observer:
+            return await observer.backfill()
+
+    assert main(body) == 2
+    assert sink.names == ["good"]
+
+
+def test_a_child_whose_log_makes_no_sense_does_not_take_its_trace_along(
+    caplog: pytest.LogCaptureFixture,
+):
+    sink = Sink()
+
+    class Odd(MemoryEventStore):
+        async def read(self, run_id: str, **rest: Any) -> list[Event]:
+            events = await super().read(run_id, **rest)
+            return events[1:] if run_id == "child" else events
+
+    async def body(engine: Engine) -> int:
+        below = {"root": "run", "parent": {"run_id": "run", "key": "t"}}
+        child = make_log(
+            (1, k.RUN_STARTED, {"algorithm": "a", "input": [], **below}),
+            (2, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+            run_id="child",
+        )
+        await engine.has(called(), child)
+        await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+        async with observed(engine, sink) as observer:
+            return await observer.backfill()
+
+    assert main(body, Engine(Odd())) == 2
+    assert "the log of run 'child' is damaged" in caplog.text
+
+
+def test_a_run_that_is_erased_between_looking_and_claiming_leaves_nothing():
+    sink = Sink()
+
+    class Erasing(MemoryEventStore):
+        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+            if name.startswith("run/") and expected is None:
+                await self.erase("run")
+            return await super().swap_mark(name, expected=expected, value=value)
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 0
+        mark = run_mark("run", "observe/lib.observe/backend")
+        assert await engine.store.mark(mark) is None
+
+    main(body, Engine(Erasing()))
+
+    assert sink.exports == []
+
+
+def test_the_same_holds_for_a_sink_that_ends_with_the_process():
+    class Erasing(MemoryEventStore):
+        runs_read = 0
+
+        async def read(self, run_id: str, **rest: Any) -> list[Event]:
+            await self.erase("run")
+            return await super().read(run_id, **rest)
+
+    sink = Sink(destination=None)
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 0
+
+    main(body, Engine(Erasing()))
+
+    assert sink.exports == []
+
+
+# -- backfill ----------------------------------------------------------------------------------
+
+
+def test_a_limit_of_a_backfill_counts_what_is_lacking_so_that_it_gets_further_each_time():
+    sink = Sink()
+
+    async def body(engine: Engine) -> list[int]:
+        await engine.has(*[ended(f"run-{number}") for number in range(5)])
+        async with observed(engine, sink) as observer:
+            return [await observer.backfill(limit=2) for _ in range(4)]
+
+    assert main(body) == [2, 2, 1, 0]
+
+
+def test_what_is_known_of_a_trace_is_on_every_span_of_it():
+    sink = Sink()
+
+    async def body(engine: Engine) -> None:
+        turn: dict[str, Any] = {"signal_id": "s", "input": []}
+        await engine.has(called())
+        await engine.store.append("run", [NewEvent(k.TURN_REQUESTED, turn, at(3))], expected=None)
+        async with observed(engine, sink) as observer:
+            await observer.flush_open()
+
+    main(body)
+
+    assert {span.trace["lib.trace.name"] for span in sink.spans} == {"invoke_workflow a"}
+    assert {span.trace["gen_ai.conversation.id"] for span in sink.spans} == {"run"}
