@@ -13,6 +13,7 @@ from lib.observe.dialect import AttributeValue
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _MAX_DEPTH: Final = 64
+_MANY: Final = 32
 _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 _ESCAPE: Final = re.compile(r"\\u(?:d[89a-f]|0000)")
 _TO_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -23,9 +24,19 @@ _UNFIT: Final = re.compile("[\ud800-\udfff\x00]")
 
 def clean_text(value: str) -> str:
     """Return the text with a replacement character for each that a backend may choke on."""
-    if value.isascii() and "\x00" not in value:
-        return value  # most are, and to look for the others takes five times as long
+    if "\x00" not in value and _is_unicode(value):
+        return value  # most are, and a pattern takes five times as long to see it
     return _UNFIT.sub("\ufffd", value)
+
+
+def _is_unicode(value: str) -> bool:
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def clean(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
@@ -68,6 +79,9 @@ def _all(items: list[Any], kind: type) -> bool:
 
 def json_text(value: Any) -> str:
     """Return a value as JSON text, without any number or character that a reader may refuse."""
+    if type(value) is list and len(cast(list[Any], value)) > _MANY:
+        # No other thread runs while JSON is written, so a long conversation is written in pieces.
+        return f"[{','.join([json_text(item) for item in cast(list[Any], value)])}]"
     try:
         written = canonical(value)
     except (TypeError, ValueError, RecursionError):  # it is no JSON, or too deep

@@ -15,6 +15,14 @@ from lib.testing.dialect import check_attributes, make_span
 DIALECTS = [GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE]
 
 
+@given(st.lists(st.text() | st.floats() | st.lists(st.integers()), max_size=20))
+def test_a_long_list_is_written_as_a_short_one_is(items: list[Any]):
+    whole = json_text(items * 4)
+
+    assert json_text([items * 4]) == f"[{whole}]"
+    assert whole == "[" + ",".join([json_text(items)[1:-1]] * 4 if items else []) + "]"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
