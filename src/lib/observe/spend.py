@@ -145,11 +145,11 @@ class SpendFold:
         match event.kind:
             case k.LLM_REQUESTED:
                 self._calls["llm_calls"] += 1
-                self._open[event.run_id, event.data["key"]] = event.data
+                self._open[event.run_id, str(event.data.get("key"))] = event.data
             case k.LLM_COMPLETED | k.LLM_FAILED:
-                request = self._open.pop((event.run_id, event.data["key"]), None)
+                request = self._open.pop((event.run_id, str(event.data.get("key"))), None)
                 if request is not None and event.kind == k.LLM_COMPLETED:
-                    self._use(event, event.data["reply"], event.data, request)
+                    self._use(event, _object(event.data.get("reply")), event.data, request)
             case k.TOOL_REQUESTED:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
             case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.MEMORY_COMPLETED:

@@ -1007,3 +1007,13 @@ def test_effort_grows_with_the_log_and_not_with_its_square(capture: bool):
     small, large = (min(effort(calls) for _ in range(3)) for calls in (100, 3200))
 
     assert large < 100 * small  # 32 times the events; a square would be 1024 times the effort
+
+
+@pytest.mark.parametrize("parent", [{}, [], "odd", {"run_id": 7}, {"run_id": "above"}])
+def test_a_child_whose_parent_is_told_oddly_hangs_where_it_can(parent: Any) -> None:
+    log = make_log((0, k.RUN_STARTED, {"algorithm": "a", "input": [], "parent": parent}))
+
+    [run] = spans_from_events(log, parent_events=log)
+
+    above = parent == {"run_id": "above"}
+    assert run.parent_id == (span_id_of("above", "run", "") if above else None)

@@ -257,3 +257,17 @@ def test_costs_add_up_exactly_in_any_order() -> None:
 
     assert total == sum(reversed(spends), TotalSpend())
     assert str(total.total.known_cost) == f"1{'0' * 17}.3{'0' * 322}5"
+
+
+def test_payloads_that_lack_something_cost_no_more_than_what_they_lack():
+    log = make_log(
+        (0, k.RUN_STARTED, {"algorithm": "a", "input": []}),
+        (1, k.LLM_REQUESTED, {}),
+        (2, k.LLM_COMPLETED, {"reply": "odd"}),
+        (3, k.LLM_REQUESTED, {"key": 7}),
+        (4, k.LLM_FAILED, {"key": 7}),
+    )
+
+    spend = spend_of(log)
+
+    assert (spend.llm_calls, spend.total.calls) == (2, 1)

@@ -15,6 +15,7 @@ from lib.observe.spans.content import Content
 from lib.observe.spans.lifecycle import run_started
 from lib.observe.spans.readers import read
 from lib.observe.spans.run import RUN, RunSpans
+from lib.observe.spans.values import mapping, text
 
 INTERRUPTED: Final = "interrupted"
 
@@ -58,10 +59,10 @@ def spans_from_events(
 
 def _parent_of(started: Event, parent_events: Sequence[Event]) -> tuple[str | None, str | None]:
     """Return the span that a run hangs under, and the session that it is a turn of."""
-    parent = started.data.get("parent")
-    if parent is None:
+    parent = mapping(started.data.get("parent"))
+    run_id, key = text(parent.get("run_id")), text(parent.get("key")) or ""
+    if run_id is None:
         return None, None
-    run_id, key = parent["run_id"], parent["key"]
     for event in parent_events:  # plain, since every turn of a long session comes through here
         kind = event.kind
         if kind in _STARTERS and event.data.get(_STARTERS[kind][1]) == key:
