@@ -182,6 +182,7 @@ def test_a_score_is_feedback_of_a_fixed_id_on_a_run_of_a_project():
     assert feedback.json() == {
         "id": feedback_id(ROOT.trace_id, ROOT.span_id, "quality"),
         "run_id": run_id_of(ROOT.span_id),
+        "start_time": "2026-01-01T12:00:00Z",
         "key": "quality",
         "score": 0.1235,
         "comment": "why",
@@ -415,3 +416,61 @@ def test_the_callers_client_is_used_and_stays_open():
             assert server.connections == 1
 
     run(main())
+
+
+# -- what a run is found by ------------------------------------------------------------------------
+
+
+def test_feedback_tells_when_its_run_began_as_far_as_the_sink_has_sent_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("lib.observe.sinks.langsmith._MAX_STARTS", 2)
+
+    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
+        await sink.export(TRACE)
+        for span in TRACE[1:]:
+            await sink.score(span.trace_id, [SCORE], span_id=span.span_id)
+
+    served(work, server=LangSmithServer(asks_for_start=True))
+
+    async def late(sink: LangSmithSink, _: LangSmithServer) -> None:
+        await sink.export(TRACE)
+        await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)  # which is forgotten
+
+    assert failure(late, server=LangSmithServer(asks_for_start=True)).permanent
+    [feedback] = served(late).feedback.values()
+    assert "start_time" not in feedback
+
+
+# -- the environment -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", ["{}", "{}/", "{}/otel", "{}/otel/v1/traces"])
+def test_the_server_of_the_environment_gets_spans_and_scores_unless_one_is_given(
+    told: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def main() -> list[str]:
+        async with LangSmithServer() as server, LangSmithServer() as other:
+            monkeypatch.setenv("LANGSMITH_ENDPOINT", told.format(server.base_url))
+            for sink in (LangSmithSink(API_KEY), LangSmithSink(API_KEY, endpoint=other.endpoint)):
+                await sink.export(TRACE)
+                await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)
+                await sink.aclose()
+            assert len(server.requests) == len(other.requests)
+            return [request.path for request in server.requests]
+
+    assert run(main()) == ["/otel/v1/traces", "/sessions", "/feedback"]
+
+
+def test_an_address_of_the_environment_is_checked_as_one_that_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("LANGSMITH_ENDPOINT", "smith.example")
+
+    with pytest.raises(ValueError, match="LANGSMITH_ENDPOINT is not like https://"):
+        LangSmithSink(API_KEY)
+
+
+def test_a_root_has_to_come_for_its_children_to_be_kept():
+    assert LangSmithSink(API_KEY).needs_root
+    assert not hasattr(OTelSink(), "needs_root")

@@ -19,7 +19,13 @@ from lib.errors import ExportError, MissingDriver
 from lib.observe import LANGFUSE, Dialect, OTelSink, Score, Span, SpanEvent
 from lib.observe import attributes as a
 from lib.observe.dialect import AttributeValue
-from lib.observe.sinks.environment import traces_headers, traces_url
+from lib.observe.sinks.environment import (
+    check_protocol,
+    resource_of,
+    traces_headers,
+    traces_timeout_s,
+    traces_url,
+)
 from lib.observe.span import ScoringSink
 from lib.testing.aio import run
 from lib.testing.otlp_receiver import OTLPReceiver, attributes_of
@@ -632,6 +638,77 @@ def test_malformed_headers_are_refused_without_being_repeated(value: str):
         traces_headers({"OTEL_EXPORTER_OTLP_HEADERS": value})
 
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        ({}, 10.0),
+        ({"OTEL_EXPORTER_OTLP_TIMEOUT": ""}, 10.0),
+        ({"OTEL_EXPORTER_OTLP_TIMEOUT": "2500"}, 2.5),
+        ({"OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "3000"}, 3.0),
+    ],
+)
+def test_a_timeout_is_told_in_milliseconds(environment: dict[str, str], seconds: float):
+    assert traces_timeout_s(environment) == seconds
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "soon", "²"])
+def test_a_timeout_that_is_none_is_refused(value: str):
+    with pytest.raises(ValueError, match=r"TRACES_TIMEOUT=.* is not a number of milliseconds"):
+        traces_timeout_s({"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": value})
+
+
+@pytest.mark.parametrize("value", ["grpc", "http/json"])
+def test_a_protocol_that_is_not_spoken_is_refused(value: str, monkeypatch: pytest.MonkeyPatch):
+    check_protocol({"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"})
+    check_protocol({"OTEL_EXPORTER_OTLP_PROTOCOL": ""})
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", value)
+
+    with pytest.raises(ValueError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL=.* set 'http/protobuf'"):
+        OTelSink()
+    OTelSink(Sending())
+
+
+def test_the_resource_is_what_the_environment_says_where_nobody_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    assert resource_of({}) == {}
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=one,Region=eu%2C1, a = 1=2 ,")
+
+    async def main() -> list[dict[str, Any]]:
+        async with OTLPReceiver() as receiver:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.base_url)
+            sinks = [OTelSink()]
+            monkeypatch.setenv("OTEL_SERVICE_NAME", "two")
+            sinks += [OTelSink(), OTelSink(service_name="three", resource_attributes={"a": 3})]
+            for sink in sinks:
+                await sink.export(make_trace())
+                await sink.aclose()
+        assert [sink.destination.split()[1] for sink in sinks] == ["one", "two", "three"]
+        return [attributes_of(export.resource_spans[0].resource) for export in receiver.exports]
+
+    common = {"Region": "eu,1"}
+    assert run(main()) == [
+        {**common, "a": "1=2", "service.name": "one"},
+        {**common, "a": "1=2", "service.name": "two"},
+        {**common, "a": 3, "service.name": "three"},
+    ]
+
+
+def test_the_environment_says_nothing_of_a_sender_that_is_given(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "two")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "malformed")
+    sending = Sending()
+
+    run(OTelSink(sending).export(make_trace()))
+
+    assert sending.resource == {"service.name": "lib"}
+
+
+def test_malformed_attributes_of_the_resource_are_refused():
+    with pytest.raises(ValueError, match="OTEL_RESOURCE_ATTRIBUTES is not of the form"):
+        resource_of({"OTEL_RESOURCE_ATTRIBUTES": "a"})
 
 
 # -- over the wire ---------------------------------------------------------------------------------

@@ -76,14 +76,16 @@ def _usage(span: Span) -> dict[str, Any]:
     own; so all is said here, and nothing in `gen_ai.usage`.
     """
     usage = usage_of(span)
-    tokens = {name: number for name, number in usage.items() if name != "cost"}
-    total = tokens.get("input_tokens", 0) + tokens.get("output_tokens", 0)
-    cached, written = tokens.get("cache_read_tokens", 0), tokens.get("cache_write_tokens", 0)
-    reasoning = tokens.get("reasoning_tokens", 0)
+    tokens = {name: max(number, 0) for name, number in usage.items() if name != "cost"}
+    sent, came = tokens.get("input_tokens", 0), tokens.get("output_tokens", 0)
+    # A part is never more than its whole, whatever a provider says.
+    cached = min(tokens.get("cache_read_tokens", 0), sent)
+    written = min(tokens.get("cache_write_tokens", 0), sent - cached)
+    reasoning = min(tokens.get("reasoning_tokens", 0), came)
     details = {
-        "input": max(tokens.get("input_tokens", 0) - cached - written, 0),
-        "output": max(tokens.get("output_tokens", 0) - reasoning, 0),
-        "total": total,
+        "input": sent - cached - written,
+        "output": came - reasoning,
+        "total": sent + came,
     }
     parts = {
         "input_cached_tokens": cached,
@@ -128,4 +130,5 @@ LANGFUSE: Final = TableDialect(
         a.COST: (a.COST, "gen_ai.usage.cost"),
     },
     facts=[_observation, _usage, _content],
+    unsaid="gen_ai.usage.",
 )

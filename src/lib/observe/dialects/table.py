@@ -50,6 +50,7 @@ class TableDialect:
         names: of attributes; those that are missing here keep their name.
         facts: what else there is to say, later ones first.
         rest: put before `lib.` names that are missing in `names`.
+        unsaid: what begins so and is missing in `names` is not sent, unless it is empty.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TableDialect:
     names: Names
     facts: Sequence[Facts] = ()
     rest: str = ""
+    unsaid: str = ""
 
     def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
         """Return the attributes of a span, sorted by name."""
@@ -70,7 +72,7 @@ class TableDialect:
         return clean(told)
 
     def _unnamed(self, name: str) -> tuple[str, ...]:
-        if name in self.names:
+        if name in self.names or (self.unsaid and name.startswith(self.unsaid)):
             return ()
         return (f"{self.rest}{name}" if name.startswith("lib.") else name,)
 

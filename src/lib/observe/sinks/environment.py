@@ -1,7 +1,8 @@
-"""Where OpenTelemetry's environment variables send traces.
+"""What OpenTelemetry's environment variables say of traces.
 
-Source: OpenTelemetry specification, protocol/exporter.md, "Endpoint URLs for OTLP/HTTP" and
-"Specifying headers via environment variables", as of November 2026.
+Source: OpenTelemetry specification, protocol/exporter.md and
+configuration/sdk-environment-variables.md; resource/sdk.md, "Specifying resource information via an
+environment variable", as of November 2026.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Final
 from urllib.parse import unquote
 
 _DEFAULT: Final = "http://localhost:4318"
+_TIMEOUT_S: Final = 10.0
+_PROTOCOL: Final = "http/protobuf"
 _PATH: Final = "/v1/traces"
 
 
@@ -28,13 +31,62 @@ def traces_headers(environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ValueError: they are not of the form `name=value,name=value`.
     """
-    name = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
-    if not environment.get(name):
-        name = "OTEL_EXPORTER_OTLP_HEADERS"
-    headers: dict[str, str] = {}
-    for pair in filter(str.strip, environment.get(name, "").split(",")):
+    name, value = _of_traces(environment, "HEADERS")
+    return {key.lower(): value for key, value in _pairs(name, value).items()}
+
+
+def traces_timeout_s(environment: Mapping[str, str]) -> float:
+    """Return how long a request may take; the variables tell milliseconds.
+
+    Raises:
+        ValueError: it is no number above zero.
+    """
+    name, value = _of_traces(environment, "TIMEOUT")
+    if not value:
+        return _TIMEOUT_S
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise ValueError(f"{name}={value!r} is not a number of milliseconds above zero")
+    return int(value) / 1000
+
+
+def check_protocol(environment: Mapping[str, str]) -> None:
+    """Refuse to send what a backend does not expect.
+
+    Raises:
+        ValueError: another protocol is asked for than OTLP over HTTP with protobuf.
+    """
+    name, value = _of_traces(environment, "PROTOCOL")
+    if value not in {"", _PROTOCOL}:
+        raise ValueError(
+            f"{name}={value!r} is not spoken here: give OTelSink an exporter of OpenTelemetry that "
+            f"speaks it, or set {_PROTOCOL!r}"
+        )
+
+
+def resource_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of the resource, with `service.name` if there is one.
+
+    Raises:
+        ValueError: they are not of the form `name=value,name=value`.
+    """
+    name = "OTEL_RESOURCE_ATTRIBUTES"
+    told = _pairs(name, environment.get(name, ""))
+    service = environment.get("OTEL_SERVICE_NAME")
+    return {**told, "service.name": service} if service else told
+
+
+def _of_traces(environment: Mapping[str, str], what: str) -> tuple[str, str]:
+    """Return name and value of the variable for traces, or else of the one for all signals."""
+    own = f"OTEL_EXPORTER_OTLP_TRACES_{what}"
+    name = own if environment.get(own) else f"OTEL_EXPORTER_OTLP_{what}"
+    return name, environment.get(name, "").strip()
+
+
+def _pairs(name: str, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for pair in filter(str.strip, text.split(",")):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ValueError(f"{name} is not of the form name=value,name=value")
-        headers[unquote(key.strip()).lower()] = unquote(value.strip())
-    return headers
+        pairs[unquote(key.strip())] = unquote(value.strip())
+    return pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ _WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 _FEEDBACK_IDS: Final = uuid.UUID("7d1c2a68-52f4-5b0e-9d1f-3c0f6a4f7b52")
 _DECIMALS: Final = 4
+_MAX_STARTS: Final = 10_000
 _PRICED: Final = frozenset({"llm", "embedding"})
 
 
@@ -39,9 +41,13 @@ class LangSmithSink(OTelSink):
     LangSmith drops a span without a word if its parent does not come within some hours, whatever
     it answered: give this sink whole traces, and no sampling inside of them. What it does with a
     second span of one id is not documented, so each is sent once, when it has ended.
+
+    Attributes:
+        needs_root: True; see `TraceSink`.
     """
 
     scores_as_spans = False
+    needs_root: bool = True
 
     def __init__(
         self,
@@ -62,7 +68,9 @@ class LangSmithSink(OTelSink):
         Args:
             api_key: `lsv2_…`.
             project: where traces go; None for LANGSMITH_PROJECT, or "default" without it.
-            endpoint: of OpenTelemetry, with or without `/v1/traces`.
+            endpoint: of OpenTelemetry, with or without `/v1/traces`. Where it is the default,
+                LANGSMITH_ENDPOINT counts, as in LangSmith's SDK: the address of a server without
+                `/otel`.
             provider: of the models, such as "openai", where spans do not say it themselves:
                 LangSmith looks prices up by provider and model.
             api_url: of the REST API, for scores. Where `endpoint` is another than LangSmith's cloud
@@ -77,7 +85,7 @@ class LangSmithSink(OTelSink):
             ValueError: the key is empty or malformed, or the project or a URL is.
         """
         auth = {"x-api-key": checked_key(api_key, "api_key")}
-        base = checked_url(endpoint, "endpoint").removesuffix(_TRACES)
+        base = _endpoint(endpoint)
         if api_url == _API_URL and base.endswith(_OTEL):
             api_url = base.removesuffix(_OTEL)  # a key goes to nobody but who gave it
         self._project = _checked_project(project or os.environ.get("LANGSMITH_PROJECT"))
@@ -92,6 +100,7 @@ class LangSmithSink(OTelSink):
         self.destination = f"langsmith {place_of(base)} {self._project}"
         self._provider, self._clock = provider, clock
         self._session_id: str | None = None
+        self._starts: OrderedDict[str, datetime] = OrderedDict()
         api = checked_url(api_url, "api_url")
         self._rest = RestAPI("LangSmith", api, auth, http=http, clock=clock)
 
@@ -101,7 +110,8 @@ class LangSmithSink(OTelSink):
         """Send scores as feedback on the run that a span became; a repeat changes it in place.
 
         A run that is not ingested yet is waited for, some seconds at most. Feedback does not extend
-        how long LangSmith keeps a trace, which it would charge for.
+        how long LangSmith keeps a trace, which it would charge for. Of feedback that is there
+        already, LangSmith lets nobody change the `extra`: it keeps the first meta of a score.
 
         Args:
             trace_id: of the trace.
@@ -116,7 +126,7 @@ class LangSmithSink(OTelSink):
             raise ValueError("LangSmith keeps feedback on runs, which are spans: give span_id")
 
         async def send(score: Score) -> None:
-            told = _told(score, trace_id, span_id)
+            told = _told(score, trace_id, span_id, self._starts.get(span_id))
             for wait_s in _WAITS_S:
                 if await self._accepts(told):
                     return
@@ -133,6 +143,9 @@ class LangSmithSink(OTelSink):
         await super().aclose()
 
     def _outgoing(self, span: Span) -> Span:
+        self._starts[span.span_id] = span.start
+        if len(self._starts) > _MAX_STARTS:
+            self._starts.popitem(last=False)
         span = with_exception_event(span)
         if self._provider is None or span.kind not in _PRICED:
             return span
@@ -177,11 +190,22 @@ def feedback_id(trace_id: str, span_id: str, name: str) -> str:
     return str(uuid.uuid5(_FEEDBACK_IDS, f"{trace_id}|{span_id}|{name}"))
 
 
-def _told(score: Score, trace_id: str, span_id: str) -> dict[str, Any]:
+def _endpoint(endpoint: str) -> str:
+    """Return where spans go, without the path for traces."""
+    told = os.environ.get("LANGSMITH_ENDPOINT")
+    if endpoint != _ENDPOINT or not told:
+        return checked_url(endpoint, "endpoint").removesuffix(_TRACES)
+    server = checked_url(told, "LANGSMITH_ENDPOINT").removesuffix(_TRACES).removesuffix(_OTEL)
+    return server + _OTEL
+
+
+def _told(score: Score, trace_id: str, span_id: str, run_start: datetime | None) -> dict[str, Any]:
     at = None if score.at is None else _timestamp(score.at)
     told = {
         "id": feedback_id(trace_id, span_id, score.name),
         "run_id": run_id_of(span_id),
+        # LangSmith finds the run faster with it, and without it, too.
+        "start_time": None if run_start is None else _timestamp(run_start),
         "key": score.name,
         "comment": score.comment,
         "created_at": at,

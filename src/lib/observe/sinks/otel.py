@@ -19,13 +19,22 @@ from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects import GENAI
 from lib.observe.dialects.values import clean
 from lib.observe.otlp.sender import OnTaken, OTLPSender
-from lib.observe.sinks.environment import traces_headers, traces_url
+from lib.observe.sinks.environment import (
+    check_protocol,
+    resource_of,
+    traces_headers,
+    traces_timeout_s,
+    traces_url,
+)
 from lib.observe.sinks.lazily import Lazily
 from lib.observe.sinks.scores import score_span
 from lib.observe.span import Span, Updates
 
 _MAX_ROOTS: Final = 10_000
 """How many traces to know the root of."""
+
+_NAMELESS: Final = "lib"
+"""The service whose name nobody has told."""
 
 _EXPORTER: Final = ("export", "force_flush", "shutdown")
 """What an exporter of OpenTelemetry can do."""
@@ -92,7 +101,7 @@ class OTelSink:
         exporter: Any = None,
         *,
         dialect: Dialect | None = None,
-        service_name: str = "lib",
+        service_name: str = _NAMELESS,
         resource_attributes: dict[str, Any] | None = None,
         batch_size: int = 512,
     ) -> None:
@@ -101,10 +110,11 @@ class OTelSink:
         Args:
             exporter: an OpenTelemetry `SpanExporter`, which belongs to the sink from now on and
                 runs in a thread of its own; or a `Sender`. None for OTLP over HTTP to where
-                OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT say, with
-                OTEL_EXPORTER_OTLP_TRACES_HEADERS or OTEL_EXPORTER_OTLP_HEADERS.
+                OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT say, with the
+                HEADERS and the TIMEOUT (milliseconds) of the same names; OTEL_RESOURCE_ATTRIBUTES
+                and OTEL_SERVICE_NAME count where the arguments leave something open.
             dialect: what attributes are called, None for OpenTelemetry's GenAI conventions.
-            service_name: the `service.name` of the resource.
+            service_name: the `service.name` of the resource; "lib" leaves it open.
             resource_attributes: more of the resource; they win over `service_name`.
             batch_size: how many spans to hand over at once, at most.
 
@@ -116,7 +126,12 @@ class OTelSink:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r} must be positive")
         self._dialect = GENAI if dialect is None else dialect
-        self._resource = clean({"service.name": service_name, **(resource_attributes or {})})
+        told = resource_of(os.environ) if exporter is None else {}
+        if service_name == _NAMELESS:
+            service_name = told.get("service.name") or _NAMELESS
+        self._resource = clean(
+            {**told, "service.name": service_name, **(resource_attributes or {})}
+        )
         self._sender, where = _sender(exporter, batch_size)
         self.destination = f"{type(self).__name__} {service_name} {where}"
         self._roots: OrderedDict[str, Span] = OrderedDict()
@@ -217,9 +232,15 @@ class OTelSink:
 def _sender(exporter: Any, batch_size: int) -> tuple[Sender, str]:
     """Return what to send through, and where that goes."""
     if exporter is None:
+        check_protocol(os.environ)
         url = traces_url(os.environ)
-        headers = traces_headers(os.environ)
-        return OTLPSender(url, headers=headers, batch_size=batch_size), public_url(url)
+        sender = OTLPSender(
+            url,
+            headers=traces_headers(os.environ),
+            batch_size=batch_size,
+            timeout_s=traces_timeout_s(os.environ),
+        )
+        return sender, public_url(url)
     if callable(getattr(exporter, "send", None)):
         return exporter, public_url(getattr(exporter, "url", "")) or type(exporter).__name__
     if not all(callable(getattr(exporter, name, None)) for name in _EXPORTER):

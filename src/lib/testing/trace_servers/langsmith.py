@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from lib.testing.otlp_receiver import Request, Response
@@ -10,6 +11,7 @@ from lib.testing.trace_servers.base import Refused, TraceServer
 
 API_KEY: Final = "lsv2_pt_0123456789"
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FEEDBACK: Final = "/feedback"
 _SOURCES: Final = frozenset({"api", "model", "app"})
 
@@ -21,9 +23,10 @@ class LangSmithServer(TraceServer):
         lag: a run, and a new project, is known after so many further calls of the REST API.
         feedback: what is held, by id.
         projects: their ids by name.
+        asks_for_start: whether feedback is refused without the start of its run.
     """
 
-    def __init__(self, *, lag: int = 0) -> None:
+    def __init__(self, *, lag: int = 0, asks_for_start: bool = False) -> None:
         """Begin with nothing."""
         super().__init__(
             path="/otel/v1/traces",
@@ -35,7 +38,7 @@ class LangSmithServer(TraceServer):
                 ("PATCH", _FEEDBACK): self._update,
             },
         )
-        self.lag = lag
+        self.lag, self.asks_for_start = lag, asks_for_start
         self.feedback: dict[str, dict[str, Any]] = {}
         self.projects: dict[str, str] = {}
         self._expired: set[bytes] = set()
@@ -91,6 +94,10 @@ class LangSmithServer(TraceServer):
             raise Refused(422, {"detail": "unknown source"})
         if not self._ingested or given["run_id"] not in self.runs:
             raise Refused(404, {"detail": "Run not found"})
+        if self.asks_for_start and not _is_start(
+            given.get("start_time"), self.runs[given["run_id"]]
+        ):
+            raise Refused(422, {"detail": "start_time is not that of the run"})
         if given["id"] in self.feedback:
             raise Refused(409, {"detail": "Feedback already exists"})
         self.feedback[given["id"]] = given
@@ -105,6 +112,13 @@ class LangSmithServer(TraceServer):
             raise Refused(422, {"detail": "unknown field"})
         held.update(changes)
         return Response.of({"message": "feedback updated"})
+
+
+def _is_start(told: Any, span: Any) -> bool:
+    if not isinstance(told, str):
+        return False
+    since = datetime.fromisoformat(told) - _EPOCH
+    return since // timedelta(microseconds=1) == span.start_time_unix_nano // 1000
 
 
 def run_id(span_id: bytes) -> str:

@@ -311,3 +311,34 @@ def test_however_content_was_cut_it_can_be_told(dialect: Dialect):
     for limit in (0, 1, 5, 20, 40, 60, 80, 120, 200, 400):
         for span in spans_from_events(log, capture_content=True, content_limit=limit):
             check_attributes(dialect.attributes(span))
+
+
+@pytest.mark.parametrize(
+    ("sent", "cached", "written", "came", "reasoning"),
+    [(100, 80, 40, 10, 20), (0, 50, 0, 0, 30), (-5, 3, 3, -1, 2), (10, 0, 20, 5, 5)],
+)
+def test_parts_of_a_usage_never_add_up_to_more_than_their_whole_in_langfuse(
+    sent: int, cached: int, written: int, came: int, reasoning: int
+):
+    usage = {
+        a.USAGE["input_tokens"][0]: sent,
+        a.USAGE["output_tokens"][0]: came,
+        a.USAGE["cache_read_tokens"][0]: cached,
+        a.USAGE["cache_write_tokens"][0]: written,
+        a.USAGE["reasoning_tokens"][0]: reasoning,
+    }
+
+    told = LANGFUSE.attributes(make_span("llm", attributes=usage))
+    details = json.loads(str(told["langfuse.observation.usage_details"]))
+
+    assert details.pop("total") == sum(details.values()) == max(sent, 0) + max(came, 0)
+    assert min(details.values()) >= 0
+
+
+def test_a_usage_that_nobody_knows_is_no_kind_of_tokens_in_langfuse():
+    more = {"gen_ai.usage.audio.input_tokens": 4, "gen_ai.usage.input_tokens": 10}
+
+    told = LANGFUSE.attributes(make_span("llm", attributes=more))
+
+    assert [name for name in told if name.startswith("gen_ai.usage.")] == []
+    assert "gen_ai.usage.audio.input_tokens" in GENAI.attributes(make_span("llm", attributes=more))
