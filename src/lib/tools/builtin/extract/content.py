@@ -9,6 +9,7 @@ Source: the idea of Arc90's Readability (2009) and Mozilla's Readability.js, on 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +18,20 @@ from lib.tools.builtin.extract.blocks import Block, Blocks
 MIN_PARAGRAPH: Final = 25
 """A shorter text speaks for nothing."""
 
+LINKED: Final = 0.5
+"""A part of the content with this share of links is a list of links."""
+
 LONG: Final = 80
+"""A paragraph as long as this is prose beyond doubt."""
+
 GAIN: Final = 1.2
+"""A container around the best one that holds so much more prose is better."""
+
 MOST: Final = 0.5
 """A container with this share of all prose is no surroundings, whatever it is called."""
 
 _SHARES: Final = (1.0, 0.5, 1 / 6, 1 / 9, 1 / 12)
+_TITLE_LINKED: Final = 0.8
 _WHOLE: Final = frozenset({"article", "main"})
 _LEAVES: Final = frozenset({
     "p", "pre", "h1", "h2", "h3", "h4", "h5", "h6", "li", "dd", "dt", "summary", "figcaption",
@@ -49,7 +58,18 @@ def main_blocks(page: Blocks) -> list[Block]:
     if best is None:
         return []
     inside = _inside(page, sums, _climbed(page, sums, best))
-    return [block for block in page.blocks if inside[block.container]]
+    return list(_once(block for block in page.blocks if inside[block.container]))
+
+
+def _once(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Leave out paragraphs that stood there before, such as captions of one picture."""
+    seen: set[str] = set()
+    for block in blocks:
+        if block.size < LONG or block.kind != "text" or block.row:
+            yield block
+        elif block.text not in seen:
+            seen.add(block.text)
+            yield block
 
 
 def _sums(page: Blocks) -> _Sums:
@@ -117,8 +137,8 @@ def _long_prose(page: Blocks, sums: _Sums) -> list[int]:
     prose = [0] * len(page.parents)
     teaser = False
     for block in page.blocks:
-        if block.kind == "heading" or (block.size and block.linked > 0.8 * block.size):
-            teaser = block.linked > 0.8 * block.size
+        if block.kind == "heading" or (block.size and block.linked > _TITLE_LINKED * block.size):
+            teaser = block.linked > _TITLE_LINKED * block.size
         elif block.size >= LONG and not sums.outside[block.container]:
             if not (teaser or block.depth or block.linked > block.size / 2):
                 prose[block.container] += block.size
@@ -145,5 +165,5 @@ def _surrounds(page: Blocks, sums: _Sums, number: int) -> bool:
     density = sums.linked[number] / max(size, 1)
     name = page.names[number]
     if name in {"ul", "ol", "div", "section", "table", "dl"}:
-        return density > 0.5
+        return density > LINKED
     return False

@@ -10,7 +10,7 @@ MAX_LINK_CHARS: Final = 2_000
 """A longer address is not shown; its text is."""
 
 MAX_LINKS: Final = 10_000
-"""How many different addresses of one page are resolved; of further links only the text is shown."""
+"""How many different addresses of a page are resolved; of further links the text is shown."""
 
 _WEB: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE).match
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
@@ -19,8 +19,8 @@ _DROPPED: Final = re.compile(r"[\t\n\r]").sub
 _OUTER: Final = "".join(map(chr, range(33)))
 # What would end a Markdown link, or could not stand in an address.
 _QUOTED: Final = {
-    **{code: f"%{code:02X}" for code in (*range(33), *map(ord, "()<>\"`[]{}|\\^"), 127)},
-    **{code: None for code in range(0x80, 0xA0)},
+    **{code: f"%{code:02X}" for code in (*range(33), *map(ord, '()<>"`[]{}|\\^'), 127)},
+    **dict.fromkeys(range(128, 160)),
 }
 
 

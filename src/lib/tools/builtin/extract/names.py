@@ -92,13 +92,16 @@ _against: Final = re.compile(
     r"|shopping|sidebar\w*|signup|social\w*|subscribe\w*|subscription|taboola|tags?|tag-?list"
     r"|toolbar|trending|widget\w*|most-?(?:read|popular)|more-?(?:from|stories|articles)"
     r"|also-?like|byline|author-?(?:bio|info|box)|copyright|skip-?link\w*|sr-only"
-    r"|visually-?hidden|screen-?reader\w*)(?:$|[\s_-])"
+    r"|visually-?hidden|screen-?reader\w*|gallery\w*|slideshow\w*|carousel\w*|slider|lightbox"
+    r"|captions?|caption-?text|credits?|cite-?this)(?:$|[\s_-])"
 ).search
 _for: Final = re.compile(
     r"article|story|entry|post|body|content|main|text|blog|hentry|prose|markdown|documentation"
 ).search
 
-EXCLUDED: Final = frozenset({"aside", "footer", "form", "nav", "search", "dialog", "menu"})
+EXCLUDED: Final = frozenset({
+    "aside", "dialog", "figcaption", "footer", "form", "menu", "nav", "search",
+})  # fmt: skip
 _ROLES: Final = frozenset({
     "banner", "complementary", "contentinfo", "dialog", "menu", "menubar", "navigation", "search",
     "toolbar", "tooltip", "alert", "alertdialog",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,9 @@ from lib.tools.builtin.extract.links import Links
 
 MAX_EVENTS: Final = 400_000
 """How many texts and tags of a page are read."""
+
+MAX_BLOCKS: Final = 80_000
+"""How many block elements of a page are read: they take longer than other tags."""
 
 _beginning: Final = re.compile(r"<[a-z/!?]", re.IGNORECASE).search
 _telling: Final = re.compile(r"hidden|style|popover", re.IGNORECASE).search
@@ -31,7 +35,8 @@ _NO_ATTRIBUTES: Final[dict[str, str]] = {}
 def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Blocks:
     """Return the visible blocks of a page; hidden text, scripts and comments are left out.
 
-    Linear: every text and tag is handled once, and at most `max_events` of them.
+    Linear: every text and tag is handled once, and at most `max_events` of them, and no more than
+    `MAX_BLOCKS` elements that stand on their own.
 
     Args:
         source: HTML.
@@ -42,7 +47,7 @@ def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Block
     for number, (kind, value, start, end) in enumerate(
         tokens(source, skipped=names.SKIPPED, raw=names.RAW)
     ):
-        if number >= max_events:
+        if number >= max_events or reader.opened > MAX_BLOCKS:
             reader.page.cut = True
             break
         if kind == "text":
@@ -72,6 +77,7 @@ class _Reader:
 
     def __init__(self, source: str, url: str) -> None:
         self.page = Blocks()
+        self.opened = 0
         self._last_ends = {end[1].lower(): end.start() for end in _ends_of_dropped(source)}
         self._links = Links(url)
         self._based = False
@@ -90,6 +96,14 @@ class _Reader:
         self._marker = ""
         self._row = self._cell = self._last_row = self._last_cell = 0
         self._header = False
+        self._inline_opens: dict[str, Callable[[dict[str, str]], None]] = {
+            "a": self._open_link,
+            "base": self._rebase,
+            "br": self._break_line,
+            "code": self._open_code,
+            "hr": self._rule,
+            "title": self._open_title,
+        }
 
     # -- tokens --------------------------------------------------------------------------------
 
@@ -119,8 +133,8 @@ class _Reader:
             self._hidden.enter(name)
         elif block:
             self._open_block(name, found or _NO_ATTRIBUTES)
-        elif name in _INLINE:
-            self._open_inline(name, found or _NO_ATTRIBUTES)
+        elif name in self._inline_opens:
+            self._inline_opens[name](found or _NO_ATTRIBUTES)
 
     def _drops(self, name: str, tag: str, start: int) -> bool:
         """Say whether an element is one that is not read; one that does not end is read."""
@@ -152,27 +166,32 @@ class _Reader:
 
     # -- inline elements -----------------------------------------------------------------------
 
-    def _open_inline(self, name: str, found: dict[str, str]) -> None:
-        if name == "a":
-            if self._code is None:
-                self._inline.open_link(self._links.absolute(found.get("href", "")))
-        elif name == "code":
-            if self._code is None:
-                self._inline.open_code()
-            else:
-                self._language = self._language or _language_of(found)
-        elif name == "title":
-            self._in_title = not self._title
-        elif name == "base":
-            if not self._based and "href" in found:
-                self._based = True
-                self._links.rebase(found["href"])
-        elif name == "hr":
-            self._break()
-        elif self._code is None:
+    def _open_link(self, found: dict[str, str]) -> None:
+        if self._code is None:
+            self._inline.open_link(self._links.absolute(found.get("href", "")))
+
+    def _open_code(self, found: dict[str, str]) -> None:
+        if self._code is None:
+            self._inline.open_code()
+        else:
+            self._language = self._language or _language_of(found)
+
+    def _open_title(self, _: dict[str, str]) -> None:
+        self._in_title = not self._title
+
+    def _rebase(self, found: dict[str, str]) -> None:
+        if not self._based and "href" in found:
+            self._based = True
+            self._links.rebase(found["href"])
+
+    def _break_line(self, _: dict[str, str]) -> None:
+        if self._code is None:
             self._inline.break_line()
         else:
             self._code.append("\n")
+
+    def _rule(self, _: dict[str, str]) -> None:
+        self._break()
 
     # -- blocks --------------------------------------------------------------------------------
 
@@ -182,8 +201,14 @@ class _Reader:
 
     def _open_block(self, name: str, found: dict[str, str]) -> None:
         self._break()
+        self.opened += 1
         frame = _Frame(
-            name, names.hint(name, found), len(self.page.blocks), self._row, self._cell, self._header
+            name,
+            names.hint(name, found),
+            len(self.page.blocks),
+            self._row,
+            self._cell,
+            self._header,
         )
         self._frames.append(frame)
         counts = self._tables if name in names.TABLE_PARTS else self._counts
@@ -298,7 +323,6 @@ class _Reader:
         return numbers[-1]
 
 
-_INLINE: Final = frozenset({"a", "base", "br", "code", "hr", "title"})
 _TOLD: Final = frozenset({"a", "base", "code", "dialog"})
 
 
