@@ -31,16 +31,13 @@ from lib.observe.sinks.scores import score_span
 from lib.observe.span import Span, Updates
 
 _MAX_ROOTS: Final = 10_000
-"""How many traces to know the root of."""
+"""How many traces to know the root of, for scores that are in no log."""
 
 _NAMELESS: Final = "lib"
 """The service whose name nobody has told."""
 
 _EXPORTER: Final = ("export", "force_flush", "shutdown")
 """What an exporter of OpenTelemetry can do."""
-
-_OF_ALL: Final = (a.SESSION, a.CONVERSATION_ID, a.TAGS, a.ENVIRONMENT)
-"""What holds for a whole trace if its root says so."""
 
 
 class Sender(Protocol):
@@ -204,29 +201,24 @@ class OTelSink:
             on_taken([span.span_id for span in spans])
 
     def _changed(self, span: Span) -> Span:
-        return self._outgoing(self._rooted(span))
-
-    def _rooted(self, span: Span) -> Span:
-        """Return the span with what its root says of the whole trace."""
-        root = self._roots.get(span.trace_id)
-        if root is None or a.TRACE_NAME in span.attributes:
-            return span
-        return replace(span, attributes={**root.attributes, **span.attributes})
+        return self._outgoing(_traced(span))
 
     def _note_roots(self, spans: Sequence[Span]) -> None:
         for span in spans:
             if span.parent_id is None:
-                told = {name: span.attributes[name] for name in _OF_ALL if name in span.attributes}
-                self._roots[span.trace_id] = replace(
-                    span,
-                    attributes={**told, a.TRACE_NAME: span.name},
-                    events=[],
-                    input=None,
-                    output=None,
-                )
+                told = {a.TRACE_NAME: span.name, **span.trace}
+                root = replace(span, attributes=told, events=[], input=None, output=None)
+                self._roots[span.trace_id] = root
                 self._roots.move_to_end(span.trace_id)
         while len(self._roots) > _MAX_ROOTS:
             self._roots.popitem(last=False)
+
+
+def _traced(span: Span) -> Span:
+    """Return the span with what holds for its whole trace among its attributes."""
+    if not span.trace:
+        return span
+    return replace(span, attributes={**span.trace, **span.attributes})
 
 
 def _sender(exporter: Any, batch_size: int) -> tuple[Sender, str]:
