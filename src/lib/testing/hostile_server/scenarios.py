@@ -168,7 +168,7 @@ _TYPES: Final[Mapping[str, Scenario]] = {
     "ctype_octet": answer(b"a page", b"Content-Type: application/octet-stream"),
     "ctype_params": answer(b"<p>caf\xc3\xa9", b'Content-Type: Text/HTML ; Charset="UTF-8"'),
     "ctype_two": answer(b"a page", _TEXT, _HTML),
-    "ctype_twice_the_same": answer(b"a page", _TEXT, _TEXT),
+    "ctype_twice_the_same": answer(b"a page", b"Content-Type: Text/Plain", _TEXT),
     "ctype_svg": answer(b"<svg/>", b"Content-Type: image/svg+xml"),
     "ctype_json": answer(b'{"a": 1}', b"Content-Type: application/json"),
     "ctype_problem_json": answer(b'{"a": 1}', b"Content-Type: application/problem+json"),

@@ -94,15 +94,16 @@ class Answer:
         """The media type in lower case, "" without the header, and the charset as it is called.
 
         Raises:
-            FetchBlocked: there are two of them, or it cannot be read.
+            FetchBlocked: there are two different ones, or it cannot be read.
         """
         found = self.values(b"content-type")
-        if not found:
+        media_types = {value.partition(";")[0].strip().lower() for value in found}
+        if not media_types:
             return "", None
-        media_type = found[0].partition(";")[0].strip().lower()
-        if len(found) > 1 or not _MEDIA_TYPE.fullmatch(media_type):
+        media_type = media_types.pop()
+        if media_types or not _MEDIA_TYPE.fullmatch(media_type):
             raise FetchBlocked("a content type that cannot be read")
-        charset = _CHARSET.search(found[0])
+        charset = next(filter(None, map(_CHARSET.search, found)), None)
         return media_type, next(filter(None, charset.groups())).lower() if charset else None
 
     async def chunks(self) -> AsyncGenerator[bytes]:

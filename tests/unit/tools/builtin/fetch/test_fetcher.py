@@ -146,6 +146,13 @@ def test_what_is_odd_and_can_still_be_read(
     assert (page.content_type, page.body, page.truncated) == (content_type, body, truncated)
 
 
+def test_a_charset_is_found_however_it_is_written(fetch: Any) -> None:
+    found = {name: fetch(name).charset for name in ("ctype_params", "ctype_twice_the_same")}
+
+    assert found == {"ctype_params": "utf-8", "ctype_twice_the_same": "utf-8"}
+    assert fetch("ctype_json").charset is None
+
+
 def test_a_type_that_is_not_text_is_read_if_the_policy_names_it(fetch: Any) -> None:
     assert fetch("ctype_image", FetchPolicy(content_types=("image/*",))).body.startswith(b"\x89PNG")
 

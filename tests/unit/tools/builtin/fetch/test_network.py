@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import ssl
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,44 @@ def test_a_proxy_makes_the_connections_and_hosts_are_judged_before() -> None:
     run(main())
 
     assert names.asked == 0
+
+
+async def pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await source.read(1 << 16):
+            target.write(data)
+            await target.drain()
+    target.close()
+
+
+def test_a_proxy_is_a_tunnel_for_https_and_certificates_are_the_hosts() -> None:
+    connected: list[bytes] = []
+
+    async def main() -> None:
+        async with HostileServer(certificate=TLS / "good.pem") as server:
+
+            async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                connected.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+                there = await asyncio.open_connection("127.0.0.1", server.https_port)
+                writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+                await asyncio.gather(pipe(reader, there[1]), pipe(there[0], writer))
+
+            proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+            url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            trust = ssl.create_default_context(cafile=TLS / "authority.pem")
+            async with SafeFetcher(verify=trust, proxy=url) as fetcher:
+                assert (await fetcher.fetch("https://a.example.com/")).body == b"a page"
+                with pytest.raises(ToolError, match="certificate"):
+                    await fetcher.fetch("https://wrong.example.com/")
+            proxy.close()
+            await SYSTEM_CLOCK.sleep(0.05)
+
+    run(main())
+
+    assert connected == [
+        b"CONNECT a.example.com:443 HTTP/1.1",
+        b"CONNECT wrong.example.com:443 HTTP/1.1",
+    ]
 
 
 def test_what_is_told_of_a_proxy_that_fails_does_not_name_it() -> None:
