@@ -1,13 +1,16 @@
 """Every sink keeps the contract; a new one is one more line of the table."""
 
-import asyncio
 import io
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from collections.abc import AsyncGenerator, Callable, Sequence, Sized
+from contextlib import asynccontextmanager
+from typing import Any, Generic, Literal, TypeVar
 
+import httpx2
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from lib.errors import ExportError
+from lib.evals import Score
 from lib.observe import (
     CallableSink,
     ConsoleSink,
@@ -19,7 +22,8 @@ from lib.observe import (
     Span,
     TraceSink,
 )
-from lib.testing.sink import OpenSink, SinkContract, SinkKind
+from lib.testing.aio import run
+from lib.testing.sink import OpenSink, SinkContract, SinkKind, make_trace
 from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer, TraceServer
 from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
 from lib.testing.trace_servers.langsmith import API_KEY
@@ -27,14 +31,16 @@ from lib.testing.trace_servers.langsmith import API_KEY
 
 def open_memory() -> OpenSink:
     sink = InMemorySink()
-    return OpenSink(sink, lambda span: sum(kept.span_id == span.span_id for kept in sink.spans))
+    return OpenSink(
+        sink,
+        lambda span: sum(kept.span_id == span.span_id for kept in sink.spans),
+        lambda: repr(sink.spans),
+    )
 
 
 def open_callable() -> OpenSink:
     taken: list[Span] = []
-    return OpenSink(
-        CallableSink(taken.extend), lambda span: sum(one.span_id == span.span_id for one in taken)
-    )
+    return OpenSink(CallableSink(taken.extend), *looks(taken))
 
 
 def open_async_callable() -> OpenSink:
@@ -43,27 +49,40 @@ def open_async_callable() -> OpenSink:
     async def take(spans: Sequence[Span]) -> None:
         taken.extend(spans)
 
-    return OpenSink(
-        CallableSink(take), lambda span: sum(one.span_id == span.span_id for one in taken)
-    )
+    return OpenSink(CallableSink(take), *looks(taken))
 
 
-def broken_callable() -> TraceSink:
+def looks(taken: list[Span]) -> tuple[Callable[[Span], int], Callable[[], str]]:
+    def count(span: Span) -> int:
+        return sum(one.span_id == span.span_id for one in taken)
+
+    return count, lambda: repr(taken)
+
+
+def broken(sink: TraceSink) -> OpenSink:
+    return OpenSink(sink, lambda _: 0, str)
+
+
+def broken_callable() -> OpenSink:
     def fail(_: object) -> None:
         raise ZeroDivisionError
 
-    return CallableSink(fail)
+    return broken(CallableSink(fail))
 
 
 def open_console() -> OpenSink:
     out = io.StringIO()
-    return OpenSink(ConsoleSink(out), lambda span: out.getvalue().count(span.name.split()[-1]))
+    return OpenSink(
+        ConsoleSink(out),
+        lambda span: out.getvalue().count(span.name.split()[-1]),
+        out.getvalue,
+    )
 
 
-def broken_console() -> TraceSink:
+def broken_console() -> OpenSink:
     out = io.StringIO()
     out.close()
-    return ConsoleSink(out)
+    return broken(ConsoleSink(out))
 
 
 def open_otel() -> OpenSink:
@@ -74,81 +93,97 @@ def open_otel() -> OpenSink:
         ids = [one.context.span_id for one in spans if one.context is not None]
         return ids.count(int(span.span_id, 16))
 
-    return OpenSink(OTelSink(exporter), count)
+    def received() -> str:
+        return "".join(span.to_json() for span in exporter.get_finished_spans())
+
+    def scores() -> int:
+        spans = exporter.get_finished_spans()
+        judged = [one.context for one in spans if one.name.startswith("evaluate ")]
+        return len({context.span_id for context in judged if context is not None})
+
+    return OpenSink(OTelSink(exporter), count, received, scores)
 
 
-def broken_otel() -> TraceSink:
+def broken_otel() -> OpenSink:
     exporter = InMemorySpanExporter()
     exporter.shutdown()
-    return OTelSink(exporter)
-
-
-class Served:
-    """A sink whose server is there during each export, since servers end with their event loop."""
-
-    def __init__(self, server: TraceServer, sink: Callable[[], OTelSink]) -> None:
-        self._server, self._sink = server, sink
-        self._exports = 0
-        self._opening = asyncio.Lock()
-
-    async def export(self, spans: Sequence[Span]) -> None:
-        async with self._opening:
-            if not self._exports:
-                await self._server.__aenter__()
-            self._exports += 1
-        sink = self._sink()
-        try:
-            await sink.export(spans)
-        finally:
-            await sink.aclose()
-            self._exports -= 1
-            if not self._exports:
-                await self._server.__aexit__(None, None, None)
-
-
-def langfuse(server: LangfuseServer) -> Served:
-    return Served(server, lambda: LangfuseSink(PUBLIC_KEY, SECRET_KEY, server.host))
-
-
-def langsmith(server: LangSmithServer) -> Served:
-    return Served(server, lambda: LangSmithSink(API_KEY, endpoint=server.endpoint))
-
-
-def phoenix(server: PhoenixServer) -> Served:
-    return Served(server, lambda: PhoenixSink(server.url))
+    return broken(OTelSink(exporter))
 
 
 S = TypeVar("S", bound=TraceServer)
 
 
-def opener(server: Callable[[], S], sink: Callable[[S], Served]) -> Callable[[], OpenSink]:
+class Served(Generic[S]):
+    """A sink that is made when its server has begun, and so has an address."""
+
+    tells_taken = True
+
+    def __init__(self, server: S, sink: Callable[[S], OTelSink]) -> None:
+        self._server, self._make = server, sink
+        self._sink: Any = None
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[None]:
+        async with self._server:
+            self._sink = self._make(self._server)
+            yield
+
+    async def export(self, spans: Sequence[Span], **options: Any) -> None:
+        await self._sink.export(spans, **options)
+
+    async def score(
+        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
+    ) -> None:
+        await self._sink.score(trace_id, scores, span_id=span_id)
+
+    async def aclose(self) -> None:
+        await self._sink.aclose()
+
+
+def langfuse(server: LangfuseServer, http: Any = None) -> LangfuseSink:
+    return LangfuseSink(PUBLIC_KEY, SECRET_KEY, server.host, http=http)
+
+
+def langsmith(server: LangSmithServer, http: Any = None) -> LangSmithSink:
+    return LangSmithSink(API_KEY, endpoint=server.endpoint, http=http)
+
+
+def phoenix(server: PhoenixServer, http: Any = None) -> PhoenixSink:
+    return PhoenixSink(server.url, http=http)
+
+
+def opener(
+    server: Callable[[], S],
+    sink: Callable[[S], OTelSink],
+    scores: Callable[[S], Sized],
+    *script: int,
+) -> Callable[[], OpenSink]:
     def opened() -> OpenSink:
         backend = server()
+        backend.script += script
+        served = Served(backend, sink)
 
         def count(span: Span) -> int:
             return sum(one.span_id.hex() == span.span_id for one in backend.spans)
 
-        return OpenSink(sink(backend), count)
+        def received() -> str:
+            return backend.received.decode("latin-1")
+
+        return OpenSink(served, count, received, lambda: len(scores(backend)), served.serve)
 
     return opened
 
 
-def breaker(server: Callable[[], S], sink: Callable[[S], Served]) -> Callable[[], TraceSink]:
-    def broken() -> TraceSink:
-        backend = server()
-        backend.script = [503]
-        return sink(backend)
-
-    return broken
-
-
 def vendor(
-    server: Callable[[], S], sink: Callable[[S], Served], repeats: Literal["replace", "append"]
+    server: Callable[[], S],
+    sink: Callable[[S], OTelSink],
+    scores: Callable[[S], Sized],
+    repeats: Literal["replace", "append"],
 ) -> SinkKind:
     return SinkKind(
-        open=opener(server, sink),
+        open=opener(server, sink, scores),
         repeats=repeats,
-        open_broken=breaker(server, sink),
+        open_broken=opener(server, sink, scores, 503),
         sends_open=False,
     )
 
@@ -159,10 +194,10 @@ SINKS = {
     "async callable": SinkKind(open=open_async_callable, repeats="append"),
     "console": SinkKind(open=open_console, repeats="append", open_broken=broken_console),
     "otel": SinkKind(open=open_otel, repeats="append", open_broken=broken_otel, sends_open=False),
-    "langfuse": vendor(LangfuseServer, langfuse, "append"),
+    "langfuse": vendor(LangfuseServer, langfuse, lambda server: server.scores, "append"),
     # The next two keep the first, which is the same to who sends no open span.
-    "langsmith": vendor(LangSmithServer, langsmith, "replace"),
-    "phoenix": vendor(PhoenixServer, phoenix, "replace"),
+    "langsmith": vendor(LangSmithServer, langsmith, lambda server: server.feedback, "replace"),
+    "phoenix": vendor(PhoenixServer, phoenix, lambda server: server.annotations, "replace"),
 }
 
 
@@ -175,3 +210,31 @@ class TestSinks(SinkContract):
     @pytest.fixture
     def kind(self, each_kind: SinkKind) -> SinkKind:
         return each_kind
+
+
+@pytest.mark.parametrize(
+    ("server", "sink"),
+    [(LangfuseServer, langfuse), (LangSmithServer, langsmith), (PhoenixServer, phoenix)],
+)
+def test_a_client_that_is_closed_fails_with_an_export_error_and_no_other(
+    server: Callable[[], Any], sink: Callable[[Any, Any], OTelSink]
+) -> None:
+    http = httpx2.AsyncClient()
+    spans = make_trace()
+    score = Score(name="quality", value=1, at=spans[0].start)
+
+    async def main() -> None:
+        await http.aclose()
+        async with server() as backend:
+            broken = sink(backend, http)
+            for call in (
+                broken.export(spans),
+                broken.score(spans[0].trace_id, [score], span_id=spans[0].span_id),
+            ):
+                with pytest.raises(ExportError, match="given as http is closed") as raised:
+                    await call
+                assert raised.type is ExportError
+                assert raised.value.permanent
+            await broken.aclose()
+
+    run(main())

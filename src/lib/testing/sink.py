@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -20,8 +21,18 @@ from typing import Any, Literal
 import pytest
 
 from lib.errors import ExportError
-from lib.observe import Span, SpanEvent, TraceSink, span_id_of, trace_id_of
+from lib.evals import Score
+from lib.observe import (
+    Span,
+    SpanEvent,
+    TraceSink,
+    span_id_of,
+    spans_from_events,
+    trace_id_of,
+)
+from lib.observe.span import ScoringSink
 from lib.testing.aio import run
+from lib.testing.talkative import talkative_log
 
 _START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -33,10 +44,16 @@ class OpenSink:
     Attributes:
         count: how many times the backend holds, or was given, a span; by its name if need be,
             whose last word is unique.
+        received: everything that the backend was given, as text.
+        scores: under how many ids the backend holds scores; None for a sink without scores.
+        around: makes what is there while the sink is used, such as its server; called once.
     """
 
     sink: TraceSink
     count: Callable[[Span], int]
+    received: Callable[[], str]
+    scores: Callable[[], int] | None = None
+    around: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +63,13 @@ class SinkKind:
     Attributes:
         open: makes a new sink with a backend of its own.
         repeats: what a span that comes again does to the one before: "replace" it, or "append".
-        open_broken: makes a sink whose backend fails; None for a sink that cannot fail.
+        open_broken: makes one whose backend fails; None for a sink that cannot fail.
         sends_open: whether it sends spans that have not ended.
     """
 
     open: Callable[[], OpenSink]
     repeats: Literal["replace", "append"]
-    open_broken: Callable[[], TraceSink] | None = None
+    open_broken: Callable[[], OpenSink] | None = None
     sends_open: bool = True
 
     def after(self, exports: int) -> int:
@@ -112,20 +129,37 @@ def _counts(opened: OpenSink, spans: Sequence[Span]) -> list[int]:
     return [opened.count(span) for span in spans]
 
 
+def _use(opened: OpenSink, work: Callable[[], Awaitable[object]]) -> None:
+    """Do some work with a sink, and close it if it can be closed."""
+
+    async def main() -> None:
+        async with opened.around():
+            await work()
+            await _close(opened.sink)
+
+    run(main())
+
+
+async def _close(sink: TraceSink) -> None:
+    close = getattr(sink, "aclose", None)
+    if close is not None:
+        await close()
+
+
 class SinkContract:
     """What every sink promises; the fixture `kind` says which one."""
 
     def test_every_span_of_an_export_arrives(self, kind: SinkKind) -> None:
         opened, spans = kind.open(), make_trace()
 
-        run(opened.sink.export(spans))
+        _use(opened, lambda: opened.sink.export(spans))
 
         assert _counts(opened, spans) == [1, 1, 1]
 
     def test_exporting_nothing_does_nothing(self, kind: SinkKind) -> None:
         opened = kind.open()
 
-        run(opened.sink.export([]))
+        _use(opened, lambda: opened.sink.export([]))
 
         assert _counts(opened, make_trace()) == [0, 0, 0]
 
@@ -136,7 +170,7 @@ class SinkContract:
             await opened.sink.export(spans)
             await opened.sink.export(spans)
 
-        run(main())
+        _use(opened, main)
 
         assert _counts(opened, spans) == [kind.after(2)] * 3
 
@@ -147,7 +181,7 @@ class SinkContract:
             await opened.sink.export(make_trace(end=False)[:2])
             await opened.sink.export(spans)
 
-        run(main())
+        _use(opened, main)
 
         root = kind.after(2) if kind.sends_open else 1
         assert _counts(opened, spans) == [root, kind.after(2), 1]
@@ -155,7 +189,7 @@ class SinkContract:
     def test_children_may_come_without_their_parent(self, kind: SinkKind) -> None:
         opened, spans = kind.open(), make_trace()
 
-        run(opened.sink.export(spans[1:]))
+        _use(opened, lambda: opened.sink.export(spans[1:]))
 
         assert _counts(opened, spans) == [0, 1, 1]
 
@@ -165,7 +199,7 @@ class SinkContract:
         async def main() -> None:
             await asyncio.gather(*[opened.sink.export(spans) for spans in exports])
 
-        run(main())
+        _use(opened, main)
 
         assert [_counts(opened, spans) for spans in exports] == [[1] * 6, [1] * 3]
 
@@ -174,22 +208,77 @@ class SinkContract:
     ) -> None:
         opened, (root, call, tool) = kind.open(), make_trace()
 
-        run(opened.sink.export([root, _odd(tool), call]))
+        _use(opened, lambda: opened.sink.export([root, _odd(tool), call]))
 
         assert _counts(opened, [root, call]) == [1, 1]
 
     def test_spans_are_left_as_they_are(self, kind: SinkKind) -> None:
-        spans = [_odd(span) for span in make_trace()]
+        opened, spans = kind.open(), [_odd(span) for span in make_trace()]
         before = copy.deepcopy(spans)
 
-        run(kind.open().sink.export(spans))
+        _use(opened, lambda: opened.sink.export(spans))
 
         assert spans == before
+
+    def test_closing_loses_nothing_and_may_be_repeated(self, kind: SinkKind) -> None:
+        opened, spans = kind.open(), make_trace()
+
+        async def main() -> None:
+            exporting = asyncio.ensure_future(opened.sink.export(spans))
+            await asyncio.wait([exporting], timeout=0)  # so that it begins
+            await _close(opened.sink)
+            await exporting
+
+        _use(opened, main)  # which closes it once more
+
+        assert _counts(opened, spans) == [1, 1, 1]
+
+    def test_nothing_leaves_that_was_not_captured(self, kind: SinkKind) -> None:
+        opened, secret = kind.open(), "swordfish"
+        spans = spans_from_events(talkative_log(secret))
+        score = Score(name="quality", value=1, at=_START)
+
+        async def main() -> None:
+            await opened.sink.export(spans)
+            if isinstance(opened.sink, ScoringSink) and opened.scores is not None:
+                await opened.sink.score(spans[0].trace_id, [score], span_id=spans[0].span_id)
+
+        _use(opened, main)
+
+        assert secret not in opened.received()
+
+    def test_a_score_that_comes_again_is_the_same_score(self, kind: SinkKind) -> None:
+        opened, root = kind.open(), make_trace()[0]
+        if opened.scores is None:
+            return  # it has no scores
+        scores = [Score(name=name, value=1, at=_START) for name in ("a", "b")]
+        sink: Any = opened.sink
+
+        async def main() -> None:
+            await sink.export(make_trace())
+            for _ in range(2):
+                await sink.score(root.trace_id, scores, span_id=root.span_id)
+
+        _use(opened, main)
+
+        assert opened.scores() == len(scores)
+
+    def test_what_was_taken_is_told(self, kind: SinkKind) -> None:
+        opened, spans, taken = kind.open(), make_trace(), list[str]()
+        sink: Any = opened.sink
+        if not getattr(sink, "tells_taken", False):
+            return  # it does not tell
+
+        _use(opened, lambda: sink.export(spans, on_taken=taken.extend))
+
+        assert taken == [span.span_id for span in spans]
 
     def test_it_fails_with_an_export_error_and_no_other(self, kind: SinkKind) -> None:
         if kind.open_broken is None:
             return  # it cannot fail
+        broken = kind.open_broken()
+
         with pytest.raises(ExportError) as raised:
-            run(kind.open_broken().export(make_trace()))
+            _use(broken, lambda: broken.sink.export(make_trace()))
 
         assert raised.type is ExportError

@@ -10,6 +10,7 @@ import pytest
 
 from lib.observe.otlp.encode import encode_request, encode_span
 from lib.testing.aio import run
+from lib.testing.clock import ManualClock
 from lib.testing.otlp_receiver import Request
 from lib.testing.sink import make_trace
 from lib.testing.trace_servers import (
@@ -100,6 +101,26 @@ def test_langfuse_keeps_a_score_for_each_day():
     asked(server, *[("POST", SCORES, {"json": day, "headers": LANGFUSE}) for day in days])
 
     assert len(server.scores) == 2
+
+
+def test_langfuse_takes_so_many_scores_a_minute_and_says_how_long_to_wait():
+    clock = ManualClock()
+    server = LangfuseServer(scores_a_minute=2, clock=clock)
+
+    async def main() -> list[httpx2.Response]:
+        http = await asyncio.to_thread(httpx2.AsyncClient)
+        answers: list[httpx2.Response] = []
+        async with server, http:
+            for wait_s in (0, 20.5, 0, 39, 0.5):
+                clock.advance(wait_s)
+                url = server.base_url + SCORES
+                answers.append(await http.post(url, json=SCORE, headers=LANGFUSE))
+        return answers
+
+    answers = run(main())
+
+    assert [one.status_code for one in answers] == [200, 200, 429, 429, 200]
+    assert [one.headers.get("retry-after") for one in answers[2:4]] == ["40", "1"]
 
 
 def test_langfuse_shows_spans_of_the_current_ingestion_only():
@@ -244,3 +265,29 @@ def test_phoenix_says_in_words_which_span_is_missing():
 
     assert answer.text == "Spans with IDs 1111111111111111 do not exist."
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+def test_phoenix_keeps_what_is_queued_for_ten_minutes():
+    known = {"name": "a", "annotator_kind": "CODE", "span_id": TRACE[0].span_id}
+    foreign = {**known, "span_id": "f" * 16}
+    server = PhoenixServer()
+
+    asked(
+        server,
+        ("POST", "/v1/span_annotations?sync=false", {"json": {"data": [known, foreign]}}),
+        export("/v1/traces", {}),
+    )
+    server.expire()
+
+    assert server.queued == []
+    assert [key[0] for key in server.annotations] == [TRACE[0].span_id]
+
+
+@pytest.mark.parametrize("told", [None, 7, "2026-01-01T12:00:01Z", "2026-01-01T12:00:00Z"])
+def test_langsmith_may_ask_when_the_run_began(told: Any):
+    server = LangSmithServer(asks_for_start=True)
+    create = ("POST", "/feedback", feedback(start_time=told))
+
+    _, answer = asked(server, export("/otel/v1/traces", LANGSMITH), create)
+
+    assert answer.status_code == (200 if told == "2026-01-01T12:00:00Z" else 422)

@@ -5,8 +5,8 @@ comes is ingested later, what comes twice is doubled or ignored, orphans vanish.
 from the code and the documents of November 2026; Phoenix was run beside its stand-in.
 """
 
+from lib.testing.talkative import talkative_log
 from lib.testing.trace_servers.base import TraceServer
-from lib.testing.trace_servers.content import talkative_log
 from lib.testing.trace_servers.langfuse import LangfuseServer
 from lib.testing.trace_servers.langsmith import LangSmithServer
 from lib.testing.trace_servers.phoenix import PhoenixServer

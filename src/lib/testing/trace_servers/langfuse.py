@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from datetime import datetime
 from typing import Any, Final, cast
 
+from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.testing.otlp_receiver import Request, Response
-from lib.testing.trace_servers.base import Refused, TraceServer
+from lib.testing.trace_servers.base import Refused, TraceServer, too_many
 
 PUBLIC_KEY: Final = "pk-lf-0123456789"
 SECRET_KEY: Final = "sk-lf-9876543210"  # noqa: S105 - of a stand-in
@@ -42,10 +44,18 @@ class LangfuseServer(TraceServer):
         lag: spans are seen after so many further reads.
         scores: what is held, by id, name and day.
         page: how many observations a page has at most.
+        scores_a_minute: how many scores are taken in a minute, None for all; the free plan has 30.
     """
 
-    def __init__(self, *, lag: int = 0, page: int = _MAX_PAGE) -> None:
-        """Begin with nothing."""
+    def __init__(
+        self,
+        *,
+        lag: int = 0,
+        page: int = _MAX_PAGE,
+        scores_a_minute: int | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Begin with nothing; minutes pass by the clock."""
         super().__init__(
             path="/api/public/otel/v1/traces",
             on_repeat="append",
@@ -57,6 +67,8 @@ class LangfuseServer(TraceServer):
         )
         self.lag, self.page = lag, page
         self.scores: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.scores_a_minute = scores_a_minute
+        self._clock, self._minute_ends, self._in_minute = clock, 0.0, 0
         self._unseen: dict[int, int] = {}
 
     @property
@@ -77,6 +89,10 @@ class LangfuseServer(TraceServer):
     # -- scores --------------------------------------------------------------------------------
 
     def _score(self, request: Request) -> Response:
+        left_s = self._left_of_minute()
+        if self._in_minute == self.scores_a_minute:
+            return too_many(str(math.ceil(left_s)))
+        self._in_minute += 1
         body = request.json()
         if not isinstance(body, dict):
             raise Refused(400, {"message": "Invalid request data", "error": "InvalidRequestError"})
@@ -85,6 +101,12 @@ class LangfuseServer(TraceServer):
         day = datetime.fromisoformat(score["timestamp"]).date().isoformat()
         self.scores[score["id"], score["name"], day] = score
         return Response.of({"id": score["id"]})
+
+    def _left_of_minute(self) -> float:
+        now = self._clock.monotonic()
+        if now >= self._minute_ends:
+            self._minute_ends, self._in_minute = now + 60, 0
+        return self._minute_ends - now
 
     # -- reading -------------------------------------------------------------------------------
 

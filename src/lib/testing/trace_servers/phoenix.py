@@ -99,6 +99,11 @@ class PhoenixServer(TraceServer):
             else:
                 self.queued.append(one)
 
+    def expire(self) -> None:
+        """Let the ten minutes pass for which what is queued waits for its span."""
+        self.settle()
+        self.queued.clear()
+
     def _known(self, what: str) -> set[str]:
         ingested = [span for span in self.spans if not self._unknown[span.span_id]]
         return {getattr(span, f"{what}_id").hex() for span in ingested}
