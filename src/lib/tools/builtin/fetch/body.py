@@ -23,6 +23,7 @@ PIECE_BYTES: Final = 64 * 1024
 """How much one step of a decoder may return."""
 
 _ZSTD_STEP_BYTES: Final = 64  # at most 16 blocks, each of at most 128 KiB
+_SMALL_BYTES: Final = 4 * 1024
 _SLACK_BYTES: Final = 64 * 1024
 _SNIFFED_BYTES: Final = 1_024
 
@@ -268,25 +269,39 @@ def _parts(chunk: bytes) -> Iterator[bytes]:
 class _Content:
     """What was decompressed, at most one piece more than is wanted.
 
-    It is one buffer: a list of pieces would cost many times their size where they are tiny.
+    Small pieces are gathered, as a list of them would cost many times their size.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._buffer = bytearray()
+        self._size = 0
+        self._pieces: list[bytes] = []
+        self._small = bytearray()
 
     @property
     def full(self) -> bool:
-        return len(self._buffer) > self._max_bytes
+        return self._size > self._max_bytes
 
     def take(self, pieces: Iterator[bytes]) -> None:
         for piece in pieces:
-            self._buffer += piece
+            self._size += len(piece)
+            if len(piece) < _SMALL_BYTES:
+                self._small += piece
+            if len(piece) >= _SMALL_BYTES or len(self._small) >= PIECE_BYTES:
+                self._gather()
+            if len(piece) >= _SMALL_BYTES:
+                self._pieces.append(piece)
             if self.full:
                 return
 
     def body(self, *, truncated: bool) -> Body:
-        return Body(bytes(memoryview(self._buffer)[: self._max_bytes]), truncated)
+        self._gather()
+        return Body(b"".join(self._pieces)[: self._max_bytes], truncated)
+
+    def _gather(self) -> None:
+        if self._small:
+            self._pieces.append(bytes(self._small))
+            self._small.clear()
 
 
 def _decoded(chunk: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:
