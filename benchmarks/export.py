@@ -10,6 +10,7 @@ of it in the end.
     lib           `Span`s become attributes by the dialect of OpenTelemetry's conventions, are
                   encoded, compressed and posted on the event loop
     lib ready     the same with attributes that are made before the clock starts
+    lib sink      the same as lib through an `OTelSink`, which is what applications have
     otel          finished spans with these attributes, made before the clock starts, go through a
                   BatchSpanProcessor to the exporter, in its thread, as it comes (not compressed)
     otel gzip     the same, compressed
@@ -18,6 +19,9 @@ of it in the end.
 The burst: so many spans end at once while a task of the same event loop wants to run every
 millisecond, and the backend takes its time for each request. Late is how much later than asked
 that task runs, while spans are on their way.
+
+The backfill: an observer finds runs in a store, reads their logs, derives their spans and exports
+them through an `OTelSink`; 20,000 spans in one run, and in 200 runs.
 """
 
 from __future__ import annotations
@@ -37,13 +41,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from lib.observe import Span, span_id_of, trace_id_of
+from lib._util.clock import SYSTEM_CLOCK
+from lib.events import MemoryEventStore
+from lib.events import kinds as k
+from lib.events.bus import Bus
+from lib.observe import Observer, OTelSink, Span, span_id_of, trace_id_of
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects import GENAI
 from lib.observe.otlp import OTLPSender
+from lib.testing.logs import make_log, store_log
 
 BATCH = 512
 TICK_S = 0.001
+START_DATA: dict[str, Any] = {"algorithm": "a", "input": []}
 RESOURCE = {"service.name": "bench"}
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WORDS = "the order of a customer was shipped on monday and arrives in two or three days"
@@ -206,6 +216,22 @@ class Ready(Ours):
         return self.known[span.span_id]
 
 
+class Whole(Ours):
+    """Goes through a sink; all spans are of one trace and know what it is called."""
+
+    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
+        super().__init__(url, spans, queue=queue)
+        facts = {"lib.trace.name": "bench", "session.id": "s"}
+        self.spans = [replace(span, trace=facts) for span in spans]
+        self.sink = OTelSink(self.sender, service_name="bench")
+
+    async def export(self) -> None:
+        await self.sink.export(self.spans)
+
+    async def close(self) -> None:
+        await self.sink.aclose()
+
+
 class OpenTelemetry:
     compressed = False
 
@@ -270,6 +296,7 @@ class Traced(OpenTelemetry):
 EXPORTERS: dict[str, Callable[..., Any]] = {
     "lib": Ours,
     "lib ready": Ready,
+    "lib sink": Whole,
     "otel": OpenTelemetry,
     "otel gzip": Compressed,
     "otel tracer": Traced,
@@ -388,6 +415,64 @@ def bursts(
             print(f"  {name:11} {told:>8} {p50:13.1f} {p99:7.1f} {late[-1]:7.1f}")
 
 
+class Backfill:
+    """An observer that finds runs of so many tool calls, none of which it has exported."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = SYSTEM_CLOCK
+        self.store = MemoryEventStore(clock=self.clock)
+        self.bus = Bus(self.store)
+        self.sink = OTelSink(OTLPSender(url, headers={}, batch_size=BATCH))
+        self.took_s = 0.0
+
+    async def fill(self, runs: int, calls: int) -> None:
+        await self.store.setup()
+        for number in range(runs):
+            await store_log(self.store, make_log(*told(calls), run_id=f"run-{number}"))
+
+    async def export(self) -> None:
+        began = time.perf_counter()
+        await self.observer.backfill()
+        self.took_s = time.perf_counter() - began
+
+    async def lateness(self) -> list[float]:
+        async with Observer(self, [self.sink]) as self.observer:
+            gc.collect()
+            return await lateness(self)
+
+
+def told(calls: int) -> list[tuple[float, str, dict[str, Any]]]:
+    """Return the events of a run with so many calls of tools."""
+    events: list[tuple[float, str, dict[str, Any]]] = [(0, k.RUN_STARTED, START_DATA)]
+    for number in range(calls):
+        call = {"key": f"t{number}", "call_id": f"c{number}"}
+        events.append((1, k.TOOL_REQUESTED, {**call, "name": "x", "args": {}, "effects": "none"}))
+        events.append((2, k.TOOL_COMPLETED, {**call, "output": "o"}))
+    return [*events, (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"})]
+
+
+def backfills(backend: Backend, count: int) -> None:
+    backend.ask("/delay/0")
+    print(f"\na backfill of {count:,} spans by an observer")
+    print(f"  {'':24} {'spans/s':>9} {'late ms: p50':>13} {'p99':>7} {'most':>7}")
+    for runs in (1, max(count // 100, 1)):
+
+        async def work(runs: int = runs) -> tuple[list[float], float]:
+            backfill = Backfill(backend.url)
+            await backfill.fill(runs, count // runs)
+            late = await backfill.lateness()
+            await backfill.sink.aclose()
+            return late, backfill.took_s
+
+        late, took_s = asyncio.run(work())
+        spans = runs * (count // runs + 1)
+        held = backend.ask("/seen")["spans"]
+        assert held == spans, (held, spans)
+        p50, p99 = (late[int(len(late) * share)] for share in (0.5, 0.99))
+        name = f"{runs:,} runs of {spans // runs:,} spans"
+        print(f"  {name:24} {spans / took_s:9,.0f} {p50:13.1f} {p99:7.1f} {late[-1]:7.1f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--spans", type=int, default=20_000)
@@ -403,6 +488,7 @@ def main() -> None:
         compare(backend, asked.spans, asked.rounds, asked.exporters)
         for big in (False, True):
             bursts(backend, asked.spans, asked.delays_ms, asked.exporters, big=big)
+        backfills(backend, asked.spans)
 
 
 if __name__ == "__main__":
