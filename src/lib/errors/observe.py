@@ -11,6 +11,8 @@ class ExportError(LibError):
     Attributes:
         retry_after_s: what the backend asked for, in seconds.
         permanent: whether sending the same spans again cannot help.
+        setup: whether that is so only as long as the sink is set up as it is: a wrong key or
+            address, and nothing is wrong with the spans.
         taken: the ids of the spans that are not to be sent again: the sink has them, or has
             dropped them for good.
         lost: how many of those it has dropped for good.
@@ -23,10 +25,11 @@ class ExportError(LibError):
         *,
         retry_after_s: float | None = None,
         permanent: bool = False,
+        setup: bool = False,
         taken: frozenset[str] = frozenset(),
         lost: int = 0,
         taken_scores: int = 0,
     ) -> None:
-        self.retry_after_s, self.permanent = retry_after_s, permanent
+        self.retry_after_s, self.permanent, self.setup = retry_after_s, permanent, setup
         self.taken, self.lost, self.taken_scores = taken, lost, taken_scores
         super().__init__(message)

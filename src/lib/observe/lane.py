@@ -275,5 +275,5 @@ def _told(what: str) -> Generator[None]:
 
 
 def is_permanent(failure: Exception) -> bool:
-    """Tell whether sending the same again cannot help."""
-    return isinstance(failure, ExportError) and failure.permanent
+    """Tell whether sending the same again cannot help, even once the sink is set up rightly."""
+    return isinstance(failure, ExportError) and failure.permanent and not failure.setup

@@ -285,6 +285,29 @@ def test_what_a_sink_has_taken_before_the_time_was_up_is_not_sent_again():
     assert sink.exports == [["invoke_agent a", "execute_tool n"], ["execute_tool n"]]
 
 
+def test_what_is_due_under_a_wrong_key_arrives_once_the_key_is_right():
+    wrong = ExportError("check the API key", permanent=True, setup=True)
+    sink = Sink(*[wrong] * 4)
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, sink) as observer:
+            await engine.has(ended("one"), ended("two"))
+            assert not await observer.drain()
+            assert len(sink.exports) < 4  # it is left alone meanwhile
+            raise ZeroDivisionError
+
+    async def later(engine: Engine) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await body(engine)
+        sink.then = []
+        async with observed(engine, sink) as observer:
+            assert await observer.drain()
+
+    main(later)
+
+    assert sorted(span.run_id for span in sink.spans) == ["one", "two"]
+
+
 def test_an_observer_can_be_used_again():
     sink = Sink()
 

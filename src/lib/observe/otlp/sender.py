@@ -179,7 +179,8 @@ class OTLPSender:
                 return answer.status, await self._judged(answer, count, tally)
         except RemoteError as error:
             # Its cause may quote a header that is not valid, so it is left behind.
-            raise tally.error(str(error), permanent=not error.retryable) from None
+            wrong = not error.retryable
+            raise tally.error(str(error), permanent=wrong, setup=wrong) from None
 
     async def _judged(self, answer: Answer, count: int, tally: _Tally) -> int:
         status = answer.status
@@ -188,13 +189,16 @@ class OTLPSender:
                 return min(count, rejected_spans(answer.media_type, await answer.read()))
             except ValueError:
                 message = f"the server answered {status}, but not as an OTLP backend does"
-                raise tally.error(f"{message}: check the address", permanent=True) from None
+                told = f"{message}: check the address"
+                raise tally.error(told, permanent=True, setup=True) from None
         await answer.read_start()  # so that the connection can serve again
         if status in _REFUSED:
             return count
+        wrong = status < 500 and status not in _MAY_PASS  # noqa: PLR2004 - HTTP
         raise tally.error(
             _told(status),
-            permanent=status < 500 and status not in _MAY_PASS,  # noqa: PLR2004 - HTTP
+            permanent=wrong,
+            setup=wrong,
             retry_after_s=retry_after_s(answer.headers, self._clock.now()),
         )
 

@@ -21,6 +21,9 @@ from lib.wire.http import Wire
 T = TypeVar("T")
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
+_REFUSED: Final = frozenset({400, 409, 413, 422})
+"""What is sent is refused for what it is; any other refusal is for how the sink is set up."""
+
 _TIMEOUT_S: Final = 10.0
 _JSON: Final = {"content-type": "application/json", "accept": "application/json"}
 
@@ -112,13 +115,15 @@ class RestAPI:
                 failed = status_error(answer.status, start, headers, self._clock.now(), RemoteError)
         except RemoteError as error:
             # Without its cause, which may repeat a header: the key.
+            wrong = not error.retryable
             raise ExportError(
-                f"{self._backend} gave no answer: {error}", permanent=not error.retryable
+                f"{self._backend} gave no answer: {error}", permanent=wrong, setup=wrong
             ) from None
         raise ExportError(
             f"{self._backend} answered {failed.status}{_hint(failed.status)}",
             retry_after_s=failed.retry_after_s,
             permanent=not failed.retryable,
+            setup=not failed.retryable and failed.status not in _REFUSED,
         )
 
 

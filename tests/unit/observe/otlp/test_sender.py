@@ -201,6 +201,7 @@ def test_a_redirect_is_not_followed_and_not_taken_for_success(status: int) -> No
     error, receiver = failure(make_spans(1), redirect("https://moved.test/here", status))
 
     assert error.permanent
+    assert error.setup
     assert f"the address redirects ({status})" in str(error)
     assert "moved.test" not in str(error)
     assert len(receiver.requests) == 1
@@ -212,6 +213,7 @@ def test_what_is_wrong_with_the_request_stays_wrong(status: int) -> None:
     error, _ = failure(make_spans(1), status)
 
     assert error.permanent
+    assert error.setup is (status not in {400, 413, 422})
     assert f"the server answered {status}" in str(error)
     assert len(error.taken) == 0
 
