@@ -6,9 +6,13 @@ Nothing here is a tree of objects and nothing recurses, so depth costs nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 BlockKind: TypeAlias = Literal["text", "heading", "code"]
+
+
+DEFINITION: Final = ": "
+"""What begins the meaning of a term."""
 
 
 @dataclass(slots=True)

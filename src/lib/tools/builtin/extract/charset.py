@@ -55,10 +55,19 @@ def decode(body: bytes, *, charset: str | None, markup: str = "") -> Decoded:
         return Decoded("\ufffd" if body else "", encoding)
     if encoding is not None:
         return Decoded(_decoded(body, encoding), encoding)
+    text = _as_utf8(body)
+    if text is not None:
+        return Decoded(text, "utf-8")
+    return Decoded(_decoded(body, "windows-1252"), "windows-1252")
+
+
+def _as_utf8(body: bytes) -> str | None:
     try:
-        return Decoded(codecs.getincrementaldecoder("utf-8")().decode(body), "utf-8")
+        text = codecs.getincrementaldecoder("utf-8")().decode(body)
     except UnicodeDecodeError:
-        return Decoded(_decoded(body, "windows-1252"), "windows-1252")
+        return None
+    # Where only the last character is none of ASCII, and is not whole, it says nothing for UTF-8.
+    return None if text.isascii() and len(text) < len(body) else text
 
 
 def encoding_of(label: str | None) -> str | None:

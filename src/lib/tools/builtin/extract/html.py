@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from lib.tools.builtin.extract.blocks import Block, Blocks
 from lib.tools.builtin.extract.content import main_blocks
-from lib.tools.builtin.extract.page import read_blocks
+from lib.tools.builtin.extract.reader import read_blocks
 from lib.tools.builtin.extract.writing import written
 
 Choice: TypeAlias = Callable[[Blocks], list[Block]]

@@ -65,6 +65,9 @@ class Inline:
     def close_link(self) -> None:
         """End the link that is open, if any."""
         self._mark_link()
+        if self._in_link and self._size == self._link_size and self._parts[-1:] == [" "]:
+            self._parts.pop()  # it stood before a link without a word
+            self._gap = True
         self._href, self._in_link = None, False
 
     def _mark_link(self) -> None:

@@ -36,7 +36,7 @@ def read_json(text: str, *, max_chars: int) -> str:
             depth = max(depth - 1, 0)
         before = "" if not parts or piece in ",:" else _gap(parts[-1], piece, depth)
         parts += before, (piece if piece != ":" else ": ")
-        length += len(before) + len(piece) + 1
+        length += len(before) + len(parts[-1])
         if piece in "[{":
             depth += 1
         if length > max_chars:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from lib.tools.builtin.extract.blocks import Block
+from lib.tools.builtin.extract.blocks import DEFINITION, Block
 
 MAX_DEPTH: Final = 8
 """Lists and quotations that are deeper are written as if they were not."""
@@ -34,14 +34,15 @@ def written(blocks: Sequence[Block], *, max_chars: int) -> tuple[str, bool]:
 
 
 def _pieces(blocks: Sequence[Block]) -> Iterable[tuple[Block, str]]:
-    header = 0
+    header = -1  # the last row of headers
     for row, group in groupby(blocks, key=lambda block: block.row):
         cells = list(group)
         if row and _is_row(cells):
             yield cells[0], "| " + " | ".join(_cell(block) for block in cells) + " |"
-            if all(block.header for block in cells) and len(cells) > 1 and row != header + 1:
+            if all(block.header for block in cells):
+                if row != header + 1:
+                    yield cells[0], "|" + " --- |" * len(cells)
                 header = row
-                yield cells[0], "|" + " --- |" * len(cells)
         else:
             for block in cells:
                 if block.text:
@@ -68,6 +69,8 @@ def _cell(block: Block) -> str:
 def _close(last: Block, block: Block) -> bool:
     """Say whether two blocks follow each other without an empty line."""
     if last.row and block.row and last.kind == block.kind == "text":
+        return True
+    if block.marker == DEFINITION:
         return True
     return bool(block.marker) and (bool(last.marker) or bool(last.depth and block.depth))
 

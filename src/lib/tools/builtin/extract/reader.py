@@ -9,7 +9,7 @@ from typing import Final
 
 from lib._util.markup import attributes, tokens, unescaped
 from lib.tools.builtin.extract import names
-from lib.tools.builtin.extract.blocks import Block, Blocks
+from lib.tools.builtin.extract.blocks import DEFINITION, Block, Blocks
 from lib.tools.builtin.extract.hidden import Hidden
 from lib.tools.builtin.extract.inline import Inline
 from lib.tools.builtin.extract.links import Links
@@ -221,7 +221,7 @@ class _Reader:
         elif name == "li":
             self._marker = self._next_marker()
         elif name == "dd":
-            self._marker = ": "
+            self._marker = DEFINITION
         elif name == "pre":
             self._end_code()
             self._code, self._language = [], _language_of(found)
