@@ -249,6 +249,14 @@ def test_a_failure_tells_how_many_of_the_first_scores_are_not_to_be_sent_again()
     assert later.__notes__ == ["a score before was refused for good: no"]
 
 
+def test_with_a_wrong_key_no_further_score_is_tried():
+    wrong = ExportError("check the key", permanent=True, setup=True)
+
+    names, error = sent(None, wrong, None)
+
+    assert (names, error, wrong.taken_scores) == (["0", "1"], wrong, 1)
+
+
 def test_all_scores_are_sent_in_order():
     assert sent(None, None) == (["0", "1"], None)
 

@@ -131,7 +131,8 @@ async def send_each(scores: Iterable[T], send: Callable[[T], Awaitable[object]])
     """Send scores one after the other; one that is refused for good holds none back.
 
     Raises:
-        ExportError: one was not delivered: at once if it may be later, else after the others.
+        ExportError: one was not delivered: after the others if it is refused for what it is, else
+            at once.
     """
     refused: ExportError | None = None
     for place, score in enumerate(scores):
@@ -139,7 +140,7 @@ async def send_each(scores: Iterable[T], send: Callable[[T], Awaitable[object]])
             await send(score)
         except ExportError as error:
             error.taken_scores = place
-            if not error.permanent:
+            if error.setup or not error.permanent:
                 if refused is not None:
                     error.add_note(f"a score before was refused for good: {refused}")
                 raise
