@@ -29,6 +29,7 @@ def read(text: str) -> list[tuple[str, str]]:
         ("<title></title>", [("open", "title"), ("close", "title")]),
         ("<title>a<b>", [("open", "title"), ("text", "a"), ("open", "b")]),
         ("1 < 2 <3> <", [("text", "1 < 2 <3> <")]),
+        ('<a b="x>y" z', [("open", "a"), ("text", 'y" z')]),
         ("<<<b>", [("text", "<<"), ("open", "b")]),
     ],
 )

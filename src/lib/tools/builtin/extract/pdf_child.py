@@ -10,7 +10,6 @@ import json
 import logging
 import sys
 import warnings
-from importlib import import_module
 from typing import Any, BinaryIO
 
 
@@ -26,7 +25,8 @@ def limit_memory(max_bytes: int) -> None:
 
 def write_pages(body: bytes, output: BinaryIO, *, max_pages: int, max_chars: int) -> None:
     """Write how many pages there are, then their texts, each as soon as it is read."""
-    pypdf: Any = import_module("pypdf")  # after the memory is limited
+    import pypdf  # noqa: PLC0415 - after the memory is limited
+
     reader = pypdf.PdfReader(io.BytesIO(body))
     if reader.is_encrypted and not reader.decrypt(""):
         _write(output, {"encrypted": True})

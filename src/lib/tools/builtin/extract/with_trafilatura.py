@@ -6,8 +6,7 @@ Source: https://trafilatura.readthedocs.io (2.3). It takes several seconds for s
 from __future__ import annotations
 
 import re
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from lib.errors import ToolError
 from lib.tools.builtin.extract.blocks import Block, Blocks
@@ -26,13 +25,13 @@ def choice(source: str) -> Choice:
         ToolError: "unsupported": trafilatura is not installed.
     """
     try:
-        trafilatura: Any = import_module("trafilatura")
+        import trafilatura  # noqa: PLC0415 - an extra
     except ImportError:
         raise ToolError(
             "unsupported", "trafilatura is not installed: pip install 'lib-agents[trafilatura]'"
         ) from None
     try:
-        text: str = trafilatura.extract(source, fast=True, include_links=False) or ""
+        text = trafilatura.extract(source, fast=True, include_links=False) or ""
     except Exception:  # noqa: BLE001 - whatever a page of strangers provokes there
         raise ToolError("failed", "trafilatura could not read the page") from None
     known = {run for line in text.split("\n") for run in _runs(line)}

@@ -2,7 +2,10 @@
 
 import io
 import json
+import logging
+import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from lib.tools.builtin.extract import (
     with_trafilatura,
 )
 from lib.tools.builtin.extract.reading import kind_of
+from lib.tools.builtin.extract.xml import elements, outline
 
 URL = "https://example.org/a/feed"
 
@@ -130,7 +134,8 @@ def test_deep_json_is_indented_only_so_far_and_cut() -> None:
 def test_xml_becomes_an_outline_without_its_comments_and_entities() -> None:
     found = read(
         '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY lol "ha"><!ENTITY x SYSTEM '
-        '"file:///etc/passwd">]><n:a xmlns:n="u" b="1"><!-- no --><c/> &lol; &x; &#65; <d>e<![CDATA[<f>]]></d></n:a></z>',
+        '"file:///etc/passwd">]><n:a xmlns:n="u" b="1">'
+        "<!-- no --><c/> &lol; &x; &#65; <d>e<![CDATA[<f>]]></d></n:a></z>",
         "application/xml",
     )
 
@@ -145,9 +150,11 @@ RSS = """<?xml version="1.0"?><rss><channel><title>News &amp; more</title><link>
 <description>About it</description>
 <item><title>One</title><link>/1</link>
 <pubDate>Mon, 1 Jan 2026</pubDate>
-<description>&lt;p&gt;First &lt;b hidden&gt;no&lt;/b&gt; &lt;a href="/x"&gt;here&lt;/a&gt;</description>
+<description>&lt;p&gt;First &lt;b hidden&gt;no&lt;/b&gt;
+&lt;a href="/x"&gt;here&lt;/a&gt;</description>
 <content:encoded><![CDATA[<p>whole</p>]]></content:encoded></item>
-<item><guid>https://e.org/2</guid><description></description>
+<item><guid>https://e.org/2</guid>
+<description></description>
 <content:encoded><![CDATA[<p>Two</p>]]></content:encoded></item>
 <item><title>Three</title><guid>tag:3</guid></item></channel></rss>"""
 
@@ -174,6 +181,18 @@ def test_atom_becomes_its_entries() -> None:
     assert (found.title, found.text) == (
         "Blog",
         "## [A b](https://example.org/post)\n2026-01-01\n\nIn elements",
+    )
+
+
+def test_an_outline_is_cut_where_it_is_long_enough() -> None:
+    found, _ = elements("<a><b>c</b><d/></a>")
+
+    assert outline(found, max_chars=3) == "a\n b: c"
+
+
+def test_a_link_of_a_feed_that_is_none_of_the_web_is_left_out() -> None:
+    assert read("<feed><entry><link href='tag:x'/></entry></feed>", "text/xml").text == (
+        "## (without a title)"
     )
 
 
@@ -321,6 +340,34 @@ def test_the_reader_of_pdf_writes_a_line_for_each_page() -> None:
         {"page": "Hell"},
     ]
     assert Path(pdf_child.__file__).read_text(encoding="utf-8").count("import lib") == 0
+
+
+def test_the_reader_of_pdf_is_a_program_with_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[int] = []
+    monkeypatch.setattr(pdf_child, "limit_memory", limits.append)
+    monkeypatch.setattr(sys, "argv", ["pdf_child.py", "9", "99", "77"])
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(a_pdf(1))))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output))
+    with warnings.catch_warnings():
+        pdf_child.main()
+    logging.disable(logging.NOTSET)
+
+    assert limits == [77]
+    assert output.getvalue().count(b"Hello 0") == 1
+
+
+def test_memory_is_limited_where_the_system_can() -> None:
+    program = (
+        "import sys, resource; sys.path.insert(0, sys.argv[1]); import pdf_child;"
+        "pdf_child.limit_memory(1 << 30); print(resource.getrlimit(resource.RLIMIT_AS)[0]);"
+        "sys.modules['resource'] = None; pdf_child.limit_memory(1 << 20)"
+    )
+    folder = str(Path(pdf_child.__file__).parent)
+    command = [sys.executable, "-c", program, folder]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, encoding="utf-8")
+
+    assert int(done.stdout) == 1 << 30
 
 
 # -- trafilatura -------------------------------------------------------------------------------

@@ -230,3 +230,16 @@ def test_markup_errors_are_read_as_they_come() -> None:
     assert text("<table><tr><td><div>a</td><td></div>b</table>") == "| a | b |"
     assert text("<ol start=x><li>a</ol><li>b") == "1. a\n- b"
     assert text("<h2>a<hr>b</h2>c") == "## a\n\n## b\n\nc"
+
+
+def test_headers_over_two_rows_are_underlined_once_and_lines_may_begin_with_a_link() -> None:
+    assert text("<table><tr><th>a<th>b<tr><th>c<th>d<tr><td>1<td>2</table>") == (
+        "| a | b |\n| --- | --- |\n| c | d |\n| 1 | 2 |"
+    )
+    assert text("a<br> <a href=/x>b</a>") == "a\n[b](https://example.org/x)"
+
+
+def test_an_article_in_pieces_that_are_no_article_is_read_whole() -> None:
+    pieces = "".join(f"<div><p>{PROSE}{number}</p></div>" for number in range(4))
+
+    assert text(f"<div><div>{pieces}</div></div>").count("goes on") == 12
