@@ -25,6 +25,8 @@ T = TypeVar("T")
 _OF_ALL: Final = (a.SESSION, a.CONVERSATION_ID, a.TAGS, a.ENVIRONMENT)
 """What holds for a whole trace if its root says so."""
 
+_PAGE: Final = 1000
+
 _INLINE_EVENTS: Final = 16
 """A longer log is turned into spans in a thread: it takes some 12 microseconds an event."""
 
@@ -137,7 +139,7 @@ async def read_logs(
     chosen = [info for info in runs if wanted(info, info.run_id in dead)]
     needed = {root_id, *(info.run_id for info in chosen)}
     needed |= {info.parent_id for info in chosen if info.parent_id is not None}
-    by_run = {run_id: await store.read(run_id) for run_id in sorted(needed)}
+    by_run = {run_id: await _log_of(store, run_id) for run_id in sorted(needed)}
     if not by_run[root_id]:
         return None
     return Logs(
@@ -147,6 +149,17 @@ async def read_logs(
         parents={info.run_id: info.parent_id for info in chosen},
         dead=dead,
     )
+
+
+async def _log_of(store: EventStore, run_id: str) -> list[Event]:
+    """Return a log, read in pages: a store in this process would hold up everybody else."""
+    page = await store.read(run_id, limit=_PAGE)
+    log = list(page)
+    while len(page) == _PAGE:
+        page = await store.read(run_id, after=page[-1].seq, limit=_PAGE)
+        log += page
+        await asyncio.sleep(0)  # noqa: TID251 - nothing is waited for but others
+    return log
 
 
 async def beside(events: int, work: Callable[[], T]) -> T:

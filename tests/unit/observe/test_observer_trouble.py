@@ -557,3 +557,31 @@ def test_what_is_known_of_a_trace_is_on_every_span_of_it():
 
     assert {span.trace["lib.trace.name"] for span in sink.spans} == {"invoke_workflow a"}
     assert {span.trace["gen_ai.conversation.id"] for span in sink.spans} == {"run"}
+
+
+def test_a_long_log_is_read_in_pages():
+    sink = Sink()
+
+    class Paged(MemoryEventStore):
+        longest = 0
+
+        async def read(
+            self, run_id: str, *, after: int = 0, limit: int | None = None
+        ) -> list[Event]:
+            found = await super().read(run_id, after=after, limit=limit)
+            self.longest = max(self.longest, len(found))
+            return found
+
+    store = Paged()
+
+    async def body(engine: Engine) -> None:
+        started: dict[str, Any] = {"algorithm": "a", "input": []}
+        entries: list[tuple[float, str, dict[str, Any]]] = [(0, k.RUN_STARTED, started)]
+        entries += [(1, "note", {})] * 2500
+        await engine.has(make_log(*entries, (2, k.RUN_COMPLETED, {"outcome": "COMPLETED"})))
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 1
+
+    main(body, Engine(store))
+
+    assert store.longest == 1000
