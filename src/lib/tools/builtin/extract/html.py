@@ -12,7 +12,7 @@ from lib.tools.builtin.extract.writing import written
 
 Choice: TypeAlias = Callable[[Blocks], list[Block]]
 
-ENOUGH: Final = 500
+ENOUGH: Final = 300
 """Main content of so many characters is taken for it, whatever else there is."""
 
 SHARE: Final = 0.25
