@@ -243,3 +243,11 @@ def test_an_article_in_pieces_that_are_no_article_is_read_whole() -> None:
     pieces = "".join(f"<div><p>{PROSE}{number}</p></div>" for number in range(4))
 
     assert text(f"<div><div>{pieces}</div></div>").count("goes on") == 12
+
+
+def test_prose_far_from_the_best_container_moves_it_outwards() -> None:
+    deep = "<div><div><div><div><div>{}</div></div></div></div></div>"
+    half = f"<div><p>{PROSE}1</p><p>{PROSE}2</p></div>"
+    other = deep.format(f"<div><p>{PROSE}3</p></div>")
+
+    assert text(f"<div><div>{deep.format(half)}{other}</div></div>").count("goes on") == 9
