@@ -164,7 +164,7 @@ def _begin_call(
 ) -> None:
     data = event.data
     # A model can make up the name of a tool; what cannot be one is content.
-    called = identifier(data.get("name"))
+    called = word(data.get("name"))
     attributes[a.TOOL_NAME] = called or run.content.show(text(data.get("name")))
     attributes[a.TOOL_CALL_ID] = identifier(data.get("call_id"))
     attributes[a.KEY] = identifier(key)
