@@ -1,6 +1,7 @@
 """Fuzz the walk of paths: random trees of files, links and pipes, and random paths into them.
 
     python tests/fuzz/path_walk.py [--seconds 60] [--seed N]
+    scripts/fuzz path_walk          # guided by coverage: paths into a few trees that stay
 
 Whatever is read must be the content of a file that lies below the root, under a name that may be
 shown; whatever is not read must be a `ToolError`; a plain path to a plain file must be read. Each
@@ -14,10 +15,12 @@ import argparse
 import os
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +34,7 @@ from lib.tools.builtin.files.tree import tree_of
 from lib.tools.builtin.files.walked import WalkedTree
 
 PATHS_PER_TREE: Final = 150
+GUIDED_TREES: Final = 8
 KNOWN_SHARE: Final = 0.4
 ODD_SHARE: Final = 0.2
 ABSOLUTE_SHARE: Final = 0.1
@@ -204,7 +208,27 @@ def main(
     return outcomes
 
 
+def guided() -> None:
+    """Let atheris find the paths; the first byte says into which of a few trees they lead."""
+    atheris: Any = import_module("atheris")
+    base = Path(tempfile.mkdtemp(prefix="lib-fuzz-"))
+    worlds = list[World]()
+    for number in range(GUIDED_TREES):
+        (base / str(number)).mkdir()
+        worlds.append(grow(base / str(number), random.Random(number)))
+
+    def one(data: bytes) -> None:
+        if data:
+            check(worlds[data[0] % GUIDED_TREES], data[1:].decode("utf-8", "surrogateescape"))
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()
+
+
 if __name__ == "__main__":
+    if any(argument.startswith("-max_total_time") for argument in sys.argv):
+        guided()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int)
