@@ -210,6 +210,12 @@ _TEXTS: Final[Mapping[str, Scenario]] = {
     "status_500": answer(b"a traceback", status=b"500 Oh"),
     "set_cookie": answer(b"a page", _TEXT, b"Set-Cookie: session=1; Path=/"),
     "retry_after": answer(b"later", b"Retry-After: 30", status=b"429 Too Many Requests"),
+    "retry_after_huge": answer(
+        b"later", b"Retry-After: " + b"9" * 5_000, status=b"429 Too Many Requests"
+    ),
+    "retry_after_odd": answer(
+        b"later", b"Retry-After: \xb2\xb3", status=b"503 Service Unavailable"
+    ),
 }
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {**_CODINGS, **_TIME, **_FRAMING, **_TYPES, **_TEXTS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER_S: Final = 86_400
 
+_SECONDS: Final = re.compile("[0-9]{1,6}", re.ASCII)  # `int` refuses thousands of digits
 _ACCEPT: Final = (
     b"text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/json;q=0.8, "
     b"text/plain;q=0.8, */*;q=0.1"
@@ -251,7 +253,7 @@ def _check_status(answer: Answer) -> None:
     if status < 300:  # noqa: PLR2004 - success
         return
     code: ToolErrorCode = "unavailable" if status >= 500 else "failed"  # noqa: PLR2004
-    later = [int(value) for value in answer.values(b"retry-after") if value.isdecimal()]
+    later = [int(value) for value in answer.values(b"retry-after") if _SECONDS.fullmatch(value)]
     hint = f": try again in {later[0]} s" if later and later[0] <= MAX_RETRY_AFTER_S else ""
     raise ToolError(_STATUS_CODES.get(status, code), f"the server answered {status}{hint}")
 

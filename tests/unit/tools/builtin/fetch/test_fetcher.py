@@ -77,6 +77,8 @@ def test_what_is_accepted_may_be_said_by_the_caller(fetch: Any, internet: Any) -
         ("status_401_challenge", "denied", "the server answered 401"),
         ("status_404", "not_found", "the server answered 404"),
         ("retry_after", "rate_limited", "the server answered 429: try again in 30 s"),
+        ("retry_after_huge", "rate_limited", "the server answered 429"),
+        ("retry_after_odd", "unavailable", "the server answered 503"),
         ("status_500", "unavailable", "the server answered 500"),
         ("status_999", "failed", "the server's answer is not valid HTTP"),
         ("switch_101", "failed", "'srv.test' does not answer in valid HTTP"),
