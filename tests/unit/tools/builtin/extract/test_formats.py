@@ -347,8 +347,8 @@ def test_the_reader_of_pdf_is_a_program_with_limits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pdf_child, "limit_memory", limits.append)
     monkeypatch.setattr(sys, "argv", ["pdf_child.py", "9", "99", "77"])
     output = io.BytesIO()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(a_pdf(1))))
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(a_pdf(1)), encoding="utf-8"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="utf-8"))
     with warnings.catch_warnings():
         pdf_child.main()
     logging.disable(logging.NOTSET)
@@ -375,6 +375,7 @@ def test_memory_is_limited_where_the_system_can() -> None:
 ARTICLE = "<html><body><article><h1>Head</h1>{}</article><p>Subscribe to us</p></body></html>"
 
 
+@pytest.mark.filterwarnings("ignore:'encoding' argument:EncodingWarning")  # it reads its settings
 def test_trafilatura_may_choose_the_main_content_and_hidden_text_stays_out() -> None:
     prose = "".join(
         f"<p>Paragraph {number} says what it has to say about <a href=/x>things</a> in full.</p>"
