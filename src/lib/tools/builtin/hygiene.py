@@ -23,34 +23,54 @@ _ESCAPES: Final = re.compile(
     r"|\x1b(?:[ -/]+[0-~]|[0-Z\\-~])?"
 )
 # What ends a line or a word for some readers and not for others: a space, so that lines can be
-# counted by "\n" alone.
-_GAPS: Final = re.compile("[\r\v\f\x1c-\x1f\x85\u2028\u2029]")
+# counted by "\n" alone. So is a cell of braille without dots.
+_GAPS: Final = re.compile("[\r\v\f\x1c-\x1f\x85\u2028\u2029\u2800]")
+# Variation selectors but the one for emoji carry bytes that nobody sees: a reader does not miss the
+# variants, since the character before says what is meant.
 _UNSEEN: Final = re.compile(
     "["
     "\x00-\x08\x0e-\x1b\x7f-\x9f"  # C0 and C1
     "\u00ad\u034f\u180e"  # soft hyphen, grapheme joiner, Mongolian vowel separator
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, overrides and isolates of direction
     "\u200b\u2060-\u2065\u206a-\u206f\ufeff"  # no width: spaces, joiners, operators, byte order
-    "\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufff0-\ufffb"  # fillers, interlinear annotation
+    "\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufff0-\ufffb\U00016fe4"  # fillers, annotation
     "\ufdd0-\ufdef\ufffe\uffff"  # no characters
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # shorthand and musical format controls
-    "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # tags, and what is reserved beside them
+    "\U00013430-\U0001345f\U0001bca0-\U0001bca3"  # controls of hieroglyphs and of shorthand
+    "\U0001d159\U0001d173-\U0001d17a"  # a note without a head, musical format controls
+    "\ufe00-\ufe0e\U000e0000-\U000e0fff"  # variation selectors, tags, what is reserved beside them
     "]"
 )
-# One variation selector may follow what has variants; more of them carry hidden bytes. (Classes are
-# negated as ranges across U+FFFF take milliseconds to compile.)
-_BASE: Final = "[^\x00-\u0fff\u180b-\u180f\u200b-\u200f\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-_SELECTORS: Final = re.compile(
-    f"(?<!{_BASE})[\ufe00-\ufe0d]"
-    f"|(?<!{_BASE})(?<![0-9#*\u00a9\u00ae])[\ufe0e\ufe0f]"
-    "|(?<![\u1820-\u18aa])[\u180b-\u180d\u180f]"
-    "|(?<![\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
+# Source: Unicode emoji-data, 16.0, as blocks; what stands beside the emoji there is seen, too.
+_EMOJI: Final = (
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
-# One joiner may stand within a word of a script that has use for it, or within an emoji.
-_JOINED: Final = "[^\x00-\u05ff\u200b-\u200f]"
-_JOINERS: Final = re.compile(f"(?<!{_JOINED})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED})")
+_SELECTORS: Final = re.compile(
+    rf"\ufe0f(?<!{_EMOJI}\ufe0f)(?!(?<=[0-9#*]\ufe0f)\u20e3)"
+    "|[\u180b-\u180d\u180f](?<![\u1820-\u18aa].)"
+)
+# Source: Unicode 16, 23.2: cursive scripts from Arabic to Mandaic, Indic ones, Khmer, Mongolian.
+_SCRIPTS: Final = (
+    "[\u0620-\u065f\u066e-\u06d3\u06d5-\u06ef\u06fa-\u08ff\u0900-\u0963\u0970-\u0dff\u1000-\u109f"
+    "\u1780-\u17d3\u180b-\u180d\u180f\u1820-\u18aa\u1b00-\u1b4f\ua8e0-\ua8ff\ua980-\ua9c0"
+    "\uaa60-\uaa7f\uabc0-\uabed\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U0001173f]"
+)
+_JOINERS: Final = re.compile(
+    f"[\u200c\u200d](?!(?<={_SCRIPTS}.){_SCRIPTS})(?!(?<={_EMOJI[:-1]}\ufe0f]\u200d){_EMOJI})"
+)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-_FENCE: Final = re.compile(r"(?im)^([^\S\n]*)\[(?=[^\n:\]]{1,64}:[^\S\n]*(?:end|output)\b)")
+# A line is taken for a fence whatever Markdown puts before its bracket, and in whatever shape its
+# bracket, colon and word are written.
+_END, _OUTPUT = (
+    "".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in word)
+    for word in ("end", "output")
+)
+_FENCE: Final = re.compile(
+    r"(?im)^((?:[^\S\n]|[>|*+_`~#\\.)(-]|[0-9])*+)"
+    "[\\[\uff3b\u2045\u2772\u27e6\u27ec\u3010\u3014\u3016\u3018\u301a\ufe47\ufe5d]"
+    "(?=[^\n\\]]*[:\u02d0\u02f8\u05c3\u2236\ua789\ufe13\ufe30\ufe55\uff1a][^\\S\n]*"
+    rf"(?:{_END}|{_OUTPUT})(?!\w))"
+)
 
 
 def new_boundary() -> str:
@@ -61,10 +81,11 @@ def new_boundary() -> str:
 def clean(text: str) -> str:
     r"""Return the text without what its reader would not see.
 
-    Removed are Unicode tags, directional controls, what has no width, surplus variation selectors,
-    the escape sequences of terminals, and control characters but tab and newline. Joiners stay
-    within the scripts and emoji that need them. What some readers take for the end of a line
-    becomes a space, so that the lines between "\n" stay as many. Lone surrogates become U+FFFD.
+    Removed are Unicode tags, directional controls, what has no width, variation selectors, the
+    escape sequences of terminals, and control characters but tab and newline. Joiners stay within
+    the scripts and emoji that need them, and so does the selector of emoji. What some readers take
+    for the end of a line becomes a space, so that the lines between "\n" stay as many, and so does
+    blank braille. Lone surrogates become U+FFFD.
     Linear in the text; cleaning twice changes nothing.
 
     Source: Unicode Technical Report 36; Unicode 16, 23 (special areas and format characters).
