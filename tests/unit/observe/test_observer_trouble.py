@@ -14,6 +14,7 @@ from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.store import run_mark
 from lib.observe import Observer, Span, span_id_of
+from lib.observe.ledger import StoreLedger
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.logs import at, make_log, store_log
@@ -585,3 +586,72 @@ def test_a_long_log_is_read_in_pages():
     main(body, Engine(store))
 
     assert store.longest == 1000
+
+
+def test_a_backfill_goes_on_though_runs_are_erased_meanwhile():
+    async def body(engine: Engine) -> int:
+        async def erase() -> None:
+            await engine.store.erase("run-1")
+
+        sink = Sink(erase, erase)
+        await engine.has(ended("run-0"), ended("run-1"))
+        async with observed(engine, sink) as observer:
+            return await observer.backfill(limit=5)
+
+    assert main(body) == 1
+
+
+def test_a_sink_that_ends_with_the_process_is_tried_again_with_what_it_lacks():
+    taken = frozenset({span_id_of("run", "run", "")})
+    sink = Sink(ExportError("down", taken=taken), destination=None, updates="first")
+
+    async def body(engine: Engine) -> None:
+        await engine.has(called())
+        await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 0
+            assert await observer.backfill() == 1
+
+    main(body)
+
+    assert [span.kind for span in sink.spans] == ["tool"]
+
+
+def test_a_store_that_fails_oddly_ends_no_lane(caplog: pytest.LogCaptureFixture):
+    class Odd(MemoryEventStore):
+        faults = 1
+
+        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+            if self.faults and expected and "claim" in expected:
+                self.faults -= 1
+                raise RuntimeError("odd")
+            return await super().swap_mark(name, expected=expected, value=value)
+
+    sink = Sink(ExportError("down"))
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, sink):
+            await engine.has(ended("run"))
+            await engine.bus.flush()
+            while not sink.spans:
+                await asyncio.sleep(0)  # noqa: TID251 - lets the observer run
+                engine.clock.advance(10)
+
+    main(body, Engine(Odd()))
+
+    assert "the lane of Sink goes on after an error" in caplog.text
+
+
+def test_batches_that_are_gone_are_passed_over_some_at_a_time():
+    async def body(engine: Engine) -> list[tuple[str, int]]:
+        ledger = StoreLedger(engine.store, "x", owner="one", claim_s=30)
+        batches = [await ledger.owe([f"run-{number}"]) for number in range(150)]
+        for batch in batches[:140]:
+            await ledger.paid(batch)
+        last = await ledger.owe(["last"])
+        assert last == 150
+        return await StoreLedger(engine.store, "x", owner="two", claim_s=30).owed()
+
+    found = main(body)
+
+    assert found == [*[(f"run-{number}", number) for number in range(140, 150)], ("last", 150)]
