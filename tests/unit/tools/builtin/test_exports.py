@@ -1,0 +1,15 @@
+"""What the package offers can be had from it, and nothing else."""
+
+import pytest
+
+from lib.tools import builtin
+
+
+@pytest.mark.parametrize("name", builtin.__all__)
+def test_every_name_that_is_offered_is_there(name: str) -> None:
+    assert getattr(builtin, name) is not None
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'fetch_anything'"):
+        builtin.fetch_anything  # noqa: B018 - that it fails is the point
