@@ -98,7 +98,8 @@ class SafeFetcher:
 
         Args:
             policy: what may be reached, by default every public host.
-            resolver: looks up names, or an async function of host and port that does.
+            resolver: looks up names: a function of (host, port) or (host), async or one that blocks
+                (it then runs in a thread), or an object with such a method `resolve`.
             transport: an httpx2 (or httpx) transport to ask through, which is closed with this. It
                 gets URLs with the checked address in place of the name, which stands in the Host
                 header and in the extension `sni_hostname`, and never keeps a connection. It must
@@ -109,7 +110,7 @@ class SafeFetcher:
                 are still held against the policy.
 
         Raises:
-            TypeError: the policy is none.
+            TypeError: the policy is none, or the resolver has no such shape.
             ValueError: `transport` and `proxy` are both given, or the proxy's URL is not valid.
         """
         if policy is not None and not isinstance(policy, FetchPolicy):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types

@@ -4,12 +4,16 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import FetchBlocked, ToolError
 from lib.testing.aio import run
+from lib.tools.builtin.fetch.fetcher import SafeFetcher
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules
 from lib.tools.builtin.fetch.resolver import Addresses, SystemResolver
 
@@ -65,7 +69,7 @@ def test_what_the_system_says_of_an_error_is_not_told(lookups: Lookups) -> None:
 def test_names_that_never_answer_hold_few_threads_and_nobody_longer_than_the_deadline(
     lookups: Lookups,
 ) -> None:
-    resolver = SystemResolver(max_threads=2)
+    resolver = SystemResolver(max_threads=2, max_all_threads=2)
 
     async def main() -> list[Any]:
         waiting = [
@@ -81,6 +85,63 @@ def test_names_that_never_answer_hold_few_threads_and_nobody_longer_than_the_dea
     assert not resolver._waiting  # pyright: ignore[reportPrivateUsage] - no other sign
     lookups.go.set()
     assert run(resolver.resolve("example.com", 80)) == ["93.184.216.34"]
+
+
+def test_names_that_nobody_waits_for_any_more_do_not_hold_up_others(lookups: Lookups) -> None:
+    resolver = SystemResolver(max_threads=2, max_all_threads=5)
+    found = addresses(resolver)
+
+    async def main() -> list[str]:
+        for names in (("slow1", "slow2"), ("slow3", "slow4")):
+            waiting = [found.of(f"{name}.com", 80, timeout_s=0.05) for name in names]
+            assert all(await asyncio.gather(*waiting, return_exceptions=True))
+            assert await resolver.resolve("example.com", 80) == ["93.184.216.34"]
+        with pytest.raises(ToolError, match="took over"):
+            await found.of("slow5.com", 80, timeout_s=0.05)
+        with pytest.raises(ToolError, match="took over"):  # the bound of all threads
+            await found.of("example.com", 80, timeout_s=0.05)
+        lookups.go.set()
+        return await resolver.resolve("example.com", 80)
+
+    assert run(main()) == ["93.184.216.34"]
+    assert lookups.most == 5
+
+
+def test_one_name_takes_two_threads_at_most(lookups: Lookups) -> None:
+    resolver = SystemResolver(max_threads=5)
+
+    async def main() -> list[str]:
+        slow = [asyncio.create_task(resolver.resolve("slow.com", 80)) for _ in range(9)]
+        other = await resolver.resolve("example.com", 80)
+        assert lookups.running == 2
+        lookups.go.set()
+        assert await asyncio.gather(*slow) == [other] * 9
+        return other
+
+    assert run(main()) == ["93.184.216.34"]
+
+
+def test_a_lookup_that_was_left_gives_back_its_thread_when_it_ends(lookups: Lookups) -> None:
+    resolver = SystemResolver(max_threads=1, max_all_threads=3)
+    found = addresses(resolver)
+
+    async def main() -> None:
+        for number in range(2):
+            with pytest.raises(ToolError):
+                await found.of(f"slow{number}.com", 80, timeout_s=0.05)
+        lookups.go.set()
+        while resolver._threads:  # pyright: ignore[reportPrivateUsage] - no other sign
+            await SYSTEM_CLOCK.sleep(0.01)
+        lookups.go.clear()
+        task = asyncio.create_task(resolver.resolve("slow.com", 80))
+        await SYSTEM_CLOCK.sleep(0.05)
+        waiting = asyncio.create_task(resolver.resolve("example.com", 80))
+        await SYSTEM_CLOCK.sleep(0.05)
+        assert not waiting.done()
+        lookups.go.set()
+        await asyncio.gather(task, waiting)
+
+    run(main())
 
 
 def test_an_answer_for_a_loop_that_has_ended_is_dropped(lookups: Lookups) -> None:
@@ -165,6 +226,137 @@ def test_an_address_is_judged_and_not_looked_up() -> None:
         run(addresses().of("::1", 80, timeout_s=5))
 
     assert [str(found) for found in run(addresses().of("8.8.8.8", 80, timeout_s=5))] == ["8.8.8.8"]
+
+
+A = "93.184.216.34"
+
+
+class Resolves:
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    async def resolve(self, host: str) -> Any:
+        return self._result
+
+
+class Blocks:
+    def resolve(self, host: str, port: int) -> Any:
+        assert threading.current_thread() is not threading.main_thread()
+        return [A]
+
+
+class Called:
+    async def __call__(self, host: str, port: int) -> Any:
+        return [A]
+
+
+async def by_name(host: str) -> Any:
+    return [A]
+
+
+async def with_a_family(host: str, family: int = 4) -> Any:
+    return [A] if family == 4 else []
+
+
+async def with_a_port(host: str, port: int = 0, family: int = 4) -> Any:
+    return [A] if port == 80 else []
+
+
+async def with_anything(*args: Any) -> Any:
+    return [A] if args == ("example.com", 80) else []
+
+
+def that_blocks(_: str) -> Any:
+    return [A]
+
+
+def that_leads_on(host: str, _: int) -> Any:
+    return by_name(host)
+
+
+def of_nothing() -> Any:
+    return [A]
+
+
+def of_three(host: str, port: int, family: int) -> Any:
+    return [A, host, port, family]
+
+
+def of_a_keyword(host: str, *, port: int) -> Any:
+    return [A, host, port]
+
+
+@pytest.mark.parametrize(
+    "resolver",
+    [
+        *(by_name, with_a_family, with_a_port, with_anything, Blocks(), Called()),
+        *(that_blocks, that_leads_on, partial(with_a_port, family=5)),
+        *(Resolves(A), Resolves([A.encode()]), Resolves({A}), Resolves([ip_address(A)])),
+        *(Resolves(ip_address(A)), Resolves(A.encode()), Resolves(one for one in [A])),
+        Resolves([(socket.AF_INET, socket.SOCK_STREAM, 6, "", (A, 80))]),
+    ],
+)
+def test_resolvers_may_have_many_shapes(resolver: Any) -> None:
+    found = run(addresses(resolver).of("example.com", 80, timeout_s=5))
+
+    assert [str(address) for address in found] == [A]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        *(None, 5, [5], [None], {A: 1}, [(A, 80)], [(1, 2, 3, 4, 5)], [{"host": A}], [b"\xff"]),
+        *([(1, 2, 3, 4, ())], [A] * 5_000, iter(int, 1)),
+    ],
+)
+def test_what_a_resolver_returns_and_is_no_list_of_addresses_is_no_answer(result: Any) -> None:
+    def blocks(_: str) -> Any:
+        return result
+
+    for resolver in (Resolves(result), blocks):
+        with pytest.raises(ToolError, match=r"'example\.com' could not be found") as caught:
+            run(addresses(resolver).of("example.com", 80, timeout_s=5))
+
+        assert caught.value.code == "unavailable"
+        assert not isinstance(caught.value, FetchBlocked)
+
+
+def test_a_resolver_that_blocks_may_fail_as_it_likes() -> None:
+    def resolve(host: str) -> Any:
+        raise StopIteration("10.0.0.53 says no")
+
+    with pytest.raises(ToolError, match="could not be found"):
+        run(addresses(resolve).of("example.com", 80, timeout_s=5))
+
+
+def test_a_resolver_that_blocks_for_long_holds_nobody_up() -> None:
+    go = threading.Event()
+
+    def resolve(host: str) -> Any:
+        if host == "slow.com":
+            go.wait(20)
+        return [A]
+
+    async def main() -> None:
+        found = addresses(resolve)
+        with pytest.raises(ToolError, match="took over"):
+            await found.of("slow.com", 80, timeout_s=0.05)
+        assert await found.of("example.com", 80, timeout_s=5)
+        go.set()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "resolver",
+    [
+        *(object(), {"example.com": [A]}, "8.8.8.8", 5, Blocks, socket.gethostbyname),
+        *(of_nothing, of_three, of_a_keyword),
+    ],
+)
+def test_what_cannot_be_asked_for_a_host_is_no_resolver(resolver: Any) -> None:
+    with pytest.raises(TypeError, match="resolver is a function of"):
+        SafeFetcher(resolver=resolver)
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1", "0.0.0.0", "::"])
