@@ -35,6 +35,8 @@ OPERATIONS: Final[Mapping[SpanKind, str | None]] = {
 
 def content(span: Span) -> dict[str, Any]:
     """Return what went in and came out."""
+    if span.input is None and span.output is None:
+        return {}
     match span.kind:
         case "llm" | "agent" | "session" | "workflow":
             return _messages(span)

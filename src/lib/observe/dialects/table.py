@@ -7,7 +7,7 @@ each returns attributes to add. `clean` comes last, so no function needs to care
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lib.observe import attributes as a
@@ -32,6 +32,8 @@ COMMON: Final[Names] = {
 
 _SUMS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow"})
 """Kinds whose usage is that of the spans below them: a backend would count it twice."""
+
+_MOST_NAMES: Final = 4096
 
 _BEYOND: Final = 2**63
 """No usage is that large, or not a number; sums of such could overflow."""
@@ -60,16 +62,27 @@ class TableDialect:
     facts: Sequence[Facts] = ()
     rest: str = ""
     unsaid: str = ""
+    _called: dict[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]], init=False, repr=False, compare=False
+    )
 
     def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
         """Return the attributes of a span, sorted by name."""
         told: dict[str, Any] = {self.kind: self.kinds[span.kind]}
         for name, value in _known(span).items():
-            for theirs in self.names.get(name) or self._unnamed(name):
+            names = self._called.get(name)
+            for theirs in self._look_up(name) if names is None else names:
                 told[theirs] = value
         for facts in self.facts:
             told |= facts(span)
         return clean(told)
+
+    def _look_up(self, name: str) -> tuple[str, ...]:
+        """Return their names of one of ours, and remember them."""
+        names = self.names.get(name) or self._unnamed(name)
+        if len(self._called) < _MOST_NAMES:
+            self._called[name] = names
+        return names
 
     def _unnamed(self, name: str) -> tuple[str, ...]:
         if name in self.names or (self.unsaid and name.startswith(self.unsaid)):
@@ -111,15 +124,16 @@ def trace_name_of(span: Span) -> Any:
 
 def _known(span: Span) -> Mapping[str, Any]:
     """Return what a span tells, by our names."""
-    told = {
+    told: dict[str, Any] = {
         a.RUN_ID: span.run_id or None,
         a.SPAN_KIND: span.kind,
         a.TENANT: span.tenant,
         a.USER: span.user,
+        **span.attributes,
     }
     if span.kind in _SUMS:
-        told |= {name: value for name, value in span.attributes.items() if name not in _USAGE}
-    else:
-        told |= span.attributes
-    told.pop(a.CONVERSATION_ID, None)
-    return told | {a.SESSION: session_of(span)}
+        told = {name: value for name, value in told.items() if name not in _USAGE}
+    conversation = told.pop(a.CONVERSATION_ID, None)
+    if not told.get(a.SESSION):
+        told[a.SESSION] = conversation
+    return told

@@ -18,6 +18,10 @@ _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 _ESCAPE: Final = re.compile(r"\\u(?:d[89a-f]|0000)")
 _TO_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LARGE: Final = b"0" * 19
+_MOST_NAMES: Final = 4096
+_FIT_NAMES: Final = set[str]()
+"""Names of attributes that need no change; there are few, and each comes with every span."""
+
 _UNFIT: Final = re.compile("[\ud800-\udfff\x00]")
 """Surrogates are no Unicode, and PostgreSQL, which some backends keep spans in, has no NUL."""
 
@@ -48,13 +52,22 @@ def clean(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
     told: dict[str, AttributeValue] = {}
     for name in sorted(attributes):
         value = attributes[name]
-        fit = clean_text(value) if type(value) is str else attribute(value)
-        if fit is not None and name:
+        if type(value) is str:
+            told[name] = value if value.isascii() and "\x00" not in value else clean_text(value)
+        elif value is not None and (fit := attribute(value)) is not None:
             told[name] = fit
-    if all(map(str.isascii, told)) and "\x00" not in "".join(told):
+    if told.keys() <= _FIT_NAMES:
         return told
-    renamed = {clean_text(name): value for name, value in told.items()}
+    renamed = {_fit_name(name): value for name, value in told.items() if name}
     return {name: renamed[name] for name in sorted(renamed)}
+
+
+def _fit_name(name: str) -> str:
+    """Return a name that a backend takes, and remember it if it is one already."""
+    fit = clean_text(name)
+    if fit == name and len(_FIT_NAMES) < _MOST_NAMES:
+        _FIT_NAMES.add(name)
+    return fit
 
 
 def attribute(value: Any) -> AttributeValue | None:
@@ -62,6 +75,10 @@ def attribute(value: Any) -> AttributeValue | None:
     kind = value.__class__
     if kind is bool or (kind is int and _LEAST <= value <= _MOST):
         return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is list and len(value) == 1 and type(value[0]) is str:
+        return [clean_text(value[0])]
     plain = plain_json(value)
     if isinstance(plain, list):
         items = cast(list[Any], plain)
