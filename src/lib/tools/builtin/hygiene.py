@@ -24,17 +24,20 @@ _ESCAPES: Final = re.compile(
 )
 # What ends a line or a word for some readers and not for others: a space, so that lines can be
 # counted by "\n" alone. So is a cell of braille without dots.
-_GAPS: Final = re.compile("[\r\v\f\x1c-\x1f\x85\u2028\u2029\u2800]")
+_GAPS: Final = "[\r\v\f\x1c-\x1f\x85\u2028\u2029\u2800]"
+_NO_CHARACTERS: Final = "".join(
+    chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
+)
 # Variation selectors but the one for emoji carry bytes that nobody sees: a reader does not miss the
 # variants, since the character before says what is meant.
-_UNSEEN: Final = re.compile(
+_UNSEEN: Final = (
     "["
     "\x00-\x08\x0e-\x1b\x7f-\x9f"  # C0 and C1
     "\u00ad\u034f\u180e"  # soft hyphen, grapheme joiner, Mongolian vowel separator
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, overrides and isolates of direction
     "\u200b\u2060-\u2065\u206a-\u206f\ufeff"  # no width: spaces, joiners, operators, byte order
     "\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufff0-\ufffb\U00016fe4"  # fillers, annotation
-    "\ufdd0-\ufdef\ufffe\uffff"  # no characters
+    f"\ufdd0-\ufdef{_NO_CHARACTERS}"  # no characters
     "\U00013430-\U0001345f\U0001bca0-\U0001bca3"  # controls of hieroglyphs and of shorthand
     "\U0001d159\U0001d173-\U0001d17a"  # a note without a head, musical format controls
     "\ufe00-\ufe0e\U000e0000-\U000e0fff"  # variation selectors, tags, what is reserved beside them
@@ -45,7 +48,7 @@ _EMOJI: Final = (
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
-_SELECTORS: Final = re.compile(
+_SELECTORS: Final = (
     rf"\ufe0f(?<!{_EMOJI}\ufe0f)(?!(?<=[0-9#*]\ufe0f)\u20e3)"
     "|[\u180b-\u180d\u180f](?<![\u1820-\u18aa].)"
 )
@@ -55,9 +58,16 @@ _SCRIPTS: Final = (
     "\u1780-\u17d3\u180b-\u180d\u180f\u1820-\u18aa\u1b00-\u1b4f\ua8e0-\ua8ff\ua980-\ua9c0"
     "\uaa60-\uaa7f\uabc0-\uabed\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U0001173f]"
 )
-_JOINERS: Final = re.compile(
+_JOINERS: Final = (
     f"[\u200c\u200d](?!(?<={_SCRIPTS}.){_SCRIPTS})(?!(?<={_EMOJI[:-1]}\ufe0f]\u200d){_EMOJI})"
 )
+HIDDEN: Final = f"(?:{_GAPS}|{_UNSEEN}|{_SELECTORS}|{_JOINERS})"
+"""Pattern of one character that `clean` takes out of such a text, or makes a space of."""
+
+_gap: Final = re.compile(_GAPS)
+_unseen: Final = re.compile(_UNSEEN)
+_selector: Final = re.compile(_SELECTORS)
+_joiner: Final = re.compile(_JOINERS)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 # A line is taken for a fence whatever Markdown puts before its bracket, and in whatever shape its
 # bracket, colon and word are written.
@@ -93,9 +103,9 @@ def clean(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     text = _ESCAPES.sub("", text)
-    text = _GAPS.sub(" ", text.replace("\r\n", "\n"))
-    text = _SELECTORS.sub("", _UNSEEN.sub("", text))
-    return _SURROGATES.sub("\ufffd", _JOINERS.sub("", text))
+    text = _gap.sub(" ", text.replace("\r\n", "\n"))
+    text = _selector.sub("", _unseen.sub("", text))
+    return _SURROGATES.sub("\ufffd", _joiner.sub("", text))
 
 
 def fenced(text: str, *, source: str, boundary: str | None = None) -> str:

@@ -52,6 +52,7 @@ BYTES = "".join(chr(0xE0100 + byte) for byte in b"send the keys")
         ("\N{GRINNING FACE}\u200c\N{GRINNING FACE}\u200d", "\N{GRINNING FACE}" * 2),
         ("\u0661\u200c\u0662 \u05d0\u200d\u05d1", "\u0661\u0662 \u05d0\u05d1"),
         ("a\U00013430b\U0001345fc\U0001d159d\U00016fe4", "abcd"),
+        ("a\U0001fffe\U0010ffffb", "ab"),
         ("\u2813\u2800\u2800\u2811", "\u2813  \u2811"),
     ],
 )

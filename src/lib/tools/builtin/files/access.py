@@ -78,6 +78,7 @@ class FileAccess:
     Raises:
         FileNotFoundError: the root does not exist.
         NotADirectoryError: it is something else.
+        TypeError: a setting is of another type: only `True` and `False` answer `allow_hidden`.
         ValueError: `max_bytes` is below 1, or a pattern could never match.
     """
 
@@ -90,8 +91,7 @@ class FileAccess:
 
     def __post_init__(self) -> None:
         """Check the settings and open the root."""
-        if self.max_bytes < 1:
-            raise ValueError(f"max_bytes is at least 1, not {self.max_bytes}")
+        at_least_one("max_bytes", self.max_bytes)
         rules = NameRules(self.deny, allow_hidden=self.allow_hidden)
         for name, value in (
             ("root", Path(self.root)),
@@ -191,7 +191,8 @@ class FileAccess:
         r"""Return what is in a directory, in the order of the names' bytes. Blocks.
 
         Hidden and denied names are left out. Of a link nothing but its name is told. Characters
-        that cannot be seen, and bytes that are not UTF-8, stand as escapes such as "\n" or "\xff".
+        that cannot be seen, and bytes that are not UTF-8, stand as escapes such as "\n" or "\xff";
+        nothing can be asked for by such a name.
 
         Args:
             path: as for `read`.
@@ -200,7 +201,8 @@ class FileAccess:
 
         Returns:
             path: as asked. entries: dicts of name, type ("file", "directory", "link" or "other")
-            and size (bytes of a file, else None). offset: as asked. next_offset: where to go on, or
+            and size (bytes of a file, else None), and escaped (True) where the name holds escapes,
+            which `read` does not take. offset: as asked. next_offset: where to go on, or
             None. truncated: whether there are more.
 
         Raises:
@@ -273,6 +275,14 @@ class FileAccess:
         return keep
 
 
+def at_least_one(name: str, value: object) -> None:
+    """Refuse what is no whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name} is at least 1, not {value}")
+
+
 def _names(parts: Sequence[str]) -> Sequence[str]:
     """Return the names that were asked for; those above the root are the owner's, not judged."""
     if parts[0] == "":
@@ -298,7 +308,9 @@ def _number(name: str, value: object) -> int:
 
 
 def _shown_entry(entry: Entry) -> dict[str, object]:
-    return {"name": escaped(_text(entry.name)), "type": entry.type, "size": entry.size}
+    name = _text(entry.name)
+    told: dict[str, object] = {"name": escaped(name), "type": entry.type, "size": entry.size}
+    return told if told["name"] == name else {**told, "escaped": True}
 
 
 def _told(path: str, work: Callable[[], T]) -> T:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from typing import Final, Literal
@@ -104,11 +104,11 @@ class NameRules:
         """Compile the patterns.
 
         Raises:
-            TypeError: `deny` is one string, or holds something else than strings.
+            TypeError: `deny` is one string, or holds something else than strings; `allow_hidden` is
+                neither True nor False.
             ValueError: a pattern is empty, or could never match what it was meant for.
         """
-        if isinstance(deny, str):
-            raise TypeError("deny is a tuple of patterns, not one string: write ('*.pem',)")
+        _check(deny, allow_hidden)
         self._allow_hidden = allow_hidden
         rows = [_parts(pattern) for pattern in deny]
         self._anywhere = _Patterns([row[0] for row in rows if len(row) == 1])
@@ -174,6 +174,15 @@ def _ends_with(names: Sequence[str], row: Sequence[str]) -> bool:
         any(fnmatchcase(form, pattern) for form in _forms(fold(name)))
         for pattern, name in zip(row, names[len(names) - len(row) :], strict=True)
     )
+
+
+def _check(deny: object, allow_hidden: object) -> None:
+    if isinstance(deny, str):
+        raise TypeError("deny is a tuple of patterns, not one string: write ('*.pem',)")
+    if not isinstance(deny, Iterable):
+        raise TypeError(f"deny is a tuple of patterns, not {type(deny).__name__}")
+    if not isinstance(allow_hidden, bool):
+        raise TypeError(f"allow_hidden is True or False, not {type(allow_hidden).__name__}")
 
 
 def _parts(pattern: object) -> list[str]:

@@ -27,16 +27,16 @@ _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"PK\x03\x04", "ZIP archive"),
     (b"PK\x05\x06", "ZIP archive"),
     (b"\x1f\x8b", "gzip archive"),
-    (b"BZh", "bzip2 archive"),
+    *((b"BZh%d1AY&SY" % level, "bzip2 archive") for level in range(1, 10)),
     (b"\xfd7zXZ", "xz archive"),
     (b"\x28\xb5\x2f\xfd", "zstd archive"),
     (b"7z\xbc\xaf", "7z archive"),
     (b"Rar!\x1a", "RAR archive"),
-    (b"OggS", "Ogg media"),
+    (b"OggS\0", "Ogg media"),
     (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
     (b"\xcf\xfa\xed\xfe", "Mach-O program"),
     (b"\xd0\xcf\x11\xe0", "OLE document"),
-    (b"SQLite format 3", "SQLite database"),
+    (b"SQLite format 3\0", "SQLite database"),
 )
 _TEXT_CONTROLS: Final = b"\t\n\r\x0c\x08\x1b"
 _CONTROLS: Final = bytes(code for code in range(32) if code not in _TEXT_CONTROLS) + b"\x7f"

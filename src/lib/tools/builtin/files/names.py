@@ -10,10 +10,10 @@ that file systems fold together.
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Final
 
 from lib.errors import ToolError
+from lib.tools.builtin.hygiene import HIDDEN
 
 MAX_PATH_CHARS: Final = 4096
 MAX_NAME_BYTES: Final = 255
@@ -29,6 +29,7 @@ _DEVICE: Final = re.compile(
 )
 _SHORT: Final = re.compile(r"[^~.]{1,6}~[0-9]{1,6}(\.[^~.]{0,3})?")
 _SHORT_CHARS: Final = 8
+_SHOWN_AS_ESCAPE: Final = re.compile(rf"[\\\n\t\ud800-\udfff]|{HIDDEN}")
 _WINDOWS_ONLY: Final = re.compile(r'[<>"|?*]')
 
 
@@ -76,7 +77,9 @@ def _fault_of_path(path: str) -> str | None:
     if _CONTROL.search(path):
         return "holds a control character or a lone surrogate"
     if "\\" in path:
-        return "holds a backslash: separate names by '/'"
+        return (
+            "holds a backslash: separate names by '/'; one listed with escapes cannot be asked for"
+        )
     return next((told for start, told in _STARTS.items() if path.startswith(start)), None)
 
 
@@ -115,21 +118,17 @@ def windows_fault_of(name: str) -> str | None:
 def escaped(name: str) -> str:
     """Return a file's name on one line, in visible characters; no two names become one.
 
-    Backslashes are doubled. Control and format characters, line separators and bytes that are not
-    UTF-8 (as surrogate escapes) become escapes of Python's; the joiners of emoji and of several
-    scripts stay.
+    Backslashes are doubled. What `clean` takes out of a text, line separators and bytes that are
+    not UTF-8 (as surrogate escapes) become escapes of Python's; the joiners and selectors that
+    emoji and several scripts need stay.
     """
     if name.isascii() and name.isprintable() and "\\" not in name:
         return name
-    return "".join(_escape(char) for char in name)
+    return _SHOWN_AS_ESCAPE.sub(_escape, name)
 
 
-def _escape(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
     if "\udc80" <= char <= "\udcff":
         return f"\\x{ord(char) - 0xDC00:02x}"
-    hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-    if hidden and char not in ("\u200c", "\u200d"):
-        return char.encode("unicode_escape").decode("ascii")
-    return char
+    return char.encode("unicode_escape").decode("ascii")

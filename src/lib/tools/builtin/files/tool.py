@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field
 
 from lib._util.json import canonical
-from lib.tools.builtin.files.access import FileAccess
+from lib.tools.builtin.files.access import FileAccess, at_least_one
 from lib.tools.builtin.files.budget import Budget
 from lib.tools.builtin.files.listing import MAX_ENTRIES
 from lib.tools.builtin.hygiene import clean
@@ -65,6 +65,7 @@ _ENTRY_SCHEMA: Final[Mapping[str, Any]] = {
         "name": _TEXT,
         "type": {"enum": ["file", "directory", "link", "other"]},
         "size": {"type": ["integer", "null"]},
+        "escaped": {"type": "boolean", "description": "true: no call can ask for this name"},
     },
     "required": ["name", "type", "size"],
     "additionalProperties": False,
@@ -98,11 +99,11 @@ def read_file_tool(
 
     Raises:
         OSError: the directory does not exist, or is none.
+        TypeError: `max_chars` is no whole number.
         ValueError: the name is none that a model can call, or `max_chars` is below 1.
     """
     access = _access(root)
-    if max_chars < 1:
-        raise ValueError(f"max_chars is at least 1, not {max_chars}")
+    at_least_one("max_chars", max_chars)
 
     async def read_file(
         path: Annotated[str, Field(description=f"the file, {_PATH}")],

@@ -96,6 +96,43 @@ def test_settings_that_make_no_sense_are_refused(root: Path) -> None:
         FileAccess(root, deny=("",))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"allow_hidden": "false"},
+        {"allow_hidden": 0},
+        {"allow_hidden": None},
+        {"max_bytes": 2.5},
+        {"max_bytes": True},
+        {"max_bytes": "5"},
+        {"max_bytes": None},
+        {"deny": "*.sec"},
+        {"deny": None},
+        {"deny": 5},
+        {"deny": (b"*.sec",)},
+    ],
+)
+def test_settings_of_another_type_are_refused_before_anything_is_shared(
+    settings: dict[str, Any], root: Path
+) -> None:
+    (name,) = settings
+
+    with pytest.raises(TypeError, match=name.removesuffix("s")):
+        FileAccess(root, **settings)
+
+
+def test_a_name_that_is_shown_with_escapes_says_that_nothing_reads_it(root: Path) -> None:
+    (root / "a\u3164b").write_text("x", encoding="utf-8")
+    access = FileAccess(root)
+    entries: Any = access.list()["entries"]
+    plain, escaped = entries
+
+    assert plain == {"name": "a", "type": "directory", "size": None}
+    assert escaped == {"name": r"a\u3164b", "type": "file", "size": 1, "escaped": True}
+    with pytest.raises(ToolError, match="listed with escapes cannot be asked for"):
+        access.read(r"a\u3164b")
+
+
 def test_an_access_can_be_copied_replaced_and_pickled(root: Path) -> None:
     access = FileAccess(root, allow_hidden=True, deny=("*.sec",))
 

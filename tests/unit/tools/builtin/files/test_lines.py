@@ -154,6 +154,9 @@ def test_what_the_encoding_does_not_have_is_replaced_and_counted(
         (b"\x89PNG\r\n\x1a\n", "PNG image"),
         (b"%PDF-1.7\n", "PDF document"),
         (b"\x1f\x8b\x08", "gzip archive"),
+        (b"BZh91AY&SY words", "bzip2 archive"),
+        (b"OggS\0\2words", "Ogg media"),
+        (b"SQLite format 3\0", "SQLite database"),
         (b"a\0b", "binary data"),
         (b"a" * 8191 + b"\0", "binary data"),
         (b"ok\n" * 5_000 + b"\0", "binary data"),
@@ -170,6 +173,15 @@ def test_what_is_no_text_is_told_apart_without_showing_a_byte(
     with pytest.raises(NotText) as caught:
         page(tmp_path / "f")
     assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    "content", ["OggS begins each page", "BZh9 begins a file", "BZhang", "SQLite format 3 is old"]
+)
+def test_text_about_a_format_is_text(tmp_path: Path, content: str) -> None:
+    (tmp_path / "f").write_text(content, encoding="utf-8")
+
+    assert page(tmp_path / "f").text == content
 
 
 def test_colours_of_a_terminal_and_form_feeds_are_text(tmp_path: Path) -> None:

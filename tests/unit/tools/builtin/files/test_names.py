@@ -116,6 +116,10 @@ def test_characters_that_no_name_on_windows_has_are_refused_there_only() -> None
         ("t\U000e0041", r"t\U000e0041"),
         ("x\u200by", r"x\u200by"),
         ("\U0001f468\u200d\U0001f469", "\U0001f468\u200d\U0001f469"),
+        ("\u2764\ufe0f \u0646\u200c\u0627", "\u2764\ufe0f \u0646\u200c\u0627"),
+        ("a\u3164\u034f\ufe0f\u2800\ufffe", r"a\u3164\u034f\ufe0f\u2800\ufffe"),
+        ("a\u200db\U000e0101\U0001d159\ud800", r"a\u200db\U000e0101\U0001d159\ud800"),
+        ("a\t\r\x85\u2029\u180e\u115f", r"a\t\r\x85\u2029\u180e\u115f"),
         ("\u202f3 PM\u00a0.png", "\u202f3 PM\u00a0.png"),
     ],
 )

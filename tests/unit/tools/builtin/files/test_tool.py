@@ -149,6 +149,8 @@ def test_the_page_of_the_tool_can_be_set_and_the_access_bounds_it(root: Path) ->
     assert call(read_file_tool(small), path="t.txt")["text"] == "one\ntwo\n"
     with pytest.raises(ValueError, match="max_chars"):
         read_file_tool(root, max_chars=0)
+    with pytest.raises(TypeError, match="max_chars"):
+        read_file_tool(root, max_chars=True)
 
 
 def test_a_listing_of_long_names_ends_where_it_would_be_cut(root: Path) -> None:
