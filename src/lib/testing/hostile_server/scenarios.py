@@ -75,6 +75,21 @@ async def _flood_1xx(writer: asyncio.StreamWriter) -> None:
         await SYSTEM_CLOCK.sleep(0.001)
 
 
+def endless(
+    start: bytes, more: bytes, times: int
+) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
+    """Return a scenario that begins, and then goes on as fast as it is read, without an end."""
+
+    async def send(writer: asyncio.StreamWriter) -> None:
+        writer.write(start)
+        while True:
+            writer.write(more * times)
+            await writer.drain()
+            await SYSTEM_CLOCK.sleep(0)
+
+    return send
+
+
 async def _endless_body(writer: asyncio.StreamWriter) -> None:
     writer.write(raw(_TEXT))
     while True:
@@ -111,12 +126,17 @@ _CODINGS: Final[Mapping[str, Scenario]] = {
     "truncated_gzip": coded(b"gzip", _ZIPPED[: len(_ZIPPED) // 2]),
 }
 
+_CHUNKED: Final = raw(_TEXT, b"Transfer-Encoding: chunked")
+
 _TIME: Final[Mapping[str, Scenario]] = {
     "slow_body": dripping(raw(_TEXT), b"x"),
     "slow_headers": dripping(b"HTTP/1.1 200 OK\r\n", b"X-Slow: 1\r\n"),
     "silence": dripping(b"", b""),
     "flood_1xx": _flood_1xx,
     "endless_body": _endless_body,
+    "endless_tiny_chunks": endless(_CHUNKED, b"1\r\nx\r\n", 20_000),
+    "endless_extensions": endless(_CHUNKED, b"1;" + b"e" * 15_000 + b"\r\nx\r\n", 10),
+    "endless_hints": endless(b"", b"HTTP/1.1 103 X\r\n\r\n", 5_000),
 }
 
 _FRAMING: Final[Mapping[str, Scenario]] = {

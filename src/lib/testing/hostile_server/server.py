@@ -144,7 +144,9 @@ class HostileServer:
             )
             await writer.drain()
             return True
-        scenario = SCENARIOS.get(asked.target.partition("?")[0].strip("/"))
+        path = asked.target.partition("?")[0]
+        name = path.rpartition("/")[2] if "://" in path else path.strip("/")  # as to a proxy
+        scenario = SCENARIOS.get(name)
         if scenario is None:
             writer.write(answer(b"a page"))
             await writer.drain()

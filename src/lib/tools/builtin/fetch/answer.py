@@ -6,10 +6,14 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import FetchBlocked, ToolError
 from lib.tools.builtin.fetch.url import Target
 
 Headers = Sequence[tuple[bytes, bytes]]
+
+CHUNKS_PER_TURN: Final = 32
+"""After how many chunks, which may have one byte each, other tasks have a turn."""
 
 MAX_HEADERS: Final = 256
 MAX_HEADER_BYTES: Final = 64 * 1024
@@ -107,11 +111,14 @@ class Answer:
         return media_type, next(filter(None, charset.groups())).lower() if charset else None
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it was sent."""
-        stream = aiter(self._stream)
+        """Yield the body as it was sent, and give other tasks a turn now and then."""
+        stream, number = aiter(self._stream), 0
         try:
             async for chunk in stream:
                 yield chunk
+                number += 1
+                if number % CHUNKS_PER_TURN == 0:
+                    await SYSTEM_CLOCK.sleep(0)  # chunks that have come are read without a pause
         finally:
             close = getattr(stream, "aclose", None)  # an iterator need not have it
             if close is not None:

@@ -23,6 +23,7 @@ from lib.tools.builtin.fetch.body import (
 )
 from lib.tools.builtin.fetch.injected import Injected
 from lib.tools.builtin.fetch.network import Network
+from lib.tools.builtin.fetch.paced import TooMuchSentError
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules, takes
 from lib.tools.builtin.fetch.resolver import Addresses, Resolve, Resolver
 from lib.tools.builtin.fetch.url import Target, join, parse
@@ -121,7 +122,7 @@ class SafeFetcher:
         self._rules = Rules(self.policy)
         addresses = Addresses(self._rules, resolver)
         self._sender: Sender = (
-            Network(addresses, verify=verify, proxy=proxy)
+            Network(addresses, verify=verify, proxy=proxy, max_bytes=self.policy.max_bytes)
             if transport is None
             else Injected(transport, addresses)
         )
@@ -264,7 +265,9 @@ def _is_text(media_type: str) -> bool:
 
 
 def _ended_early(error: Exception) -> bool:
-    """Tell whether the connection was closed inside a body, as h11 words it."""
+    """Tell whether a body was cut: by us, or by who closed the connection, as h11 words it."""
+    if isinstance(error, TooMuchSentError):
+        return True
     return "peer closed connection without sending complete message body" in str(error)
 
 
@@ -272,6 +275,8 @@ def _named(error: Exception, host: str | None) -> ToolError:
     """Return what a failure of the network is to a model; of its text, nothing is kept."""
     name = type(error).__name__
     where = "the server" if host is None else repr(host)
+    if isinstance(error, TooMuchSentError):
+        return ToolError("too_large", f"{where} sends too much before its answer")
     if "Timeout" in name:
         return ToolError("timeout", f"{where} did not take the connection in time")
     if "ProtocolError" in name or "DecodingError" in name:

@@ -20,6 +20,7 @@ import httpx2
 from lib.errors import FetchBlocked
 from lib.tools.builtin.fetch.address import Address, read, text
 from lib.tools.builtin.fetch.answer import Answer, Headers
+from lib.tools.builtin.fetch.paced import PacedBackend, PacedStream, TooMuchSentError
 from lib.tools.builtin.fetch.resolver import Addresses
 from lib.tools.builtin.fetch.url import Target
 
@@ -34,6 +35,7 @@ FAILURES: Final = (
     httpcore2.ProxyError,
     httpcore2.UnsupportedProtocol,
     OSError,
+    TooMuchSentError,
 )
 
 
@@ -99,12 +101,12 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
 async def _verified(
     stream: httpcore2.AsyncNetworkStream, address: Address, port: int
 ) -> httpcore2.AsyncNetworkStream:
-    """Return the stream if its other end is the address."""
+    """Return the stream, to be read with care, if its other end is the address."""
     peer: Any = stream.get_extra_info("server_addr")
     if read(str(peer[0])) != address or peer[1] != port:
         await stream.aclose()
         raise FetchBlocked("connected elsewhere")
-    return stream
+    return PacedStream(stream)
 
 
 class Network:
@@ -113,14 +115,19 @@ class Network:
     failures: tuple[type[Exception], ...] = FAILURES
 
     def __init__(
-        self, addresses: Addresses, *, verify: ssl.SSLContext | bool, proxy: str | None
+        self,
+        addresses: Addresses,
+        *,
+        verify: ssl.SSLContext | bool,
+        proxy: str | None,
+        max_bytes: int,
     ) -> None:
         """Prepare; nothing is opened yet.
 
         Raises:
             ValueError: the proxy's URL is not one of an HTTP proxy.
         """
-        self._addresses, self._verify = addresses, verify
+        self._addresses, self._verify, self._max_bytes = addresses, verify, max_bytes
         self._proxy = None if proxy is None else _proxy(proxy)
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
@@ -140,6 +147,9 @@ class Network:
             extensions={"timeout": {"connect": connect_timeout_s}},
         )
         response = await pool.handle_async_request(request)
+        stream: Any = response.extensions.get("network_stream")  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(stream, PacedStream):
+            stream.expect_body(self._max_bytes)
         return Answer(response.status, response.headers, response.stream, response.aclose)
 
     async def aclose(self) -> None:
@@ -161,7 +171,7 @@ class Network:
         if not isinstance(self._verify, ssl.SSLContext):
             self._verify = httpx2.create_ssl_context(verify=self._verify, trust_env=False)
         # A proxy is the operator's and trusted; it opens the connections, and checks where to.
-        backend = PinnedBackend(self._addresses) if self._proxy is None else None
+        backend = PinnedBackend(self._addresses) if self._proxy is None else PacedBackend()
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._verify,
             proxy=self._proxy,

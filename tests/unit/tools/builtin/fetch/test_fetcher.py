@@ -164,7 +164,7 @@ def test_what_has_no_type_is_refused_where_text_is(fetch: Any) -> None:
         fetch("no_content_type_text", FetchPolicy(content_types=("text/html",)))
 
 
-@pytest.mark.parametrize("scenario", ["slow_headers", "slow_body", "silence", "flood_1xx"])
+@pytest.mark.parametrize("scenario", ["slow_headers", "slow_body", "silence"])
 def test_one_deadline_is_over_everything(scenario: str, fetch: Any) -> None:
     began = time.monotonic()
 

@@ -1,0 +1,149 @@
+"""What a server can do to the event loop: little at a time, and not for long."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from lib._util.clock import SYSTEM_CLOCK
+from lib.errors import ToolError
+from lib.testing.aio import run
+from lib.testing.hostile_server import HostileServer
+from lib.tools.builtin.fetch import paced
+from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
+from lib.tools.builtin.fetch.paced import (
+    MAX_HEAD_READ_BYTES,
+    MAX_HEAD_WIRE_BYTES,
+    PacedBackend,
+    wire_limit,
+)
+from lib.tools.builtin.fetch.policy import FetchPolicy
+
+TLS = Path(__file__).parents[4] / "data" / "builtin" / "tls"
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    return ["93.184.216.34"]
+
+
+class Turns:
+    """How much work of this thread lies between two turns of another task."""
+
+    def __init__(self) -> None:
+        self.times_s: list[float] = []
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._take())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def _take(self) -> None:
+        while True:
+            began = time.thread_time()
+            await SYSTEM_CLOCK.sleep(0)
+            self.times_s.append(time.thread_time() - began)
+
+    @property
+    def late(self) -> int:
+        return sum(took > 0.05 for took in self.times_s)
+
+
+async def fetched(url: str, server: HostileServer, **policy: Any) -> tuple[Page | ToolError, Turns]:
+    fetcher = SafeFetcher(FetchPolicy(**policy), resolver=resolve, verify=False)
+    async with server, fetcher, Turns() as turns:
+        try:
+            return await fetcher.fetch(url), turns
+        except ToolError as error:
+            return error, turns
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("scenario", ["endless_tiny_chunks", "endless_extensions"])
+def test_a_body_that_is_mostly_framing_is_cut_and_others_run_meanwhile(
+    scenario: str, scheme: str, internet: Any
+) -> None:
+    internet.server = HostileServer(certificate=TLS / "good.pem")
+
+    page, turns = run(
+        fetched(f"{scheme}://a.example.com/{scenario}", internet.server, max_bytes=100_000)
+    )
+
+    assert isinstance(page, Page)
+    assert page.truncated
+    assert 0 < len(page.body) <= (wire_limit(100_000) + MAX_HEAD_READ_BYTES) // 6
+    assert turns.late <= 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_interim_answers_without_an_end_are_refused_and_others_run_meanwhile(
+    scheme: str, internet: Any
+) -> None:
+    internet.server = HostileServer(certificate=TLS / "good.pem")
+
+    error, turns = run(fetched(f"{scheme}://a.example.com/endless_hints", internet.server))
+
+    assert isinstance(error, ToolError)
+    assert (error.code, str(error)) == (
+        "too_large",
+        "'a.example.com' sends too much before its answer",
+    )
+    assert turns.late <= 1
+    assert len(turns.times_s) > MAX_HEAD_WIRE_BYTES / 16_384
+
+
+@pytest.mark.parametrize("scenario", ["endless_tiny_chunks", "endless_hints"])
+def test_what_comes_through_a_proxy_is_limited_too(scenario: str) -> None:
+    async def main() -> Page:
+        async with HostileServer() as server:
+            proxy = f"http://127.0.0.1:{server.http_port}"
+            async with SafeFetcher(FetchPolicy(max_bytes=10_000), proxy=proxy) as fetcher:
+                return await fetcher.fetch(f"http://example.com/{scenario}")
+
+    if scenario == "endless_hints":
+        with pytest.raises(ToolError, match="too much before its answer"):
+            run(main())
+    else:
+        assert run(main()).truncated
+
+
+def test_a_connection_that_is_used_again_has_its_limits_anew(
+    internet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paced, "MAX_HEAD_WIRE_BYTES", 200)
+    monkeypatch.setattr(paced, "OVERHEAD_BYTES", 0)
+
+    async def main() -> list[Page]:
+        policy = FetchPolicy(max_bytes=100)
+        async with (
+            HostileServer() as internet.server,
+            SafeFetcher(policy, resolver=resolve) as fetcher,
+        ):
+            return [await fetcher.fetch("http://srv.test/") for _ in range(8)]
+
+    assert [page.truncated for page in run(main())] == [False] * 8
+    assert {asked.connection for asked in internet.server.asked} == {0}
+
+
+def test_others_have_a_turn_between_small_chunks_of_any_transport() -> None:
+    async def main() -> int:
+        async def chunks() -> AsyncIterator[bytes]:
+            for _ in range(1_000):
+                yield b"x"
+
+        async def close() -> None:
+            pass
+
+        async with Turns() as turns:
+            async for _ in Answer(200, [], chunks(), close).chunks():
+                pass
+        return len(turns.times_s)
+
+    assert run(main()) >= 25
+
+
+def test_a_proxy_that_is_paced_can_wait() -> None:
+    run(PacedBackend().sleep(0))
