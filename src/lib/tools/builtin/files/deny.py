@@ -18,13 +18,26 @@ Refusal = Literal["hidden", "denied"]
 
 _ENVIRONMENTS: Final = ".env .env.* .env-* .env_* .envs/* *.env .envrc"
 _KEYS: Final = """
-    id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *_rsa *_dsa *_ecdsa *_ed25519 *.pem *.key *.p12
+    *_rsa *_dsa *_ecdsa *_ed25519 ssh_host_*_key *deploy_key *deploy-key *.pem *.key *.der *.p12
     *.pfx *.pkcs12 *.p8 *.pk8 *.jks *.jceks *.keystore *.bks *.ppk *.gpg *.pgp secring.* *.snk
     *.mobileprovision .ssh/* .gnupg/*
 """
+# Names of key pairs: whatever follows, but for what ends with ".pub", which is made to be shown.
+_PAIRS: Final = (
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_xmss",
+    "*deploy_key_",
+    "*deploy-key-",
+)
+_NOT_PUBLIC: Final = ("", "*[!b]", "b", "*[!u]b", "ub", "*[!p]ub", "pub", "*[!.]pub")
+_PAIRED: Final = " ".join(start + rest for start in _PAIRS for rest in _NOT_PUBLIC)
 _VAULTS: Final = """
     *.kdbx *.kdb *.psafe3 *.agilekeychain *.opvault *.keychain *.keychain-db *.kwallet
     .password-store/* logins.json key3.db key4.db cookies.sqlite
+    login?data login?data?for?account password.txt passwords.txt password.csv passwords.csv
 """
 _REMOTE_ACCESS: Final = """
     *.ovpn *.tblk *.rdp filezilla.xml recentservers.xml sftp-config.json .ftpconfig
@@ -39,12 +52,16 @@ _TOOLS: Final = """
     .config/hub .config/doctl/config.yaml .config/op/* .config/sops/age/keys.txt .fly/config.yml
 """
 _CLOUDS: Final = """
-    .aws/* .azure/* .config/gcloud/* .oci/* .kube/* kubeconfig *.kubeconfig
-    application_default_credentials.json service-account*.json service_account*.json
-    *-service-account.json *_service_account.json client_secret*.json gcp-key*.json credentials
+    .aws/* .azure/* .config/gcloud/* .oci/* .kube/* kubeconfig *.kubeconfig *kubeconfig.yaml
+    *kubeconfig.yml application_default_credentials.json service-account*.json
+    service_account*.json serviceaccount*.json *-service-account.json *_service_account.json
+    *serviceaccountkey.json *firebase-adminsdk*.json client_secret*.json gcp-key*.json credentials
     credentials.json credentials.xml credentials.yml credentials.yaml credentials.toml
-    credentials.ini credentials.csv credentials.db secrets.json secrets.yml secrets.yaml
-    secrets.toml secrets.env *.secret *.secrets token.json tokens.json *.token master.key
+    credentials.ini credentials.csv credentials.db aws_credentials *_credentials.json
+    *-credentials.json secret.json secret.yml secret.yaml secrets.json secrets.yml secrets.yaml
+    secrets.toml secrets.env *.secret *.secrets token.json tokens.json accesstokens.json
+    access_tokens.json msal_token_cache.* *.token master.key api_key apikey api-key api_key*.txt
+    apikey*.txt api-key*.txt
 """
 _INFRASTRUCTURE: Final = """
     *.tfstate *.tfstate.* *.tfvars *.tfvars.json .terraformrc terraform.rc .terraform.d/*
@@ -56,6 +73,7 @@ _HISTORIES: Final = "*_history .bash_history .zsh_history .python_history"
 _GROUPS: Final = (
     _ENVIRONMENTS,
     _KEYS,
+    _PAIRED,
     _VAULTS,
     _REMOTE_ACCESS,
     _TOOLS,
@@ -69,7 +87,7 @@ DENY: Final[tuple[str, ...]] = tuple(" ".join(_GROUPS).split())
 `*`, `?` and `[…]` match inside one component. A pattern without "/" matches any component, so that
 everything under a directory of that name is refused, too; one with "/" matches components in a row,
 anywhere. Letter case, compatibility forms and invisible characters make no difference, and neither
-does the ending of a backup copy ("~", ".bak", ".old" and the like).
+does the ending of a copy ("~", ".bak", ".1", ".2024-05-01", ".gz", ".txt" and the like).
 """
 
 # HFS+ ignores these in names; nobody sees them anywhere. The general category Cf holds the rest.
@@ -77,7 +95,12 @@ _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _WILD: Final = re.compile(r"[*?\[]")
-_COPY: Final = re.compile(r"(~|\.(bak|backup|copy|old|orig|save|saved|swp|swo|tmp|~[0-9]+~))+$")
+# Histories are an exception: what goes by release_history.txt is no shell's.
+_COPY: Final = re.compile(
+    r"(?:~|\.(?:bak|backup|copy|dist|local|old|orig|save|saved|swp|swo|tar|tmp|bz2|gz|xz|zip|zst|~[0-9]+~"
+    r"|[0-9]++(?:[-_][0-9]++)*+)|(?<!_history)\.txt)++$"
+)
+_NUMBERED: Final = re.compile(r" ?\([0-9]{1,4}\)(?=\.|$)")
 
 
 def fold(name: str) -> str:
@@ -93,6 +116,7 @@ def _forms(folded: str) -> set[str]:
     """Return the names that some system takes for this one, and what it is a backup copy of."""
     forms = {folded, folded.split(":", 1)[0]}  # before ":" stands the file of a Windows stream
     forms |= {form.rstrip(" .") for form in forms}
+    forms |= {_NUMBERED.sub("", form) for form in forms}  # what a browser makes of a second one
     forms |= {_COPY.sub("", form) for form in forms}
     return forms
 

@@ -22,6 +22,26 @@ HIDING = NameRules(DENY, allow_hidden=False)
         "monkey.py",
         "keys.md",
         "public.pub",
+        "id_rsa.pub",
+        "keys/id_ed25519_work.pub",
+        "id_ecdsa-cert.pub",
+        "deploy_key.pub",
+        "deploy_key_prod.pub",
+        "ssh_host_rsa_key.pub",
+        "deploy_keys.md",
+        "release_history.txt",
+        "notes.txt",
+        "tokens.txt",
+        "api_key.py",
+        "secret.py",
+        "passwords.py",
+        "kubeconfig.md",
+        "CHANGES.2024",
+        "data.json.gz",
+        "data (1).json",
+        "settings.local",
+        "serviceAccount.ts",
+        "underscore.d.ts",
         "shadow.css",
         "pem.txt",
         "secrets_test.py",
@@ -66,10 +86,67 @@ def test_near_misses_stay_readable(path: str) -> None:
         "master.\u212aey",  # the Kelvin sign
         "UTC--2016-01-01T00",
         "\U000e0069server.pem",
+        "key.pem.1",
+        "key.pem.gz",
+        "key.pem.txt",
+        "key.pem.2024",
+        "key.pem.2024-05-01",
+        "key.pem.20240501_1200.tar.gz",
+        "key.pem.1.bak.gz",
+        "credentials.json.1",
+        "credentials (1).json",
+        "credentials(12).json.txt",
+        "secrets.yml.dist",
+        "x.env.local",
+        "bash_history.1",
     ],
 )
 def test_no_spelling_of_a_denied_name_gets_past(name: str) -> None:
     assert SHOWING.refusal(name.split("/")) == "denied"
+
+
+@pytest.mark.parametrize("pair", ["id_rsa", "id_ed25519", "work_deploy_key_prod", "deploy-key-x"])
+@pytest.mark.parametrize(
+    "rest",
+    ["", "_old", ".private", "pub", ".pub_", ".publ", "b", "ub", "_b", "_ub", "_pub", ".bub"],
+)
+def test_all_of_a_key_pair_but_what_is_public_is_denied(pair: str, rest: str) -> None:
+    assert SHOWING.refusal([pair + rest]) == "denied"
+    assert SHOWING.refusal([f"{pair}{rest}.pub"]) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssh_host_rsa_key",
+        "ssh_host_ed25519_key",
+        "deploy_key",
+        "github_deploy_key.txt",
+        "deploy-key",
+        "private.der",
+        "serviceAccountKey.json",
+        "my-serviceAccountKey.json",
+        "app-firebase-adminsdk-x1.json",
+        "kubeconfig.yaml",
+        "prod-kubeconfig.yml",
+        "accessTokens.json",
+        "msal_token_cache.json",
+        "aws_credentials",
+        "gcp_credentials.json",
+        "secret.yml",
+        "secret.yaml",
+        "secret.json",
+        "api_key.txt",
+        "api_key_prod.txt",
+        "apikey",
+        "passwords.csv",
+        "password.txt",
+        "Login Data",
+        "Login Data For Account",
+    ],
+)
+def test_files_that_tools_keep_keys_in_are_denied(name: str) -> None:
+    assert SHOWING.refusal([name]) == "denied"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +242,16 @@ def test_folding_twice_changes_nothing() -> None:
 
 def test_hostile_names_are_judged_in_no_time() -> None:
     started = time.perf_counter()
-    for name in ("~" * 255, ".bak" * 60 + "x", "*" * 255, "\u0344" * 120, "\ufdfa" * 80):
+    for name in (
+        "~" * 255,
+        ".bak" * 60 + "x",
+        ".1" * 127 + "x",
+        "." + "1-" * 127,
+        " (1)" * 63,
+        "*" * 255,
+        "\u0344" * 120,
+        "\ufdfa" * 80,
+    ):
         SHOWING.refusal([name] * 128)
 
     assert time.perf_counter() - started < 1
