@@ -115,6 +115,10 @@ _CODINGS: Final[Mapping[str, Scenario]] = {
     "gzip_gzip_bomb": later(lambda: coded(b"gzip, gzip", bombs.gzipped_twice(BOMB_MEBIBYTES))),
     "br_bomb": later(lambda: coded(b"br", bombs.brotli(BOMB_MEBIBYTES))),
     "zstd_bomb": later(lambda: coded(b"zstd", bombs.zstandard(BOMB_MEBIBYTES))),
+    "gzip_twice_in_two_lines": answer(
+        gzip.compress(gzip.compress(b"a page", mtime=0), mtime=0),
+        *(_TEXT, b"Content-Encoding: gzip", b"Content-Encoding: gzip"),
+    ),
     "raw_deflate": coded(b"deflate", _RAW_DEFLATED),
     "zlib_deflate": coded(b"deflate", zlib.compress(b"a deflated page")),
     "gzip_members": coded(b"gzip", gzip.compress(b"one ") + gzip.compress(b"two")),
@@ -176,6 +180,7 @@ _FRAMING: Final[Mapping[str, Scenario]] = {
     "endless_redirect": (
         b"HTTP/1.1 302 Found\r\nLocation: /endless_redirect\r\nContent-Length: 0\r\n\r\n"
     ),
+    "partial": answer(b"a page", _TEXT, status=b"206 Partial Content"),
 }
 
 _TYPES: Final[Mapping[str, Scenario]] = {

@@ -21,7 +21,8 @@ Verdict = Literal["public", "private", "metadata", "unusable"]
 
 public     may be reached.
 private    only with `allow_private_networks`: also reserved, documentation, deprecated ranges.
-metadata   never: it hands a cloud machine's credentials to whoever asks.
+metadata   never: it hands a cloud machine's credentials to whoever asks. All of IPv4's link-local
+           range is taken for it.
 unusable   never: no single host (multicast, unspecified, broadcast).
 """
 
@@ -29,20 +30,22 @@ _METADATA: Final = frozenset(
     map(
         ip_address,
         (
-            *("169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.42.42"),
-            *("169.254.0.23", "168.63.129.16", "100.100.100.200", "192.0.0.192"),
+            *("168.63.129.16", "100.100.100.200", "192.0.0.192"),
             *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42"),
-            *("fd00:c1::a9fe:a9fe", "fe80::a9fe:a9fe"),
+            *("fd00:c1::a9fe:a9fe", "fd00:a9fe:a9fe::1", "fe80::a9fe:a9fe"),
         ),
     )
 )
+
+# Whole, as vendors put more and more there: 169.254.169.254, .170.2, .170.23, .42.42, .0.23.
+_LINK_LOCAL_V4: Final = IPv4Network("169.254.0.0/16")
 
 _UNUSABLE_V4: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32")))
 _PRIVATE_V4: Final = tuple(
     map(
         IPv4Network,
         (
-            *("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12"),
             *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16"),
             *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4"),
         ),
@@ -80,7 +83,7 @@ def judge(address: Address) -> Verdict:
     carried = translated(plain)
     if carried is not None:
         return _judge_v4(carried)
-    if plain in _METADATA or any(inner in _METADATA for inner in _embedded(plain)):
+    if plain in _METADATA or any(_judge_v4(inner) == "metadata" for inner in _embedded(plain)):
         return "metadata"
     if any(plain in network for network in _UNUSABLE_V6):
         return "unusable"
@@ -106,7 +109,7 @@ def text(address: Address) -> str:
 
 
 def _judge_v4(address: IPv4Address) -> Verdict:
-    if address in _METADATA:
+    if address in _METADATA or address in _LINK_LOCAL_V4:
         return "metadata"
     if any(address in network for network in _UNUSABLE_V4):
         return "unusable"

@@ -70,8 +70,12 @@ class Answer:
 
     def values(self, name: bytes) -> list[str]:
         """Return what the headers of this name say, each once."""
+        return list(dict.fromkeys(self.lines(name)))
+
+    def lines(self, name: bytes) -> list[str]:
+        """Return what the headers of this name say, as often as they say it."""
         found = [value for known, value in self._headers if known == name]
-        return [value.decode("latin-1").strip() for value in dict.fromkeys(found)]
+        return [value.decode("latin-1").strip() for value in found]
 
     @property
     def location(self) -> str | None:

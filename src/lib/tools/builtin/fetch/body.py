@@ -9,6 +9,7 @@ Source: RFC 9110, 8.4 (content codings); RFC 1950 to 1952.
 from __future__ import annotations
 
 import importlib
+import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,12 @@ _SMALL_BYTES: Final = 4 * 1024
 _SLACK_BYTES: Final = 64 * 1024
 _SNIFFED_BYTES: Final = 1_024
 
-_BINARY: Final = (
-    *(b"%PDF-", b"PK\x03\x04", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"\x1f\x8b", b"\x7fELF"),
-    *(b"Rar!", b"7z\xbc\xaf", b"OggS", b"ID3", b"RIFF", b"\x28\xb5\x2f\xfd", b"BZh", b"MZ\x90"),
+# Whole signatures: a text may begin with the first letters of some of them.
+_BINARY: Final = re.compile(
+    rb"%PDF-[0-9]|PK\x03\x04|\x89PNG|GIF8[79]a|\xff\xd8\xff|\x1f\x8b|\x7fELF|Rar!\x1a\x07"
+    rb"|7z\xbc\xaf|OggS\x00|ID3[\x02-\x04][^\xff]|RIFF.{4}(?:WAVE|AVI |WEBP|RMID|ACON|CDXA|sfbk)"
+    rb"|\x28\xb5\x2f\xfd|BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)|MZ\x90",
+    re.DOTALL,
 )
 _HTML: Final = (b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<!--")
 _CONTROLS: Final = frozenset({*range(1, 7), *range(0x0E, 0x1B), *range(0x1C, 0x20)})
@@ -230,7 +234,7 @@ def looks_binary(start: bytes, charset: str | None, *, declared: bool) -> bool:
         declared: whether the server says that it is text; then zeros alone do not tell against it.
     """
     start = start[:_SNIFFED_BYTES]
-    if start.startswith(_BINARY):
+    if _BINARY.match(start):
         return True
     wide = start.startswith(_WIDE_BOMS) or (charset or "").startswith(("utf-16", "utf-32", "ucs-"))
     if b"\x00" not in start or wide:

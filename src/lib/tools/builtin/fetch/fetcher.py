@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER_S: Final = 86_400
+PARTIAL: Final = 206
 
 _SECONDS: Final = re.compile("[0-9]{1,6}", re.ASCII)  # `int` refuses thousands of digits
 _ACCEPT: Final = (
@@ -62,7 +63,7 @@ class Page:
         content_type: media type in lower case; sniffed where the server sent none.
         charset: what the server calls it, in lower case; to be believed only if well known.
         body: decompressed, at most `max_bytes` of the policy.
-        truncated: whether the body was cut off, or ended before its end.
+        truncated: whether the body was cut off, ended before its end, or is a part (206).
         hops: the URLs that redirected, in their order.
     """
 
@@ -111,7 +112,7 @@ class SafeFetcher:
                 are still held against the policy.
 
         Raises:
-            TypeError: the policy is none, or the resolver has no such shape.
+            TypeError: the policy is none, the resolver has no such shape, the proxy is no str.
             ValueError: `transport` and `proxy` are both given, or the proxy's URL is not valid.
         """
         if policy is not None and not isinstance(policy, FetchPolicy):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
@@ -186,6 +187,8 @@ class SafeFetcher:
                 raise FetchBlocked("too many redirects", host=target.name)
             hops.append(target.url)
             target = self._redirected(target, location)
+            if target.url == hops[-1]:
+                raise FetchBlocked("a redirect to the same URL", host=target.name)
             if may_visit and target.host != first.host and not may_visit(target.host):
                 raise FetchBlocked("a redirect to a host that needs approval", host=target.name)
 
@@ -210,6 +213,8 @@ class SafeFetcher:
                 yield answer
             finally:
                 await answer.aclose()
+        except ToolError:
+            raise
         except self._sender.failures as error:
             log.debug("fetching from %s failed: %r", target.host, error)
             fault = _named(error, target.name)
@@ -229,7 +234,8 @@ class SafeFetcher:
         binary = _is_text(media_type) and looks_binary(body.content, charset, declared=declared)
         if binary or not takes(self.policy.content_types, media_type):
             raise FetchBlocked("the content is binary or of a type not read", host=target.name)
-        content = whole_letters(body.content, charset) if body.truncated else body.content
+        truncated = body.truncated or answer.status == PARTIAL  # which nobody asked for
+        content = whole_letters(body.content, charset) if truncated else body.content
         return Page(
             url=target.url,
             asked=asked,
@@ -237,12 +243,12 @@ class SafeFetcher:
             content_type=media_type,
             charset=charset,
             body=content,
-            truncated=body.truncated,
+            truncated=truncated,
             hops=hops,
         )
 
     async def _body(self, answer: Answer) -> Body:
-        decoders = decoders_for(answer.values(b"content-encoding"))
+        decoders = decoders_for(answer.lines(b"content-encoding"))
         async with aclosing(answer.chunks()) as chunks:
             return await read_body(
                 chunks, decoders, max_bytes=self.policy.max_bytes, ended_early=_ended_early

@@ -146,8 +146,8 @@ class Network:
             # What is not limited here is limited by the deadline of the fetch.
             extensions={"timeout": {"connect": connect_timeout_s}},
         )
-        response = await pool.handle_async_request(request)
-        stream: Any = response.extensions.get("network_stream")  # pyright: ignore[reportUnknownMemberType]
+        response: Any = await pool.handle_async_request(request)
+        stream = response.extensions.get("network_stream")
         if isinstance(stream, PacedStream):
             stream.expect_body(self._max_bytes)
         return Answer(response.status, response.headers, response.stream, response.aclose)
@@ -221,15 +221,16 @@ async def _life(
         await asyncio.shield(asyncio.ensure_future(pool.aclose()))
 
 
-def _proxy(url: str) -> httpcore2.Proxy:
+def _proxy(url: Any) -> httpcore2.Proxy:
+    if not isinstance(url, str):
+        raise TypeError(f"proxy is a str, not {type(url).__name__}")
     try:
         parts = urlsplit(url)
-        port = parts.port
+        port, host = parts.port, (parts.hostname or "").encode("idna")
     except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts, port, host = urlsplit(""), None, b""
+    if parts.scheme not in {"http", "https"} or not host:
         raise ValueError("proxy is the URL of an HTTP proxy: http://host:port or https://host:port")
     auth = None if parts.username is None else (parts.username, parts.password or "")
-    host = parts.hostname.encode("idna")
     origin = httpcore2.URL(scheme=parts.scheme.encode("ascii"), host=host, port=port, target=b"/")
     return httpcore2.Proxy(url=origin, auth=auth)

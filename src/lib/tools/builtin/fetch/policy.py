@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
 from lib.errors import FetchBlocked
@@ -47,7 +48,8 @@ class FetchPolicy:
 
     Attributes:
         allowed_hosts: hosts that may be reached; empty means every public one.
-        denied_hosts: hosts that may not, whatever else is said.
+        denied_hosts: hosts that may not, whatever else is said; an address also stands for the
+            names that lead to it, except behind a proxy, which looks them up itself.
         allowed_ports: ports of either scheme.
         allow_http: whether http URLs are fetched and not only https ones.
         max_redirects: how many redirects are followed, at most 50; https never leads to http.
@@ -57,9 +59,9 @@ class FetchPolicy:
         content_types: media types that are read: "text/html", "text/*" or "application/*+json".
         user_agent: the User-Agent header.
         allow_private_networks: whether addresses that are not public may be reached. Addresses of
-            cloud metadata are refused all the same.
+            cloud metadata, and all of 169.254.0.0/16, are refused all the same.
         extra: more request headers. They go to the first origin only, never on to where it
-            redirects to.
+            redirects to. Kept as a copy that cannot be changed, and not shown.
 
     Raises:
         TypeError: a field is of another type.
@@ -77,7 +79,7 @@ class FetchPolicy:
     content_types: tuple[str, ...] = DEFAULT_CONTENT_TYPES
     user_agent: str = "lib-http-fetch/1.0"
     allow_private_networks: bool = False
-    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+    extra: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
@@ -86,13 +88,17 @@ class FetchPolicy:
         for name in ("allow_http", "allow_private_networks"):
             if type(getattr(self, name)) is not bool:
                 raise TypeError(f"{name} is True or False, not {getattr(self, name)!r}")
-        object.__setattr__(self, "extra", _headers(self.extra))
+        object.__setattr__(self, "extra", MappingProxyType(_headers(self.extra)))
         _check_numbers(self)
         for host in (*self.allowed_hosts, *self.denied_hosts):
             _pattern(host)
         _check_content_types(self.content_types)
         if not _is_value(self.user_agent):
             raise ValueError("user_agent is printable ASCII without line breaks")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tell how to copy and pickle it, for which mappings that cannot be changed have no way."""
+        return _made, (type(self), {**vars(self), "extra": dict(self.extra)})
 
     @classmethod
     def strict(cls, allowed_hosts: Iterable[str], **kw: Any) -> Self:
@@ -114,6 +120,10 @@ class FetchPolicy:
         return cls(allowed_hosts=hosts, allow_http=False, **kw)
 
 
+def _made(kind: type[FetchPolicy], fields: Mapping[str, Any]) -> FetchPolicy:
+    return kind(**fields)
+
+
 class Rules:
     """A policy in the form in which URLs are held against it."""
 
@@ -133,12 +143,14 @@ class Rules:
         if rule is not None:
             raise FetchBlocked(rule, host=target.name)
 
-    def check_addresses(self, name: str | None, addresses: Iterable[Address]) -> None:
+    def check_addresses(self, name: str | None, addresses: Collection[Address]) -> None:
         """Pass a host all of whose addresses may be reached.
 
         Raises:
             FetchBlocked: one of them may not.
         """
+        if any(_key(address) in self._denied for address in addresses):
+            raise FetchBlocked("the host is denied", host=name)
         private = self._policy.allow_private_networks
         verdicts = {judge(address) for address in addresses}
         if not verdicts <= ({"public", "private"} if private else {"public"}):

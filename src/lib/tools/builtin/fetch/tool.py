@@ -71,10 +71,16 @@ def http_fetch_tool(
 
     async def fetch(
         url: Annotated[
-            str, Field(description="The complete URL, http or https.", max_length=MAX_URL_CHARS)
+            str,
+            Field(
+                description="The complete URL, http or https.",
+                max_length=MAX_URL_CHARS,
+                strict=True,
+            ),
         ],
         start: Annotated[
-            int, Field(description="The character to begin at, 0 for the beginning.", ge=0)
+            int,
+            Field(description="The character to begin at, 0 for the beginning.", ge=0, strict=True),
         ] = 0,
     ) -> str:
         if allowed_urls is not None and not allowed_urls(url):

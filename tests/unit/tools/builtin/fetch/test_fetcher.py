@@ -105,7 +105,7 @@ def test_what_fails_has_a_code_and_no_word_of_the_server(
     [
         ("two_locations", "a redirect to two places"),
         ("location_latin1", "the URL has a blank or a control character"),
-        ("endless_redirect", "too many redirects"),
+        ("endless_redirect", "a redirect to the same URL"),
         ("ctype_two", "a content type that cannot be read"),
         ("ctype_garbage", "a content type that cannot be read"),
         ("ctype_image", "content of type image/png is not read"),
@@ -131,6 +131,8 @@ def test_what_the_policy_forbids_is_blocked(scenario: str, rule: str, fetch: Any
         ("ctype_problem_json", "application/problem+json", b'{"a": 1}', False),
         ("identity_encoding", "text/plain", b"a page", False),
         ("zlib_deflate", "text/plain", b"a deflated page", False),
+        ("gzip_twice_in_two_lines", "text/plain", b"a page", False),
+        ("partial", "text/plain", b"a page", True),
         ("gzip_members", "text/plain", b"one two", False),
         ("content_length_small", "text/plain", b"a p", False),
         ("content_length_large", "text/plain", b"a page", True),
@@ -193,6 +195,17 @@ def test_the_deadline_is_over_all_redirects_together(internet: Any) -> None:
     with pytest.raises(ToolError, match=r"no complete answer within 0\.4 s"):
         run(main())
     assert len(internet.server.asked) < 4
+
+
+def test_redirects_end(fetch: Any, internet: Any) -> None:
+    moved = {"http://srv.test/a": "/b", "http://srv.test/b": "/a"}
+
+    with pytest.raises(FetchBlocked, match="too many redirects"):
+        fetch("a", redirects=moved)
+    assert len(internet.server.asked) == 6
+    with pytest.raises(FetchBlocked, match="a redirect to the same URL"):
+        fetch("a", redirects={"http://srv.test/a": "http://SRV.test:80/a#b"})
+    assert len(internet.server.asked) == 1
 
 
 def test_the_body_of_a_redirect_is_not_read_and_its_cookie_not_kept(

@@ -79,6 +79,26 @@ def test_the_next_address_is_tried_where_one_takes_no_connection() -> None:
     assert caught.value.__context__ is None
 
 
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("key at 10.0.0.1"), httpx2.InvalidURL("10.0.0.1"), KeyError("10.0.0.1")],
+    ids=repr,
+)
+def test_what_a_transport_raises_is_not_told(error: Exception) -> None:
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        raise error
+
+    fetcher = SafeFetcher(resolver=resolve, transport=httpx2.MockTransport(serve))
+    with pytest.raises(ToolError) as caught:
+        run(fetcher.fetch("https://example.com/"))
+
+    assert (caught.value.code, str(caught.value)) == (
+        "unavailable",
+        "the connection to 'example.com' failed",
+    )
+    assert caught.value.__context__ is None
+
+
 def test_an_address_that_may_not_be_reached_never_gets_to_the_transport() -> None:
     async def inside(host: str, port: int) -> list[str]:
         return ["10.0.0.1"]

@@ -225,10 +225,25 @@ def test_certificate_files_of_the_environment_are_ignored(
 
 
 @pytest.mark.parametrize(
-    "proxy", ["socks5://127.0.0.1:1", "127.0.0.1:1", "http://", "http://a:x/", "ftp://a/"]
+    "proxy",
+    [
+        "socks5://127.0.0.1:1",
+        "127.0.0.1:1",
+        "http://",
+        "http://a:x/",
+        "ftp://a/",
+        f"http://{'a' * 70}.com",
+    ],
 )
 def test_a_proxy_is_an_http_proxy(proxy: str) -> None:
     with pytest.raises(ValueError, match="proxy is the URL of an HTTP proxy"):
+        SafeFetcher(proxy=proxy)
+
+
+def test_a_proxy_is_a_text() -> None:
+    proxy: Any = 5
+
+    with pytest.raises(TypeError, match="proxy is a str, not int"):
         SafeFetcher(proxy=proxy)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from lib.errors import ToolError
 from lib.testing.aio import run
 from lib.testing.hostile_server import HostileServer
 from lib.tools.builtin.fetch import paced
+from lib.tools.builtin.fetch.answer import Answer
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.paced import (
     MAX_HEAD_READ_BYTES,

@@ -1,5 +1,9 @@
 """Policies: what is refused when one is made, and how hosts and media types are matched."""
 
+import copy
+import pickle
+from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -91,6 +95,33 @@ def test_headers_of_a_policy_are_its_own_copy() -> None:
     given["Host"] = "evil"
 
     assert policy.extra == {"Authorization": "Bearer key", "X-Empty": ""}
+
+
+def test_headers_of_a_policy_are_not_shown_and_cannot_be_changed() -> None:
+    policy = FetchPolicy(extra={"Authorization": "Bearer key"})
+    extra: Any = policy.extra
+
+    assert "key" not in f"{policy!r} {policy}"
+    with pytest.raises(TypeError):
+        extra["Host"] = "evil"
+    for copied in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), replace(policy)):
+        assert copied == policy
+        assert copied.extra == {"Authorization": "Bearer key"}
+    assert policy != FetchPolicy()
+
+
+@pytest.mark.parametrize("denied", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+@pytest.mark.parametrize("found", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+def test_an_address_that_is_denied_is_so_for_every_name_that_leads_to_it(
+    denied: str, found: str
+) -> None:
+    rules = Rules(FetchPolicy(denied_hosts=(denied,)))
+
+    with pytest.raises(FetchBlocked, match="the host is denied") as caught:
+        rules.check_addresses("example.com", [ip_address("1.1.1.1"), ip_address(found)])
+
+    assert caught.value.host == "example.com"
+    rules.check_addresses("example.com", [ip_address("8.8.4.4")])
 
 
 def test_fields_may_be_lists_and_are_kept_as_tuples() -> None:

@@ -69,6 +69,23 @@ def test_what_the_tool_says_of_itself() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"url": b"http://example.com/"},
+        {"url": 5},
+        {"url": "http://example.com/", "start": True},
+        {"url": "http://example.com/", "start": "5"},
+        {"url": "http://example.com/", "start": 5.5},
+    ],
+)
+def test_arguments_of_another_type_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ToolError) as caught:
+        call(http_fetch_tool(fetcher=fetcher()), **arguments)
+
+    assert caught.value.code == "invalid_arguments"
+
+
 def test_a_short_text_comes_whole() -> None:
     made = http_fetch_tool(fetcher=fetcher("some text"), name="get")
 
