@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lib.tools.builtin.extract.style import hides
+
 SKIPPED: Final = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style"})
 """What is no text and, as in browsers, reaches to the end of the page where it does not end."""
 
@@ -54,19 +56,6 @@ ENDED_BY: Final = {
 
 # -- hidden ------------------------------------------------------------------------------------
 
-_ZERO: Final = r"0(?:\.0*)?(?:px|em|rem|pt|%|vw|vh)?\s*(?:!|;|$)"
-_hiding: Final = re.compile(
-    r"(?:^|[;\s])(?:"
-    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
-    rf"|opacity\s*:\s*{_ZERO}|font-size\s*:\s*{_ZERO}|font\s*:\s*0(?:px|em|rem|pt|%)?[\s/]"
-    rf"|(?:max-)?(?:width|height)\s*:\s*{_ZERO}"
-    r"|(?:left|right|top|bottom|text-indent)\s*:\s*-\s*\d{3,}|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]"
-    r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0\s*[,)]"
-    r"|color\s*:\s*transparent"
-    r")"
-).search
-_css_remark: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL).sub
-
 MAX_ATTRIBUTES: Final = 256
 """An element with more attributes is none that people read."""
 
@@ -77,10 +66,7 @@ def is_hidden(attributes: dict[str, str] | None) -> bool:
         return True
     if attributes.get("aria-hidden", "").strip().lower() == "true":
         return True
-    style = _css_remark("", attributes.get("style", "")).lower()
-    if "background-clip" in style:  # text that is painted by its background is transparent itself
-        style = style.replace("transparent", "")
-    return bool(_hiding(style))
+    return hides(attributes.get("style", ""))
 
 
 # -- main content ------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class _Reader:
         self._tables: dict[str, int] = {}  # open parts of tables
         self._hidden = Hidden()
         self._title: list[str] = []
-        self._in_title = False
+        self._in_title = self._titled = False
         self._code: list[str] | None = None
         self._language = ""
         self._level = self._quotes = 0
@@ -113,7 +113,8 @@ class _Reader:
         if self._hidden:
             return
         if self._in_title:
-            self._title.append(text)
+            if not self._titled:  # no other title is shown anywhere
+                self._title.append(text)
         elif self._code is not None:
             self._code.append(unescaped(text))
         else:
@@ -177,7 +178,7 @@ class _Reader:
             self._language = self._language or _language_of(found)
 
     def _open_title(self, _: dict[str, str]) -> None:
-        self._in_title = not self._title
+        self._in_title, self._titled = True, bool(self._title)
 
     def _rebase(self, found: dict[str, str]) -> None:
         if not self._based and "href" in found:

@@ -13,6 +13,7 @@ from lib.tools.builtin.extract import extract, page, reader
 from lib.tools.builtin.extract.content import main_blocks
 from lib.tools.builtin.extract.reader import read_blocks
 from lib.tools.builtin.extract.reading import MAX_CHARS
+from lib.tools.builtin.extract.style import hides
 
 TYPES = (
     *("text/html", "application/json", "text/xml", "text/markdown", "text/plain", "image/png", ""),
@@ -114,6 +115,41 @@ def test_hostile_content_takes_linear_time_and_bounded_memory(
 
     assert len(read(body, content_type)) <= MAX_CHARS
     assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "font:",
+            "font:a ",
+            "font:0",
+            "font: .",
+            "opacity:",
+            "opacity:0",
+            "opacity:1.",
+            "/*",
+            "\\",
+        ),
+        *(
+            "\\6f ",
+            "color:",
+            "color:rgba(",
+            "color:rgba(0,",
+            "color:#0",
+            "background:",
+            "background:#",
+        ),
+        *("background:a ", "color:a;background:b;", "background:rgb(1,", ";", " ", "!", "-"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "font:", "opacity:", "color:", "color:a;background:"])
+def test_hostile_styles_take_linear_time(before: str, piece: str) -> None:
+    started = time.process_time()
+
+    hides(before + piece * (200_000 // len(piece)))
+
+    assert time.process_time() - started < 0.5
 
 
 def work(html: str) -> int:
