@@ -1,5 +1,6 @@
 """An internet of one machine: whatever address is dialled, the hostile server answers."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,12 +24,20 @@ class Detour:
 
     def __init__(self) -> None:
         self.dialled: list[tuple[str, int]] = []
-        self.server: HostileServer | None = None
+        self._servers = threading.local()  # each thread has its own
         self.refused: set[str] = set()
         self.silent: int | None = None
         self.peer: tuple[str, int] | None = None
         self.secure: bool | None = None
         self._real: Any = _REAL()
+
+    @property
+    def server(self) -> HostileServer | None:
+        return getattr(self._servers, "own", None)
+
+    @server.setter
+    def server(self, server: HostileServer) -> None:
+        self._servers.own = server
 
     def __call__(self) -> "Detour":
         return self

@@ -107,6 +107,24 @@ def test_names_that_nobody_waits_for_any_more_do_not_hold_up_others(lookups: Loo
     assert lookups.most == 5
 
 
+def test_a_late_lookup_whose_place_was_taken_starts_no_other(lookups: Lookups) -> None:
+    resolver = SystemResolver(max_threads=1, max_all_threads=3)
+
+    async def main() -> None:
+        with pytest.raises(ToolError):
+            await addresses(resolver).of("slow1.com", 80, timeout_s=0.05)
+        second = asyncio.create_task(resolver.resolve("slow2.com", 80))
+        await SYSTEM_CLOCK.sleep(0.05)
+        third = asyncio.create_task(resolver.resolve("example.com", 80))
+        await SYSTEM_CLOCK.sleep(0.05)
+        assert (lookups.running, third.done()) == (2, False)
+        lookups.go.set()
+        assert await asyncio.gather(second, third) == [["93.184.216.34"]] * 2
+
+    run(main())
+    assert lookups.most == 2
+
+
 def test_one_name_takes_two_threads_at_most(lookups: Lookups) -> None:
     resolver = SystemResolver(max_threads=5)
 
