@@ -39,9 +39,9 @@ def wire_limit(max_bytes: int) -> int:
 class PacedStream(httpcore2.AsyncNetworkStream):
     """A connection on which an answer can take only so much."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, *, tls: bool = False) -> None:
         """Take the connection; a limit of headers is in force."""
-        self._stream = stream
+        self._stream, self._tls = stream, tls
         self._left, self._step = MAX_HEAD_WIRE_BYTES, MAX_HEAD_READ_BYTES
 
     def expect_body(self, max_bytes: int) -> None:
@@ -56,7 +56,8 @@ class PacedStream(httpcore2.AsyncNetworkStream):
         """
         if self._left <= 0:
             raise TooMuchSentError
-        await SYSTEM_CLOCK.sleep(0)  # reading through TLS need not give others a turn
+        if self._tls:  # anyio gives others a turn when it reads a socket, but not what TLS has read
+            await SYSTEM_CLOCK.sleep(0)
         read = await self._stream.read(min(max_bytes, self._step, self._left), timeout)
         self._left -= len(read)
         return read
@@ -77,7 +78,8 @@ class PacedStream(httpcore2.AsyncNetworkStream):
         timeout: float | None = None,
     ) -> PacedStream:
         """Return the connection with TLS on it."""
-        return PacedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return PacedStream(stream, tls=True)
 
     def get_extra_info(self, info: str) -> Any:
         """Return what is known of the connection."""
