@@ -138,15 +138,16 @@ def main(*, seed: int | None = None, rounds: int | None = None) -> None:
             raise
 
 
+def one(data: bytes) -> None:
+    """Check one input of atheris; its first two bytes say how it is read."""
+    kind, charset = (*data[:2], 0, 0)[:2]
+    check(data[2:], TYPES[kind % len(TYPES)], (None, *CHARSETS)[charset % len(CHARSETS)])
+    check_hidden(data[2:])
+
+
 def guided() -> None:
-    """Let atheris find the documents; the first two bytes say how they are read."""
+    """Let atheris find the documents."""
     atheris: Any = import_module("atheris")
-
-    def one(data: bytes) -> None:
-        kind, charset = (*data[:2], 0, 0)[:2]
-        check(data[2:], TYPES[kind % len(TYPES)], (None, *CHARSETS)[charset % len(CHARSETS)])
-        check_hidden(data[2:])
-
     atheris.instrument_all()
     atheris.Setup(sys.argv, one)
     atheris.Fuzz()

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -208,21 +209,27 @@ def main(
     return outcomes
 
 
-def guided() -> None:
-    """Let atheris find the paths; the first byte says into which of a few trees they lead."""
-    atheris: Any = import_module("atheris")
-    base = Path(tempfile.mkdtemp(prefix="lib-fuzz-"))
+def planted(base: Path) -> list[World]:
+    """Return a few trees that are always the same."""
     worlds = list[World]()
     for number in range(GUIDED_TREES):
         (base / str(number)).mkdir()
         worlds.append(grow(base / str(number), random.Random(number)))
+    return worlds
 
-    def one(data: bytes) -> None:
-        if data:
-            check(worlds[data[0] % GUIDED_TREES], data[1:].decode("utf-8", "surrogateescape"))
 
+def one(data: bytes, worlds: Sequence[World]) -> None:
+    """Check one input of atheris; its first byte says into which tree the path leads."""
+    if data:
+        check(worlds[data[0] % GUIDED_TREES], data[1:].decode("utf-8", "surrogateescape"))
+
+
+def guided() -> None:
+    """Let atheris find the paths."""
+    atheris: Any = import_module("atheris")
+    worlds = planted(Path(tempfile.mkdtemp(prefix="lib-fuzz-")))
     atheris.instrument_all()
-    atheris.Setup(sys.argv, one)
+    atheris.Setup(sys.argv, partial(one, worlds=worlds))
     atheris.Fuzz()
 
 

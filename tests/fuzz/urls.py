@@ -150,13 +150,14 @@ def main(
     return outcomes
 
 
+def one(data: bytes) -> None:
+    """Check one input of atheris."""
+    check(data.decode("utf-8", "surrogateescape"))
+
+
 def guided() -> None:
     """Let atheris find the texts."""
     atheris: Any = import_module("atheris")
-
-    def one(data: bytes) -> None:
-        check(data.decode("utf-8", "surrogateescape"))
-
     atheris.instrument_all()
     atheris.Setup(sys.argv, one)
     atheris.Fuzz()
