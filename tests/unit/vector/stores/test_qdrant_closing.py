@@ -52,20 +52,22 @@ async def opens(place: Path) -> int:
 
 
 def test_a_cancelled_close_lets_the_folder_go_and_may_be_repeated(tmp_path: Path) -> None:
+    many = [Record(str(row), [1.0, row / 10]) for row in range(2_000)]  # so that it takes a while
+
     async def main() -> None:
         store = in_folder(tmp_path)
         await store.setup()
-        writing = asyncio.create_task(store.upsert(RECORDS))
-        await asyncio.wait([writing], timeout=0.01)
+        writing = asyncio.create_task(store.upsert(many))
+        await asyncio.wait([writing], timeout=0.001)
         closing = asyncio.create_task(store.close())
-        await asyncio.wait([closing], timeout=0.01)
+        await asyncio.wait([closing], timeout=0.001)
         closing.cancel()
         await asyncio.wait([closing])
         assert closing.cancelled()
         await store.close()
 
         assert writing.done()
-        assert await opens(tmp_path) == len(RECORDS)
+        assert await opens(tmp_path) == len(many)
         with pytest.raises(StoreClosed):
             await store.count()
 
