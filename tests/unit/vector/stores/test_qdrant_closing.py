@@ -56,9 +56,9 @@ def test_a_cancelled_close_lets_the_folder_go_and_may_be_repeated(tmp_path: Path
         store = in_folder(tmp_path)
         await store.setup()
         writing = asyncio.create_task(store.upsert(RECORDS))
-        await asyncio.wait([writing], timeout=0.001)
+        await asyncio.wait([writing], timeout=0.02)
         closing = asyncio.create_task(store.close())
-        await asyncio.wait([closing], timeout=0.001)
+        await asyncio.wait([closing], timeout=0.01)
         closing.cancel()
         await asyncio.wait([closing])
         assert closing.cancelled() or writing.done()  # on a busy machine it may have ended before
