@@ -91,6 +91,7 @@ class Lane:
         self._at_once = self._now_at_once = at_once
         self._due: dict[str, _Due] = {}
         self._under_way: dict[str, _Due] = {}
+        self._decided = set[str]()  # of those under way, what has become of them is known
         self._given_up: dict[str, None] = {}
         self._resting_until = 0.0
         self._pause_s = _FIRST_PAUSE_S
@@ -180,9 +181,11 @@ class Lane:
             root_ids = await self._next()
             with _told(f"the lane of {self._name} goes on after an error"):
                 await self._settle(root_ids, await self._export(root_ids))
-            for root_id, due in self._under_way.items():  # unless it was settled
-                self._put_back(root_id, due)
+            for root_id, due in self._under_way.items():
+                if root_id not in self._decided:
+                    self._put_back(root_id, due)
             self._under_way.clear()
+            self._decided.clear()
             async with self._changed:
                 self._changed.notify_all()
 
@@ -233,7 +236,8 @@ class Lane:
     async def _settle(self, root_ids: Sequence[str], result: Result) -> None:
         now, done = self._clock.monotonic(), dict[str, _Due]()
         for root_id in root_ids:
-            due, failure = self._under_way.pop(root_id), result.failed.get(root_id)
+            self._decided.add(root_id)
+            due, failure = self._under_way[root_id], result.failed.get(root_id)
             if root_id in result.busy:
                 due.at = now + result.busy[root_id]
                 self._put_back(root_id, due)
