@@ -53,7 +53,7 @@ class _Round:
     dead_at: datetime
     again: bool
     sent: set[str] = field(default_factory=set[str])
-    exported: set[str] = field(default_factory=set[str])
+    lacked: set[str] = field(default_factory=set[str])
     busy: dict[str, float] = field(default_factory=dict[str, float])
     failed: dict[str, Exception] = field(default_factory=dict[str, Exception])
 
@@ -122,7 +122,7 @@ class Delivery:
             await self.give_back()
             return Result(
                 sent=frozenset(this.sent),
-                exported=frozenset(this.exported),
+                lacked=frozenset(this.lacked | this.failed.keys() | this.busy.keys()),
                 busy=this.busy,
                 failed=this.failed,
             )
@@ -234,7 +234,7 @@ class Delivery:
             await self._failed(claimed, error, this)
             return
         this.sent.update(span.span_id for span in spans)
-        this.exported.update(each.root_id for each in claimed if each.parcel.spans)
+        this.lacked.update(each.root_id for each in claimed if each.parcel.spans)
         await asyncio.gather(*[self._settle(each, this) for each in claimed])
 
     def _exported(self, spans: Sequence[Span], claimed: Sequence[_Claimed]) -> Awaitable[None]:
@@ -252,7 +252,7 @@ class Delivery:
         for each in claimed:
             if permanent and not each.left():  # the sink has them, or has dropped them for good
                 await self._settle(each, this)
-                if getattr(error, "lost", 0):
+                if isinstance(error, ExportError) and error.lost:
                     this.failed[each.root_id] = error
             elif permanent and len(claimed) > 1:  # one cannot be taken: the others can
                 await self._send([each], this)

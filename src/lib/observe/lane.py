@@ -33,13 +33,13 @@ class Result:
 
     Attributes:
         sent: the ids of the spans that the sink has acknowledged.
-        exported: the traces of which there was something to export, and it has arrived.
+        lacked: the traces of which the sink lacked something, whatever came of them.
         busy: the traces that another observer exports just now, with the seconds to wait for it.
         failed: the traces that did not arrive, and why.
     """
 
     sent: frozenset[str] = frozenset()
-    exported: frozenset[str] = frozenset()
+    lacked: frozenset[str] = frozenset()
     busy: Mapping[str, float] = field(default_factory=dict[str, float])
     failed: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
 
@@ -174,6 +174,7 @@ class Lane:
     async def run(self) -> None:
         """Export what is added, until cancelled; begin with what earlier processes owe."""
         self._closed = False
+        self._put_back_undecided()  # of a use before this one that was cut off
         with _told(f"what was due for {self._name} cannot be read"):
             self._put(await self._ledger.owed(), at=self._clock.monotonic())
         self._begun.set()
@@ -181,11 +182,7 @@ class Lane:
             root_ids = await self._next()
             with _told(f"the lane of {self._name} goes on after an error"):
                 await self._settle(root_ids, await self._export(root_ids))
-            for root_id, due in self._under_way.items():
-                if root_id not in self._decided:
-                    self._put_back(root_id, due)
-            self._under_way.clear()
-            self._decided.clear()
+            self._put_back_undecided()
             async with self._changed:
                 self._changed.notify_all()
 
@@ -199,7 +196,9 @@ class Lane:
 
     def _put(self, listed: Iterable[tuple[str, int]], *, at: float) -> None:
         for root_id, batch in listed:
-            self._due.setdefault(root_id, _Due(at)).batches.append(batch)
+            batches = self._due.setdefault(root_id, _Due(at)).batches
+            if batch not in batches:
+                batches.append(batch)
         self._news.set()
 
     def _put_back(self, root_id: str, due: _Due) -> None:
@@ -207,6 +206,14 @@ class Lane:
         newer = self._due.pop(root_id, None)
         due.batches += newer.batches if newer else []
         self._due[root_id] = due
+
+    def _put_back_undecided(self) -> None:
+        """Let what was under way be due again, unless it is known what has become of it."""
+        for root_id, due in self._under_way.items():
+            if root_id not in self._decided:
+                self._put_back(root_id, due)
+        self._under_way.clear()
+        self._decided.clear()
 
     async def _next(self) -> list[str]:
         """Return the traces that are due, as soon as there are any, and take them out."""

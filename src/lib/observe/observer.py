@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,7 @@ from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.observe.delivery import Delivery
-from lib.observe.lane import Lane
+from lib.observe.lane import Lane, Result
 from lib.observe.ledger import Ledger, MemoryLedger, StoreLedger
 from lib.observe.span import TraceSink, trace_id_of
 from lib.observe.trace import Capture
@@ -224,7 +224,8 @@ class Observer:
         root = await self._engine.store.run(root_run_id)
         if root is None or root.parent_id is not None:
             raise RunNotFound(root_run_id)
-        return await self._export([root.run_id] if self._wants(root) else [], again=final)
+        wanted = [root.run_id] if self._wants(root) else []
+        return len((await self._export(wanted, again=final)).sent)
 
     async def flush_open(self) -> int:
         """Export what is new in every root run that is open; return how many spans were sent.
@@ -242,16 +243,17 @@ class Observer:
             limit: at most so many of which a sink lacks something, the oldest first; None for all.
         """
         query = RunQuery(status="closed", roots=True, tenant=self._tenant, since=since)
-        runs = [info async for info in self._roots(query)] if limit is None else None
-        if runs is not None:
-            return await self._export([info.run_id for info in runs])
-        sent, left = 0, limit or 0
+        if limit is None:
+            return len(
+                (await self._export([info.run_id async for info in self._roots(query)])).sent
+            )
+        sent, left = 0, limit
         async for info in self._roots(query):
             if left <= 0:
                 break
-            spans = await self._export([info.run_id])
-            sent += spans
-            left -= bool(spans)
+            result = await self._export([info.run_id])
+            sent += len(result.sent)
+            left -= bool(result.lacked)
         return sent
 
     # -- the work --------------------------------------------------------------------------
@@ -293,7 +295,7 @@ class Observer:
     async def _flush(self, *, dead_for_s: float, rested: bool = False) -> int:
         query = RunQuery(status="open", roots=True, tenant=self._tenant)
         roots = [info.run_id async for info in self._roots(query)]
-        return await self._export(roots, dead_for_s=dead_for_s, rested=rested)
+        return len((await self._export(roots, dead_for_s=dead_for_s, rested=rested)).sent)
 
     async def _export(
         self,
@@ -302,15 +304,15 @@ class Observer:
         dead_for_s: float = 0.0,
         again: bool = False,
         rested: bool = False,
-    ) -> int:
-        """Give every sink what it lacks of some traces; return how many spans have arrived."""
+    ) -> _Sent:
+        """Give every sink what it lacks of some traces; return what came of it in any."""
         async with asyncio.TaskGroup() as tasks:
             sending = [
                 tasks.create_task(channel.send(root_ids, dead_for_s=dead_for_s, again=again))
                 for channel in self._channels
                 if not (rested and channel.lane.resting)
             ]
-        return len(frozenset[str]().union(*(task.result() for task in sending)))
+        return _Sent.of(task.result() for task in sending)
 
     def _wants(self, root: RunInfo) -> bool:
         if self._tenant is not None and root.tenant != self._tenant:
@@ -326,6 +328,23 @@ class Observer:
                 _log.exception("open runs cannot be read for %s", self._group)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """The spans that have arrived, and the traces of which some sink lacked something."""
+
+    sent: frozenset[str]
+    lacked: frozenset[str]
+
+    @classmethod
+    def of(cls, results: Iterable[_Sent | Result]) -> Self:
+        """Return several together."""
+        several = list(results)
+        return cls(
+            frozenset[str]().union(*(each.sent for each in several)),
+            frozenset[str]().union(*(each.lacked for each in several)),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Channel:
     """A sink: what takes traces to it, and the queue before that."""
@@ -334,17 +353,15 @@ class _Channel:
     lane: Lane
     at_once: int
 
-    async def send(
-        self, root_ids: Sequence[str], *, dead_for_s: float, again: bool
-    ) -> frozenset[str]:
-        """Export traces now, past the queue; return the ids of the spans that have arrived."""
-        sent = frozenset[str]()
+    async def send(self, root_ids: Sequence[str], *, dead_for_s: float, again: bool) -> _Sent:
+        """Export traces now, past the queue."""
+        results = list[Result]()
         for start in range(0, len(root_ids), self.at_once):
             some = root_ids[start : start + self.at_once]
             result = await self.delivery.send(some, dead_for_s=dead_for_s, again=again)
             await self.lane.note(some, result)
-            sent |= result.sent
-        return sent
+            results.append(result)
+        return _Sent.of(results)
 
 
 def _check(name: str, value: float | None, fits: bool) -> None:

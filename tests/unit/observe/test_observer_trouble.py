@@ -244,8 +244,7 @@ def test_an_odd_error_of_a_sink_is_one_that_passes_and_ends_no_lane():
 
 def test_spans_that_are_lost_for_good_are_told_and_not_sent_again():
     taken = frozenset(span_id_of(run_id, "run", "") for run_id in ("one", "two"))
-    partial = ExportError("2 of 2 spans were refused", permanent=True, taken=taken)
-    partial.lost = 2
+    partial = ExportError("2 of 2 spans were refused", permanent=True, taken=taken, lost=2)
     sink = Sink(partial, updates="first", traces_at_once=2)
 
     async def body(engine: Engine) -> None:
@@ -655,3 +654,38 @@ def test_batches_that_are_gone_are_passed_over_some_at_a_time():
     found = main(body)
 
     assert found == [*[(f"run-{number}", number) for number in range(140, 150)], ("last", 150)]
+
+
+def test_what_is_left_when_an_observer_is_used_again_is_struck_off_the_list_once(
+    caplog: pytest.LogCaptureFixture,
+):
+    sink = Sink(ExportError("down"), ExportError("still down"), ExportError("and still"))
+
+    async def body(engine: Engine) -> list[tuple[str, int]]:
+        observer = Observer(engine, sink, settle_s=0)
+        async with observer:
+            await engine.has(ended("one"), ended("two"))
+            await observer.drain()
+        caplog.clear()
+        sink.then = []
+        async with observer:
+            assert await observer.drain()
+        ledger = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
+        return await ledger.owed()
+
+    assert main(body) == []
+    assert caplog.messages == []
+    assert sorted(span.run_id for span in sink.spans) == ["one", "two"]
+
+
+def test_a_limit_of_a_backfill_holds_for_a_sink_that_takes_nothing():
+    sink = Sink(*[ExportError("down")] * 9)
+
+    async def body(engine: Engine) -> int:
+        await engine.has(*[ended(f"run-{number}") for number in range(5)])
+        async with observed(engine, sink) as observer:
+            sent = await observer.backfill(limit=2)
+            assert sink.exports == [["run-0"], ["run-1"]]
+            return sent
+
+    assert main(body) == 0
