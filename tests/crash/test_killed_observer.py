@@ -227,7 +227,7 @@ def test_a_process_that_dies_while_it_exports_leaves_the_rest_to_the_next_one(
             for server in some.servers.values():
                 server.script = [Hang(keep=kept)]
             async with some.process(wait=False, settle_s=0) as child:
-                while not all(server.exports for server in some.servers.values()):  # noqa: ASYNC110
+                while not all(server.exports for server in some.servers.values()):  # noqa: ASYNC110 - nothing tells
                     await asyncio.sleep(0.01)  # noqa: TID251 - it happens in another process
                 assert child.returncode is None
             # Plain OpenTelemetry cannot be asked what has arrived; nor can the file, which may have

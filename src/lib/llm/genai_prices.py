@@ -94,7 +94,7 @@ def _bundled() -> DataSnapshot:
     """Return the table that comes with the package, whatever else the process has loaded."""
     try:
         from genai_prices.data import providers  # noqa: PLC0415 - loaded by whoever needs it
-        from genai_prices.data_snapshot import DataSnapshot  # noqa: PLC0415
+        from genai_prices.data_snapshot import DataSnapshot  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise MissingDriver("GenAIPrices", driver="genai-prices", extra="prices") from error
     return DataSnapshot(providers=providers, from_auto_update=False)

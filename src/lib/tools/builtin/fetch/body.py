@@ -257,7 +257,7 @@ def whole_letters(content: bytes, charset: str | None) -> bytes:
     for back in range(1, min(3, len(content)) + 1):
         lead = content[-back]
         if lead >= 0xC0:  # noqa: PLR2004 - the first byte of a letter of two to four
-            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4  # noqa: PLR2004
+            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4  # noqa: PLR2004 - UTF-8
             return content[:-back] if length > back else content
         if lead < 0x80:  # noqa: PLR2004 - a letter of one
             break
@@ -317,7 +317,7 @@ def _decoded(chunk: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:
 
 
 def _has_zlib_header(data: bytes) -> bool:
-    return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0  # noqa: PLR2004
+    return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0  # noqa: PLR2004 - zlib
 
 
 __all__ = [

@@ -260,7 +260,7 @@ def _check_status(answer: Answer) -> None:
     status = answer.status
     if status < 300:  # noqa: PLR2004 - success
         return
-    code: ToolErrorCode = "unavailable" if status >= 500 else "failed"  # noqa: PLR2004
+    code: ToolErrorCode = "unavailable" if status >= 500 else "failed"  # noqa: PLR2004 - HTTP
     later = [int(value) for value in answer.values(b"retry-after") if _SECONDS.fullmatch(value)]
     hint = f": try again in {later[0]} s" if later and later[0] <= MAX_RETRY_AFTER_S else ""
     raise ToolError(_STATUS_CODES.get(status, code), f"the server answered {status}{hint}")

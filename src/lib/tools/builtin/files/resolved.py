@@ -99,7 +99,7 @@ class ResolvedTree:
             Stopped: it is not below.
         """
         root, given = (
-            [part for part in os.path.normcase(one).split(os.sep) if part]  # noqa: PTH206
+            [part for part in os.path.normcase(one).split(os.sep) if part]  # noqa: PTH206 - no Path yet
             for one in (self._root, without_prefix(path))
         )
         if given[: len(root)] != root:
