@@ -9,21 +9,15 @@ from lib.errors import ExportError
 from lib.evals import Score, score_event
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.events.bus import Bus
 from lib.observe import Observer, Span, span_id_of
 from lib.observe.ledger import StoreLedger
 from lib.testing.aio import run
-from lib.testing.clock import ManualClock
 from lib.testing.logs import at, make_log, store_log
+from lib.testing.observed import HandEngine
 
 
-class Engine:
-    """What an observer needs of an engine; another one over the same store is another process."""
-
-    def __init__(self, store: MemoryEventStore | None = None) -> None:
-        self.clock = ManualClock(at(100))
-        self.store = store or MemoryEventStore(clock=self.clock)
-        self.bus = Bus(self.store)
+class Engine(HandEngine):
+    """An engine whose run ends, and is judged."""
 
     async def ends(self) -> None:
         info = await self.store.run("run")

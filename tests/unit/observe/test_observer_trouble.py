@@ -1,8 +1,7 @@
 """What an observer does about slow, odd and failing sinks, odd logs, and backends with demands."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,34 +10,17 @@ from lib.errors import ExportError
 from lib.evals import Score, score_event
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.events.bus import Bus
 from lib.events.store import run_mark
 from lib.observe import Observer, Span, span_id_of
 from lib.observe.ledger import StoreLedger
-from lib.testing.aio import run
-from lib.testing.clock import ManualClock
-from lib.testing.logs import at, make_log, store_log
+from lib.testing.logs import at, make_log
+from lib.testing.observed import HandEngine, ended, observed, until, within
 
 CALL: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
 
 
-class Engine:
-    """What an observer needs of an engine; another one over the same store is another process."""
-
-    def __init__(self, store: MemoryEventStore | None = None) -> None:
-        self.clock = ManualClock(at(100))
-        self.store = store or MemoryEventStore(clock=self.clock)
-        self.bus = Bus(self.store)
-
-    async def has(self, *logs: list[Event]) -> None:
-        for log in logs:
-            await store_log(self.store, log)
-
-    async def grows(self, run_id: str, *entries: tuple[float, str, dict[str, Any]]) -> None:
-        info = await self.store.run(run_id)
-        assert info is not None
-        events = [NewEvent(kind, data, at(seconds)) for seconds, kind, data in entries]
-        await self.store.append(run_id, events, expected=info.head)
+class Engine(HandEngine):
+    """An engine whose runs are judged."""
 
     async def scored(self, run_id: str, *names: str) -> None:
         for name in names:
@@ -87,14 +69,6 @@ class ScoringSink(Sink):
         self.names = [*getattr(self, "names", []), scores[0].name]
 
 
-def ended(run_id: str) -> list[Event]:
-    return make_log(
-        (0, k.RUN_STARTED, {"algorithm": "a", "input": []}),
-        (1, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
-        run_id=run_id,
-    )
-
-
 def called(run_id: str = "run") -> list[Event]:
     return make_log(
         (0, k.RUN_STARTED, {"algorithm": "a", "input": []}),
@@ -104,25 +78,8 @@ def called(run_id: str = "run") -> list[Event]:
     )
 
 
-@asynccontextmanager
-async def observed(engine: Engine, *sinks: Any, **options: Any) -> AsyncGenerator[Observer]:
-    settings: dict[str, Any] = {"settle_s": 0, **options}
-    async with Observer(engine, list(sinks), **settings) as observer:
-        yield observer
-
-
-async def until(ready: Callable[[], object]) -> None:
-    while not ready():  # noqa: ASYNC110 - nothing tells
-        await asyncio.sleep(0)  # noqa: TID251 - lets the observer run
-
-
 def main(body: Callable[[Engine], Any], engine: Engine | None = None) -> Any:
-    async def whole() -> Any:
-        known = engine or Engine()
-        await known.store.setup()
-        return await body(known)
-
-    return run(whole())
+    return within(engine or Engine(), body)
 
 
 # -- several observers, and slow sinks ---------------------------------------------------------
