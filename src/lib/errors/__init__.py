@@ -5,6 +5,7 @@
     ├── StoreError
     │   ├── Conflict
     │   ├── RunNotFound
+    │   │   └── RunErased
     │   ├── SchemaTooNew
     │   ├── MigrationNeeded
     │   ├── StoreReadOnly
@@ -74,6 +75,7 @@ from lib.errors.events import (
     Conflict,
     ContentTooLarge,
     MigrationNeeded,
+    RunErased,
     RunNotFound,
     SchemaTooNew,
     StoreClosed,
@@ -125,6 +127,7 @@ __all__ = [
     "NotPending",
     "RemoteError",
     "RunAbandoned",
+    "RunErased",
     "RunNotFound",
     "SchemaTooNew",
     "ScriptError",

@@ -25,6 +25,14 @@ class RunNotFound(StoreError):
         super().__init__(f"no run {run_id!r} in this store")
 
 
+class RunErased(RunNotFound):
+    """The run has been erased for good; its id is never used again."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.args = (f"run {run_id!r} has been erased",)
+
+
 class SchemaTooNew(StoreError):
     """The store was written by a newer release, which alone may open it."""
 

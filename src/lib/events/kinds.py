@@ -6,28 +6,33 @@ A request, its result and its key: whatever has an effect is written down before
 A field that holds its default is left out. "?" marks what may be missing.
 
     run.started         algorithm, input [message], config? {}, budget? {}, root?,
-                        parent? {run_id, key}, request? (digest of an idempotent start)
+                        parent? {run_id, key}, request? (digest of an idempotent start),
+                        upto? (of a session's turn: the conversation before it is that of the
+                        turns which its parent's log had completed up to this `seq`)
     run.resumed         worker, epoch
     run.completed       outcome, output?, error? {type, message}
     cancel.requested    signal_id, reason?
+    close.requested     signal_id
     llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?
-    llm.failed          key, reason, error {type, message, status?}, attempts?
+    llm.failed          key, reason, error {type, message, status?}, attempts?, usage?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
                         … args, unstarted (true)
     tool.completed      key, call_id, output, truncated?
     tool.failed         key, call_id, reason, code, message
     approval.requested  key, call_id, name, args
     approval.decided    signal_id, key, approved, comment?
-    child.requested     key, run_id, budget?
-    child.completed     key, run_id, outcome, spend
+    child.requested     key, call_id, run_id, name, algorithm, input [message], budget?
+    child.completed     key, call_id, run_id, outcome, output?, error?, spend {}
     turn.requested      signal_id, input [message]
-    turn.completed      signal_id, run_id, outcome
+    turn.started        key (the signal_id), run_id, algorithm, upto, budget?
+    turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, error?, spend {}
     context.summary     covers, text, usage?, model?, provider?
     memory.requested    key, operation, store?, record_id?, query?, filter?, records?, …
     memory.completed    key, records?, count?, usage?, …
     memory.failed       key, error
-    guard.verdict       guard, stage, verdict, content_hash, usage?, model?, provider?
+    guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
+                        provider?
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
     swarm.handoff       source, target             reflexion.feedback  text
     debate.turn         agent, round, text
@@ -51,6 +56,7 @@ RUN_STARTED: Final = "lib.run.started"
 RUN_RESUMED: Final = "lib.run.resumed"
 RUN_COMPLETED: Final = "lib.run.completed"
 CANCEL_REQUESTED: Final = "lib.cancel.requested"
+CLOSE_REQUESTED: Final = "lib.close.requested"
 LLM_REQUESTED: Final = "lib.llm.requested"
 LLM_COMPLETED: Final = "lib.llm.completed"
 LLM_FAILED: Final = "lib.llm.failed"
@@ -62,6 +68,7 @@ APPROVAL_DECIDED: Final = "lib.approval.decided"
 CHILD_REQUESTED: Final = "lib.child.requested"
 CHILD_COMPLETED: Final = "lib.child.completed"
 TURN_REQUESTED: Final = "lib.turn.requested"
+TURN_STARTED: Final = "lib.turn.started"
 TURN_COMPLETED: Final = "lib.turn.completed"
 CONTEXT_SUMMARY: Final = "lib.context.summary"
 MEMORY_REQUESTED: Final = "lib.memory.requested"
@@ -75,16 +82,20 @@ DEBATE_TURN: Final = "lib.debate.turn"
 
 PREFIX: Final = "lib."
 
-REQUESTS: Final = frozenset({LLM_REQUESTED, TOOL_REQUESTED, CHILD_REQUESTED, MEMORY_REQUESTED})
+REQUESTS: Final = frozenset(
+    {LLM_REQUESTED, TOOL_REQUESTED, CHILD_REQUESTED, TURN_STARTED, MEMORY_REQUESTED}
+)
 """Kinds that open a key: an effect may follow."""
 
 RESULTS: Final = frozenset(
-    {LLM_COMPLETED, LLM_FAILED, TOOL_COMPLETED, TOOL_FAILED, CHILD_COMPLETED}
+    {LLM_COMPLETED, LLM_FAILED, TOOL_COMPLETED, TOOL_FAILED, CHILD_COMPLETED, TURN_COMPLETED}
     | {MEMORY_COMPLETED, MEMORY_FAILED}
 )
 """Kinds that close the key which a request of the same run has opened."""
 
-SIGNALS: Final = frozenset({CANCEL_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE})
+SIGNALS: Final = frozenset(
+    {CANCEL_REQUESTED, CLOSE_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE}
+)
 """Kinds that anybody may append without holding the run: they commute, and repeating one with the
 same `signal_id` changes nothing."""
 

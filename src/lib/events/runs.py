@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
+from zlib import crc32
 
 from lib.errors import Conflict, RunNotFound
 from lib.events.event import Event, NewEvent
@@ -51,6 +52,8 @@ class RunQuery:
 
     Attributes:
         roots: only runs without a parent.
+        parent_id: only runs that this run has started.
+        idle_since: only runs to which nothing has been appended since this time.
         after: only runs created after this run id's run, for paging.
         limit: at most so many.
     """
@@ -59,7 +62,9 @@ class RunQuery:
     status: RunStatus | None = None
     root_id: str | None = None
     roots: bool = False
+    parent_id: str | None = None
     since: datetime | None = None
+    idle_since: datetime | None = None
     after: str | None = None
     limit: int | None = None
 
@@ -205,12 +210,29 @@ def _project(info: RunInfo, last: Event, outcome: str | None) -> RunInfo:
     )
 
 
+def partition_of(root_id: str, partitions: int) -> int:
+    """Return the partition of all runs of this tree."""
+    return crc32(root_id.encode("utf-8", "surrogatepass")) % partitions
+
+
+def check_partition(partition: int, partitions: int) -> None:
+    """Refuse a partition that does not exist.
+
+    Raises:
+        ValueError: the partition is not from 0 to partitions - 1.
+    """
+    if not 0 <= partition < partitions:
+        raise ValueError(f"this store has the partitions 0 to {partitions - 1}, not {partition}")
+
+
 def matches(info: RunInfo, query: RunQuery) -> bool:
     """Tell whether the query lists this run (paging by `after` and `limit` apart)."""
     return (
         (query.tenant is None or info.tenant == query.tenant)
         and (query.status is None or info.status == query.status)
         and (query.root_id is None or info.root_id == query.root_id)
+        and (query.parent_id is None or info.parent_id == query.parent_id)
         and (query.since is None or info.created_at >= query.since)
+        and (query.idle_since is None or info.updated_at < query.idle_since)
         and not (query.roots and info.parent_id is not None)
     )

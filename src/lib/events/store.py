@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -20,10 +22,29 @@ END: Final = "$"
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A page of the store's events in commit order, and the cursor after it."""
+    """A page of a partition's events in commit order, and the cursor after it."""
 
     events: list[Event]
     cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is left of an erased run: that there was one, and nothing that was in it.
+
+    Attributes:
+        name: the SHA-256 of its run id, see `tombstone_name`; the id itself is gone, too.
+        events: how many events it had.
+    """
+
+    name: str
+    events: int
+    erased_at: datetime
+
+
+def tombstone_name(run_id: str) -> str:
+    """Return what the tombstone of this run is called."""
+    return hashlib.sha256(f"run/{run_id}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def run_mark(run_id: str, name: str = "") -> str:
@@ -32,11 +53,19 @@ def run_mark(run_id: str, name: str = "") -> str:
 
 
 class EventStore(Protocol):
-    """An append-only log for each run, and one order over all of them.
+    """An append-only log for each run, and an order over all of them.
+
+    Runs are spread over partitions, a run and all that descends from it in one of them, by its
+    root (`partition_of`); the order of commits is one within a partition, and none between two.
 
     Every method but `setup` raises `StoreClosed` before `setup()` and after `close()`. A method
     that was cancelled may or may not have had its effect: read before you repeat it.
     """
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are, once the store is set up; they never change."""
+        ...
 
     @property
     def wakeups(self) -> Wakeups:
@@ -71,6 +100,7 @@ class EventStore(Protocol):
         Raises:
             Conflict: the log does not end with `expected`.
             RunNotFound: a signal to a run that does not exist.
+            RunErased: the run has been erased, and nothing can be appended to it any more.
             ValueError: the batch breaks a rule of `lib.events.runs`.
             TypeError: a payload is not JSON.
             StoreReadOnly: the store cannot be written.
@@ -94,7 +124,13 @@ class EventStore(Protocol):
         ...
 
     async def claim(
-        self, owner: str, *, ttl_s: float, run_id: str | None = None, limit: int = 1
+        self,
+        owner: str,
+        *,
+        ttl_s: float,
+        run_id: str | None = None,
+        limit: int = 1,
+        algorithms: Collection[str] | None = None,
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds, for `ttl_s` seconds.
 
@@ -103,6 +139,7 @@ class EventStore(Protocol):
             ttl_s: how long the lease lasts unless renewed.
             run_id: only this run, even if it is not ready; None for any ready one, oldest first.
             limit: at most so many.
+            algorithms: only runs of these; None for any.
         """
         ...
 
@@ -120,16 +157,23 @@ class EventStore(Protocol):
         """
         ...
 
-    async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
-        """Return events of all runs in commit order, from a cursor on.
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+        """Return events of all runs of a partition in commit order, from a cursor on.
 
         A reader that goes from cursor to cursor sees every event once and skips none, whatever
         the writers do meanwhile. Fewer than `limit` events: that was the end.
+
+        Raises:
+            ValueError: there is no such partition.
         """
         ...
 
     async def mark(self, name: str) -> str | None:
         """Return a small durable value, or None."""
+        ...
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        """Return the small durable values whose names begin so, ordered by name."""
         ...
 
     async def set_mark(self, name: str, value: str) -> None:
@@ -149,9 +193,20 @@ class EventStore(Protocol):
     async def erase(self, run_id: str) -> bool:
         """Delete the run, its events and its marks (see `run_mark`) for good.
 
+        A tombstone is left, and no run of this id can ever be started again. The run's children
+        are runs of their own and stay: see `lib.privacy` for whole trees and tenants.
+
         Returns:
             Whether there was such a run.
         """
+        ...
+
+    async def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what is left of an erased run, or None."""
+        ...
+
+    async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
+        """Return the ids of up to `limit` runs whose logs refer to this blob."""
         ...
 
     async def close(self) -> None:

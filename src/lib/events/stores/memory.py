@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import RunNotFound, StoreClosed
+from lib.errors import RunErased, RunNotFound, StoreClosed
+from lib.events.blobs import blob_refs
 from lib.events.codec import decode_data, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.layout import LAYOUT_VERSION
-from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch, check_text, matches
-from lib.events.store import END, START, Feed, run_mark
+from lib.events.runs import (
+    Lease,
+    RunInfo,
+    RunQuery,
+    advance,
+    check_batch,
+    check_partition,
+    check_text,
+    matches,
+)
+from lib.events.store import END, START, Feed, Tombstone, run_mark, tombstone_name
 from lib.events.wakeups import Wakeups
 
 
@@ -51,7 +62,13 @@ class MemoryEventStore:
         self._runs: dict[str, _Run] = {}
         self._order: list[_Kept | None] = []
         self._marks: dict[str, str] = {}
+        self._tombstones: dict[str, Tombstone] = {}
         self._open = False
+
+    @property
+    def partitions(self) -> int:
+        """One: appends of one process have one order."""
+        return 1
 
     @property
     def wakeups(self) -> Wakeups:
@@ -75,6 +92,8 @@ class MemoryEventStore:
         check_batch(run_id, events, expected)
         texts = [encode_data(event.data) for event in events]
         run = self._runs.get(run_id)
+        if run is None and tombstone_name(run_id) in self._tombstones:
+            raise RunErased(run_id)
         info, stored = advance(run.info if run else None, run_id, events, expected)
         if run is None:
             run = self._runs[run_id] = _Run(info)
@@ -111,7 +130,13 @@ class MemoryEventStore:
         return run.info if run else None
 
     async def claim(
-        self, owner: str, *, ttl_s: float, run_id: str | None = None, limit: int = 1
+        self,
+        owner: str,
+        *,
+        ttl_s: float,
+        run_id: str | None = None,
+        limit: int = 1,
+        algorithms: Collection[str] | None = None,
     ) -> list[Lease]:
         """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
         self._check_open()
@@ -122,6 +147,7 @@ class MemoryEventStore:
             for run in wanted
             if run.info.status == "open"
             and (run.info.ready or run_id is not None)
+            and (algorithms is None or run.info.algorithm in algorithms)
             and (run.info.lease_until is None or run.info.lease_until <= now)
         ]
         return [self._lease(run, owner, now + timedelta(seconds=ttl_s)) for run in free[:limit]]
@@ -159,9 +185,10 @@ class MemoryEventStore:
             return None
         return run
 
-    async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
         """Return events of all runs in the order of their appends."""
         self._check_open()
+        check_partition(partition, self.partitions)
         end = len(self._order)
         position = end if after == END else int(after or 0)
         events: list[Event] = []
@@ -176,6 +203,11 @@ class MemoryEventStore:
         """Return a small value, or None."""
         self._check_open()
         return self._marks.get(name)
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        """Return the small values whose names begin so, ordered by name."""
+        self._check_open()
+        return {name: self._marks[name] for name in sorted(self._marks) if name.startswith(prefix)}
 
     async def set_mark(self, name: str, value: str) -> None:
         """Keep a small value."""
@@ -197,16 +229,33 @@ class MemoryEventStore:
         return True
 
     async def erase(self, run_id: str) -> bool:
-        """Delete the run and its events; return whether there was one."""
+        """Delete the run and its events; see `EventStore.erase`."""
         self._check_open()
         for name in [name for name in self._marks if name.startswith(run_mark(run_id))]:
             del self._marks[name]
         gone = self._runs.pop(run_id, None)
         if gone is None:
             return False
+        name = tombstone_name(run_id)
+        self._tombstones[name] = Tombstone(name, len(gone.log), self._clock.now())
         erased = {id(kept) for kept in gone.log}
         self._order = [None if id(kept) in erased else kept for kept in self._order]
         return True
+
+    async def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what is left of an erased run, or None."""
+        self._check_open()
+        return self._tombstones.get(tombstone_name(run_id))
+
+    async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
+        """Return the ids of up to `limit` runs whose logs refer to this blob."""
+        self._check_open()
+        users = (
+            run_id
+            for run_id, run in self._runs.items()
+            if any(ref.digest == digest for kept in run.log for ref in blob_refs(kept.event.data))
+        )
+        return list(islice(users, limit))
 
     async def close(self) -> None:
         """Close the store; `setup()` opens it again with what it holds."""

@@ -1,0 +1,1 @@
+"""What must not be kept: redaction of what is written, retention, and erasure for good."""
