@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
-from lib.engine.core.history import History
+from lib.engine.core.history import Conversation, Held, History, begun
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, reply_from_json
@@ -37,6 +37,9 @@ class LoopState(NamedTuple):
         results: the results of those which are settled.
         end: how the run ends, once that is known.
         repairs: how often the output had to be asked for again.
+        prior: how many messages there were before what the run was given.
+        refused: whether a guard has kept from the model what it was to be sent.
+        held: what the provider keeps of the conversation, if the run is to use that.
     """
 
     config: Mapping[str, Any]
@@ -48,6 +51,9 @@ class LoopState(NamedTuple):
     results: Mapping[str, ToolResult] = _NONE
     end: Finish | None = None
     repairs: int = 0
+    prior: int = 0
+    refused: bool = False
+    held: Held | None = None
 
 
 class React:
@@ -63,6 +69,7 @@ class React:
         settings: Mapping[str, Any] | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
         max_steps: int = 50,
+        provider_state: bool = False,
     ) -> None:
         """Describe the agent.
 
@@ -76,6 +83,8 @@ class React:
             settings: temperature and the like, passed to the client.
             output: a pydantic model or JSON schema that the answer must fit.
             max_steps: model calls after which the run ends as LIMITED.
+            provider_state: rest calls on what the provider has kept of the conversation, where its
+                client brings a handle on that; the log holds the whole of it all the same.
         """
         self.name = name
         self._system = system
@@ -84,11 +93,12 @@ class React:
         self._settings = dict(settings or {})
         self._output = None if output is None else _schema(output)
         self._max_steps = max_steps
+        self._provider_state = provider_state
 
     def config(self) -> dict[str, Any]:
         """Return what a run must remember of this instance, defaults left out."""
         config: dict[str, Any] = {"max_steps": self._max_steps}
-        for name in ("system", "model", "settings", "output"):
+        for name in ("system", "model", "settings", "output", "provider_state"):
             value = getattr(self, f"_{name}")
             if value:
                 config[name] = value
@@ -96,14 +106,30 @@ class React:
             config["tools"] = self._tools
         return config
 
-    def initial(self, started: Event) -> LoopState:
+    def initial(self, started: Event, history: Sequence[Message] = ()) -> LoopState:
         """Return the conversation that the run begins with."""
         config = started.data.get("config", {})
-        messages = History()
-        if system := config.get("system"):
-            messages = messages.append(Message.system(system))
         given = [message_from_json(message) for message in started.data["input"]]
-        return LoopState(config=config, messages=messages.extend(given))
+        messages, held = begun(config.get("system", ""), history, given)
+        return LoopState(
+            config=config,
+            messages=messages,
+            prior=len(messages) - len(given),
+            held=held if config.get("provider_state") else None,
+        )
+
+    def conversation(self, state: LoopState) -> Conversation:
+        """Return what the next turn of a session goes on with.
+
+        Every call in it has its result, whatever became of the run. What a guard kept from the
+        model is not in it, nor is anything else of that run.
+        """
+        messages = state.messages[: state.prior] if state.refused else list(state.messages)
+        if state.calls and not state.refused:
+            messages.pop()  # its calls have not all been answered
+        if state.config.get("system"):
+            del messages[0]
+        return Conversation([each for each in messages if _says_something(each)], state.held)
 
     def evolve(self, state: LoopState, event: Event) -> LoopState:
         """Return the state after one more event."""
@@ -124,8 +150,13 @@ class React:
         return [_llm_request(state)]
 
 
+def _says_something(message: Message) -> bool:
+    """Tell whether providers take the message: some refuse one of the model that is empty."""
+    return message.role != "assistant" or bool(message.text or message.tool_calls)
+
+
 def _llm_request(state: LoopState) -> LLMRequest:
-    config = state.config
+    config, held = state.config, state.held
     return LLMRequest(
         key=f"llm/{state.asked + 1}",
         messages=state.messages,
@@ -133,6 +164,8 @@ def _llm_request(state: LoopState) -> LLMRequest:
         tools=config.get("tools"),
         settings=config.get("settings", {}),
         output=config.get("output"),
+        state=held.state if held else None,
+        covers=held.covers if held else 0,
     )
 
 
@@ -155,9 +188,12 @@ def _asked(state: LoopState, _event: Event) -> LoopState:
 def _replied(state: LoopState, event: Event) -> LoopState:
     reply = reply_from_json(event.data["reply"])
     if reply.stop == "content_filter":  # its calls are not to be made, so they are not said
-        reply = replace(reply, parts=Message.assistant(reply.text).parts)
+        reply = replace(reply, parts=Message.assistant(reply.text).parts, state=None)
     messages = state.messages.append(reply.message)
-    state = state._replace(messages=messages, thinking=False)
+    held = None
+    if reply.state is not None and state.config.get("provider_state"):
+        held = Held(reply.state, len(messages), messages.digest)
+    state = state._replace(messages=messages, thinking=False, held=held)
     if reply.tool_calls:
         # Models repeat call ids from reply to reply; the number of the reply makes them unique.
         calls = {f"tool/{state.asked}/{call.id}": call for call in reply.tool_calls}
@@ -187,6 +223,11 @@ def _failed(state: LoopState, event: Event) -> LoopState:
         error=event.data["error"],
     )
     return state._replace(thinking=False, end=end)
+
+
+def _judged(state: LoopState, event: Event) -> LoopState:
+    refused = event.data.get("stage") == "input" and event.data.get("verdict") != "allowed"
+    return state._replace(refused=True) if refused else state
 
 
 def _called(state: LoopState, event: Event) -> LoopState:
@@ -226,4 +267,5 @@ _FOLDS = {
     k.TOOL_REQUESTED: _called,
     k.TOOL_COMPLETED: _settled,
     k.TOOL_FAILED: _settled,
+    k.GUARD_VERDICT: _judged,
 }

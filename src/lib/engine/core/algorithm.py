@@ -10,6 +10,7 @@ from lib._util.json import canonical, digest
 from lib.engine.core.history import History
 from lib.events import Event
 from lib.events.kinds import Outcome
+from lib.llm import Message
 
 S = TypeVar("S")
 
@@ -25,6 +26,8 @@ class LLMRequest:
         tools: the names of the tools on offer, None for every tool there is.
         settings: temperature and the like.
         output: JSON schema that the reply must fit.
+        state: a provider's handle on the first messages; the call may rest on it or not.
+        covers: how many of the messages it stands for.
     """
 
     key: str
@@ -33,9 +36,14 @@ class LLMRequest:
     tools: Sequence[str] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     output: Mapping[str, Any] | None = None
+    state: Mapping[str, Any] | None = None
+    covers: int = 0
 
     def digest(self, tools_digest: str) -> str:
-        """Return a digest of the request as it will be sent, given the digest of the tools."""
+        """Return a digest of the whole request, given the digest of the tools.
+
+        What a provider holds does not change it: the conversation is the same.
+        """
         settings, output = canonical(dict(self.settings)), canonical(self.output)
         return digest(self.messages.digest, self.model or "", settings, output, tools_digest)
 
@@ -100,8 +108,14 @@ class Algorithm(Protocol[S]):
         """Return what a run must remember of this instance, as plain JSON."""
         ...
 
-    def initial(self, started: Event) -> S:
-        """Return the state after `lib.run.started`, from the config recorded in it."""
+    def initial(self, started: Event, history: Sequence[Message] = ()) -> S:
+        """Return the state after `lib.run.started`, from the config recorded in it.
+
+        Args:
+            started: the run's first event.
+            history: the conversation that the run goes on with, if it is the turn of a session:
+                without a system message, every tool call answered.
+        """
         ...
 
     def evolve(self, state: S, event: Event) -> S:

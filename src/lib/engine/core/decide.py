@@ -16,6 +16,7 @@ from lib.engine.core.settle import MADE_NO_CALL, OUTCOME_UNKNOWN, Draft, fail_op
 from lib.engine.core.state import MAX_RESUMES, RunState, begin, evolve
 from lib.events import Event
 from lib.events.kinds import REQUESTS, RESULTS
+from lib.llm import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,16 @@ def _denials(state: RunState[Any], denied: Sequence[Request]) -> list[Draft]:
 
 
 def refold(
-    algorithm: Algorithm[Any], log: Sequence[Event]
+    algorithm: Algorithm[Any], log: Sequence[Event], history: Sequence[Message] = ()
 ) -> tuple[RunState[Any], dict[str, Request]]:
     """Return the state of a log, and its open requests as they were decided, by key.
 
-    A request is not stored, it is decided again: from the state just before its event.
+    A request is not stored, it is decided again: from the state just before its event. `history`
+    is the conversation that the turn of a session goes on with.
     """
     answered = {event.data["key"] for event in log if event.kind in RESULTS}
     decided: dict[str, Request] = {}
-    state = begin(algorithm, log[0])
+    state = begin(algorithm, log[0], history)
     for event in log[1:]:
         if event.kind in REQUESTS and event.data["key"] not in answered:
             decided |= {request.key: request for request in next_step(algorithm, state).requests}

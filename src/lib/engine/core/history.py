@@ -7,8 +7,9 @@ same messages would be sent, byte for byte, without keeping or hashing them agai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
 
 from lib._util.json import canonical, digest
 from lib.llm import Message, message_to_json
@@ -63,3 +64,59 @@ class History(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         return self._buffer[: self._size][index]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a provider keeps of a conversation.
+
+    Attributes:
+        state: the provider's handle on it, as a reply has brought it.
+        covers: how many messages it stands for, from the first one on.
+        digest: of these messages. Where others stand in their place, the handle is not used.
+    """
+
+    state: Mapping[str, Any]
+    covers: int
+    digest: str
+
+
+class Conversation(Sequence[Message]):
+    """What a turn leaves to the next one: messages, and what a provider keeps of them."""
+
+    __slots__ = ("_messages", "held")
+
+    def __init__(self, messages: Sequence[Message] = (), held: Held | None = None) -> None:
+        """Take both."""
+        self._messages = tuple(messages)
+        self.held = held
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        return self._messages[index]
+
+
+def begun(
+    system: str, history: Sequence[Message], given: Sequence[Message]
+) -> tuple[History, Held | None]:
+    """Return the conversation that a run begins with, and what the provider holds of it.
+
+    Args:
+        system: instructions put before it, "" for none.
+        history: what went before, a `Conversation` where a provider may hold it.
+        given: what is new.
+    """
+    messages = History().extend([Message.system(system)] if system else ())
+    held = history.held if isinstance(history, Conversation) else None
+    if held is not None:
+        cut = max(held.covers - len(messages), 0)
+        messages, history = messages.extend(history[:cut]), history[cut:]
+        if messages.digest != held.digest:
+            held = None
+    return messages.extend(history).extend(given), held

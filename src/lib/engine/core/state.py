@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -11,7 +11,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget, Spend
 from lib.events import Event
 from lib.events import kinds as k
-from lib.llm import usage_from_json
+from lib.llm import Message, usage_from_json
 
 S = TypeVar("S")
 
@@ -28,6 +28,7 @@ class RunState(NamedTuple, Generic[S]):
     A tuple, since a fold makes one for each event and tuples are made fastest.
 
     Attributes:
+        root_id: the run that it and its relatives descend from; itself, if nobody has started it.
         head: the `seq` of the last event folded.
         at: the time of the last event that was no signal: those come at any time.
         loop: the algorithm's own state.
@@ -39,6 +40,7 @@ class RunState(NamedTuple, Generic[S]):
     """
 
     run_id: str
+    root_id: str
     head: int
     at: datetime
     tenant: str | None
@@ -64,16 +66,17 @@ class RunState(NamedTuple, Generic[S]):
         return self.cancel_reason is not None
 
 
-def begin(algorithm: Algorithm[S], started: Event) -> RunState[S]:
-    """Return the state after a run's first event."""
+def begin(algorithm: Algorithm[S], started: Event, history: Sequence[Message] = ()) -> RunState[S]:
+    """Return the state after a run's first event; `history` is what a turn goes on with."""
     return RunState(
         run_id=started.run_id,
+        root_id=started.data.get("root", started.run_id),
         head=started.seq,
         at=started.at,
         tenant=started.tenant,
         user=started.user,
         budget=Budget.from_json(started.data.get("budget", {})),
-        loop=algorithm.initial(started),
+        loop=algorithm.initial(started, history) if history else algorithm.initial(started),
     )
 
 
@@ -91,8 +94,10 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
     return state._replace(**changes)
 
 
-def fold(algorithm: Algorithm[S], events: Iterable[Event]) -> RunState[S]:
-    """Return the state after a whole log.
+def fold(
+    algorithm: Algorithm[S], events: Iterable[Event], history: Sequence[Message] = ()
+) -> RunState[S]:
+    """Return the state after a whole log; `history` is what a turn goes on with.
 
     Raises:
         ValueError: there are no events.
@@ -101,7 +106,7 @@ def fold(algorithm: Algorithm[S], events: Iterable[Event]) -> RunState[S]:
     first = next(iterator, None)
     if first is None:
         raise ValueError("a run has at least one event")
-    state = begin(algorithm, first)
+    state = begin(algorithm, first, history)
     for event in iterator:
         state = evolve(algorithm, state, event)
     return state
