@@ -9,12 +9,16 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from lib.algorithms import React
 from lib.engine import Budget, Engine
 from lib.engine.core.state import fold
-from lib.events import Event, MemoryBlobStore, MemoryEventStore
+from lib.events import Event, EventStore, MemoryBlobStore, MemoryEventStore, NewEvent
+from lib.events import kinds as k
 from lib.events.codec import event_to_json
+from lib.events.store import run_mark
+from lib.events.stores.sqlite import SQLiteEventStore
 from lib.llm import Image, Message, Reply, ScriptedClient, Text, Thinking, ToolCall, Usage
 from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
@@ -139,15 +143,67 @@ def ending(log: list[Event]) -> dict[str, object]:
     }
 
 
+async def family(store: EventStore) -> None:
+    """Runs that are not over: a parent that refers to a blob, its child, and one that is leased."""
+    at = CLOCK.now()
+    blob = {"$blob": "ab" * 32, "size": 300_000, "type": "image/png"}
+    image = {"type": "image", "blob": blob}
+    start = {"algorithm": "react", "input": [{"role": "user", "parts": [image]}]}
+    child = {"key": "tool/1/c1", "run_id": "child", "name": "helper", "algorithm": "react"}
+    await store.append(
+        "parent",
+        [
+            NewEvent(k.RUN_STARTED, start, at, "acme", "ada"),
+            NewEvent(k.CHILD_REQUESTED, {**child, "call_id": "c1", "input": []}, at),
+        ],
+        expected=0,
+    )
+    link = {"root": "parent", "parent": {"run_id": "parent", "key": "tool/1/c1"}}
+    started: dict[str, Any] = {"algorithm": "react", "input": [], **link}
+    await store.append("child", [NewEvent(k.RUN_STARTED, started, at, "acme")], expected=0)
+    await store.append("leased", [NewEvent(k.RUN_STARTED, {"algorithm": "other"}, at)], expected=0)
+    await store.claim("w", ttl_s=30, run_id="leased")
+    await store.set_mark(run_mark("parent", "trace"), "kept")
+
+
+async def the_store(path: Path, logs: list[list[Event]]) -> dict[str, object]:
+    """Write the logs and a family to a SQLite store, and return what is in it."""
+    store = SQLiteEventStore(path, clock=CLOCK)
+    await store.setup()
+    for log in logs:
+        news = [NewEvent(e.kind, e.data, e.at, e.tenant, e.user) for e in log]
+        await store.append(log[0].run_id, news, expected=0)
+    cursor = (await store.feed(limit=7)).cursor
+    await store.set_mark("bus/lib.observe", cursor)
+    await family(store)
+    feed = await store.feed(limit=10_000)
+    rest = await store.feed(cursor, limit=10_000)
+    told: dict[str, object] = {
+        "layout": await store.schema_version(),
+        "cursor": cursor,
+        "runs": {info.run_id: [info.head, info.status, info.owner] for info in await store.runs()},
+        "events": [event_to_json(event) for event in feed.events],
+        "after_cursor": len(rest.events),
+    }
+    await store.close()
+    return told
+
+
+def write(path: Path, value: dict[str, object]) -> None:
+    told = json.dumps(value, indent=1, ensure_ascii=False)
+    path.write_text(told + "\n", encoding="utf-8")
+
+
 def main(folder: Path) -> None:
     folder.mkdir()
+    logs: list[list[Event]] = []
     for record in (approvals, takeover, cancelled, limited):
-        log = asyncio.run(record())
+        logs.append(log := asyncio.run(record()))
         lines = [json.dumps(event_to_json(event), ensure_ascii=False) for event in log]
         name = folder / record.__name__
         name.with_suffix(".jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        told = json.dumps(ending(log), indent=1, ensure_ascii=False)
-        name.with_suffix(".json").write_text(told + "\n", encoding="utf-8")
+        write(name.with_suffix(".json"), ending(log))
+    write(folder / "store.json", asyncio.run(the_store(folder / "store.db", logs)))
 
 
 if __name__ == "__main__":
