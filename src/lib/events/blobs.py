@@ -9,9 +9,11 @@ import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.files import write_atomically
 from lib.errors import BlobError, BlobMissing
 
@@ -30,6 +32,20 @@ class BlobReference:
     media_type: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """Content that a blob store holds.
+
+    Attributes:
+        size: in bytes.
+        put_at: when it was last put, be it for the first time or again.
+    """
+
+    digest: str
+    size: int
+    put_at: datetime
+
+
 def blob_refs(data: Any) -> Iterator[BlobReference]:
     """Yield the references to blobs that a payload holds, at any depth."""
     waiting = [data]
@@ -43,6 +59,15 @@ def blob_refs(data: Any) -> Iterator[BlobReference]:
                 waiting.extend(reversed(items))
             case _:
                 pass
+
+
+def blob_digests(data: Any) -> set[str]:
+    """Return the digests of the blobs that a payload refers to, those that can be digests."""
+    return {ref.digest for ref in blob_refs(data) if _DIGEST.fullmatch(ref.digest)}
+
+
+BLOB_MARKER: Final = '"$blob"'
+"""What the canonical JSON of every payload with a reference to a blob contains."""
 
 
 class BlobStore(Protocol):
@@ -72,18 +97,32 @@ class BlobStore(Protocol):
         """Forget the content; return whether it was here."""
         ...
 
+    async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:
+        """Return the first `limit` contents whose digests follow `after`, in their order.
+
+        To go on, give the last digest; fewer than `limit`: that was the end.
+        """
+        ...
+
 
 class MemoryBlobStore:
     """Content in this process, for tests."""
 
-    def __init__(self) -> None:
-        """Make an empty store."""
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Make an empty store.
+
+        Args:
+            clock: tells when content was put.
+        """
         self._contents: dict[str, bytes] = {}
+        self._put_at: dict[str, datetime] = {}
+        self._clock = clock
 
     async def put(self, content: bytes) -> str:
         """Keep the content and return its SHA-256 as hex."""
         digest = await asyncio.to_thread(_sha256, content)
         self._contents[digest] = bytes(content)
+        self._put_at[digest] = self._clock.now()
         return digest
 
     async def get(self, digest: str) -> bytes:
@@ -101,18 +140,32 @@ class MemoryBlobStore:
         """Forget the content; return whether it was here."""
         return self._contents.pop(digest, None) is not None
 
+    async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:
+        """Return the contents in the order of their digests; see `BlobStore.stored`."""
+        following = sorted(digest for digest in self._contents if digest > after)[:limit]
+        return [
+            StoredBlob(digest, len(self._contents[digest]), self._put_at[digest])
+            for digest in following
+        ]
+
 
 class DirectoryBlobStore:
     """One file for each content, in 256 directories named by the first byte of the digest.
 
     A file is complete or absent, whatever crashes, and any number of processes may put the same
     content. What has been damaged on the disk is noticed when it is read, and mended when it is
-    put again.
+    put again. A file's time is when its content was last put.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Use a directory, which is made when something is first put."""
+    def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Use a directory, which is made when something is first put.
+
+        Args:
+            path: of the directory.
+            clock: tells when content was put.
+        """
         self._path = Path(path)
+        self._clock = clock
 
     async def put(self, content: bytes) -> str:
         """Keep the content durably and return its SHA-256 as hex; see `BlobStore.put`."""
@@ -130,6 +183,10 @@ class DirectoryBlobStore:
         """Forget the content; return whether it was here."""
         return await asyncio.to_thread(self._delete, digest)
 
+    async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:
+        """Return the contents in the order of their digests; see `BlobStore.stored`."""
+        return await asyncio.to_thread(self._stored, after, limit)
+
     def _put(self, content: bytes) -> str:
         digest = _sha256(content)
         path = self._file(digest)
@@ -138,11 +195,39 @@ class DirectoryBlobStore:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _sync(self._path)
                 _sync(self._path.parent)
-            if path.is_file() and _sha256(path.read_bytes()) == digest:
-                _sync(path.parent)  # whoever put it may not have come that far yet
-            else:
+            if not self._put_again(path, digest):
                 write_atomically(path, content)
+                os.utime(path, ns=self._now())
         return digest
+
+    def _put_again(self, path: Path, digest: str) -> bool:
+        """Note that the content was put again; return False if that takes writing it anew."""
+        try:
+            os.utime(path, ns=self._now())  # first, so that a collector sees it as early as may be
+            whole = _sha256(path.read_bytes()) == digest
+        except (FileNotFoundError, PermissionError):  # it is not here, or is another user's
+            return False
+        if whole:
+            _sync(path.parent)  # whoever put it may not have come that far yet
+        return whole
+
+    def _now(self) -> tuple[int, int]:
+        now_ns = round(self._clock.now().timestamp() * 1e9)
+        return now_ns, now_ns
+
+    def _stored(self, after: str, limit: int) -> list[StoredBlob]:
+        found: list[StoredBlob] = []
+        with self._typed_errors():
+            for name in _names(self._path, after[:2]):
+                for digest in _names(self._path / name, after, beyond=True):
+                    if len(found) == limit:
+                        return found
+                    if _DIGEST.fullmatch(digest):
+                        with suppress(FileNotFoundError):  # deleted since it was listed
+                            at = (self._path / name / digest).stat()
+                            put_at = datetime.fromtimestamp(at.st_mtime, UTC)
+                            found.append(StoredBlob(digest, at.st_size, put_at))
+        return found
 
     def _get(self, digest: str) -> bytes:
         path = self._file(digest)
@@ -187,6 +272,15 @@ class DirectoryBlobStore:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _names(directory: Path, after: str, *, beyond: bool = False) -> list[str]:
+    """Return the names in a directory from `after` on, sorted; without itself if `beyond`."""
+    try:
+        names = sorted(path.name for path in directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name for name in names if (name > after if beyond else name >= after)]
 
 
 def _sync(directory: Path) -> None:

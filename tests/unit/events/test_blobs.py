@@ -19,6 +19,7 @@ from lib.events.blobs import (
     blob_refs,
 )
 from lib.testing.aio import run
+from lib.testing.clock import ManualClock
 
 CONTENTS = {"nothing": b"", "text": b"hello", "a megabyte": bytes(range(256)) * 4096}
 BLOB_STORES: dict[str, Callable[[Path], BlobStore]] = {
@@ -156,6 +157,48 @@ def test_a_directory_that_cannot_be_opened_is_no_reason_to_fail(unreadable: Path
     path.parent.chmod(0o777)
 
     assert again == sha256(b"hello")
+
+
+def test_what_is_stored_is_listed_page_by_page_in_the_order_of_digests(blobs: BlobStore) -> None:
+    async def main() -> None:
+        assert await blobs.stored() == []
+        digests = sorted([await blobs.put(bytes([number])) for number in range(20)])
+        pages: list[list[str]] = []
+        after = ""
+        while page := [one.digest for one in await blobs.stored(after=after, limit=7)]:
+            pages.append(page)
+            after = page[-1]
+
+        assert [digest for page in pages for digest in page] == digests
+        assert [len(page) for page in pages] == [7, 7, 6]
+        assert {one.size for one in await blobs.stored()} == {1}
+
+    run(main())
+
+
+def test_putting_again_is_noted(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def main(blobs: BlobStore) -> None:
+        digest = await blobs.put(b"hello")
+        assert [one.put_at for one in await blobs.stored()] == [clock.now()]
+        clock.advance(60)
+        assert await blobs.put(b"hello") == digest
+        assert [one.put_at for one in await blobs.stored()] == [clock.now()]
+
+    run(main(MemoryBlobStore(clock=clock)))
+    run(main(DirectoryBlobStore(tmp_path, clock=clock)))
+
+
+def test_only_contents_are_listed_of_a_directory(tmp_path: Path) -> None:
+    blobs = DirectoryBlobStore(tmp_path)
+    digest = run(blobs.put(b"hello"))
+    (tmp_path / digest[:2] / f".{digest}.1-1.tmp").write_bytes(b"hel")
+    (tmp_path / digest[:2] / "notes").write_bytes(b"")
+    (tmp_path / "zz").write_bytes(b"")
+    (tmp_path / digest[:2] / ("f" * 64)).symlink_to(tmp_path / "nowhere")  # as if deleted meanwhile
+
+    assert [one.digest for one in run(blobs.stored())] == [digest]
 
 
 A, B = BlobReference("a" * 64, 1, "image/png"), BlobReference("b" * 64, 2, "audio/wav")
