@@ -12,7 +12,7 @@ The memory that it takes is bounded by the largest run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from lib.events.store import EventStore
 
 __all__ = ["Check", "Fault", "VerifyReport", "verify_store"]
 
-Check = Callable[[RunInfo, Sequence[Event]], Iterable[Fault]]
+Check = Callable[[RunInfo, Sequence[Event]], Iterable[Fault] | Awaitable[Iterable[Fault]]]
 
 _PAGE: Final = 256
 _KEPT_PARENTS: Final = 32
@@ -68,7 +68,9 @@ async def verify_store(
         found += log_faults(info, events)
         if not found:
             found = await tree.faults(info, events)
-            found += [fault for check in checks for fault in check(info, events)]
+            for check in checks:
+                told = check(info, events)
+                found += await told if isinstance(told, Awaitable) else told
         if blobs is not None:
             found += await _blob_faults(blobs, events, deep=deep)
         faults += found

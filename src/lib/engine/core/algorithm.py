@@ -67,7 +67,26 @@ class ToolRequest:
     offered: Sequence[str] | None = None
 
 
-Request = LLMRequest | ToolRequest
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """Ask for the answer to what somebody has said in a session: a run of its own.
+
+    Attributes:
+        key: unique in the session, the same however often it was said.
+        algorithm: how the run goes on.
+        input: its messages, as JSON.
+        user: who has said it.
+        budget: what the run may spend, as JSON; None for what the session has left.
+    """
+
+    key: str
+    algorithm: str
+    input: Sequence[Mapping[str, Any]]
+    user: str | None = None
+    budget: Mapping[str, Any] | None = None
+
+
+Request = LLMRequest | ToolRequest | TurnRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,111 @@
+"""The conversation before a turn: folded from the logs of the turns before it, never stored."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from lib.engine.core.algorithm import Algorithm
+from lib.engine.core.state import RunState, fold
+from lib.errors import UnknownAlgorithm
+from lib.events import Event, EventStore
+from lib.events import kinds as k
+from lib.llm import Message, message_from_json
+
+KEPT: Final = 64
+"""Of how many sessions the conversation is kept, so that the next turn reads the last one only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What was said in a session up to a point of its log.
+
+    Attributes:
+        conversation: the messages, without a system message; every call in them is answered.
+        upto: the `seq` up to which the session's log is in it.
+        whole: whether nothing has been erased of it since.
+    """
+
+    conversation: Sequence[Message] = ()
+    upto: int = 0
+    whole: bool = True
+
+
+_NOTHING: Final = Past()
+
+
+class Histories:
+    """Reads what turns go on with; the sessions used last are kept.
+
+    What is erased from a store goes on being kept in the processes that have read it, until
+    other sessions take its place.
+    """
+
+    def __init__(
+        self, store: EventStore, algorithms: Mapping[str, Algorithm[Any]], *, kept: int = KEPT
+    ) -> None:
+        """Take the logs, and the algorithms that their runs are folded by."""
+        self._store = store
+        self._algorithms = algorithms
+        self._limit = kept
+        self._kept: OrderedDict[str, Past] = OrderedDict()
+
+    async def before(self, started: Event) -> Past:
+        """Return what a run goes on with, given its first event: nothing, unless it is a turn.
+
+        Raises:
+            UnknownAlgorithm: a turn before it has an algorithm that is not here.
+            StoreError: the logs cannot be read.
+        """
+        upto, parent = started.data.get("upto"), started.data.get("parent")
+        if not upto or not parent:
+            return _NOTHING
+        session = parent["run_id"]
+        past = self._kept.get(session, _NOTHING)
+        past = await self._read(session, past if past.upto <= upto else _NOTHING, upto)
+        self._keep(session, past)
+        return past
+
+    async def _read(self, session: str, past: Past, upto: int) -> Past:
+        """Return the past with what the session's log tells between its end and `upto`."""
+        missing = upto - past.upto
+        if not missing:
+            return past
+        events = await self._store.read(session, after=past.upto, limit=missing)
+        for event in events:
+            if event.kind == k.TURN_COMPLETED:
+                past = await self._with_turn(past, event.data["run_id"])
+        return replace(past, upto=upto, whole=past.whole and len(events) == missing)
+
+    async def _with_turn(self, past: Past, run_id: str) -> Past:
+        """Return the past with what a turn has left; nothing is left of one that was erased."""
+        log = await self._store.read(run_id)
+        if not log:
+            return replace(past, whole=False)
+        name = log[0].data["algorithm"]
+        algorithm = self._algorithms.get(name)
+        if algorithm is None:
+            raise UnknownAlgorithm(name, known=tuple(self._algorithms))
+        state = fold(algorithm, log, past.conversation)
+        return replace(past, conversation=_left(algorithm, state, log[0], past.conversation))
+
+    def _keep(self, session: str, past: Past) -> None:
+        if past.upto >= self._kept.get(session, _NOTHING).upto:  # an older turn is looked at again
+            self._kept[session] = past
+            self._kept.move_to_end(session)
+        while len(self._kept) > self._limit:
+            self._kept.popitem(last=False)
+
+
+def _left(
+    algorithm: Algorithm[Any], state: RunState[Any], started: Event, before: Sequence[Message]
+) -> Sequence[Message]:
+    """Return the conversation after a turn; where an algorithm tells none, what was said to it."""
+    conversation = getattr(algorithm, "conversation", None)
+    if conversation is not None:
+        return conversation(state.loop)
+    said = [message_from_json(message) for message in started.data["input"]]
+    answer = (state.finish or {}).get("output")
+    return [*before, *said, *([Message.assistant(answer)] if answer else ())]
