@@ -6,6 +6,7 @@
     │   ├── Conflict
     │   ├── RunNotFound
     │   │   └── RunErased
+    │   ├── RunOpen
     │   ├── SchemaTooNew
     │   ├── MigrationNeeded
     │   ├── StoreReadOnly
@@ -19,6 +20,7 @@
     │   ├── MissingHandler
     │   ├── IdempotencyMismatch
     │   ├── NotPending
+    │   ├── RedactionFailed
     │   └── RunAbandoned
     ├── RemoteError
     │   ├── LLMError
@@ -38,7 +40,7 @@
     │   ├── HybridUnavailable
     │   ├── NotFitted
     │   ├── ConsistencyTimeout
-    │   └── TenantViolation
+    │   └── TenantViolation (also StoreError)
     └── ExportError
 
 Messages are lower case and say what happened, the rule, and the way out. None holds a vector, a
@@ -66,6 +68,7 @@ from lib.errors.engine import (
     IdempotencyMismatch,
     MissingHandler,
     NotPending,
+    RedactionFailed,
     RunAbandoned,
     UnknownAlgorithm,
 )
@@ -77,6 +80,7 @@ from lib.errors.events import (
     MigrationNeeded,
     RunErased,
     RunNotFound,
+    RunOpen,
     SchemaTooNew,
     StoreClosed,
     StoreCorrupt,
@@ -125,10 +129,12 @@ __all__ = [
     "MissingHandler",
     "NotFitted",
     "NotPending",
+    "RedactionFailed",
     "RemoteError",
     "RunAbandoned",
     "RunErased",
     "RunNotFound",
+    "RunOpen",
     "SchemaTooNew",
     "ScriptError",
     "StoreClosed",

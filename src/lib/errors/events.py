@@ -33,6 +33,16 @@ class RunErased(RunNotFound):
         self.args = (f"run {run_id!r} has been erased",)
 
 
+class RunOpen(StoreError):
+    """An open run was to be erased without `force=True`."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"run {run_id!r} is open: cancel it and wait for its end, or erase it with force"
+        )
+
+
 class SchemaTooNew(StoreError):
     """The store was written by a newer release, which alone may open it."""
 

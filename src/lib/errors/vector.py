@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lib.errors.base import LibError, RemoteError
+from lib.errors.events import StoreError
 
 
 class VectorError(LibError):
@@ -96,7 +97,7 @@ class NotFitted(VectorError):
     """An embedder that learns from documents was used before it has seen any."""
 
 
-class TenantViolation(VectorError):
+class TenantViolation(VectorError, StoreError):
     """A call tried to leave its tenant; nothing was written.
 
     Attributes:

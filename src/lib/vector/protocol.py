@@ -165,6 +165,18 @@ class KeptStore(Protocol):
         ...
 
 
+@runtime_checkable
+class PurgingStore(Protocol):
+    """A store whose place keeps bytes of what was deleted until they are purged."""
+
+    async def purge(self) -> None:
+        """Leave no byte of what has been deleted or replaced in the place, as far as it can be.
+
+        It may rewrite the whole place. Safe to repeat, as it must be if it fails midway.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into vectors.
 

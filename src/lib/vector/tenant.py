@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 from lib.errors import StoreClosed, TenantViolation
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
-from lib.vector.protocol import FilterLike, HybridStore, ScanStore, VectorStore
+from lib.vector.protocol import FilterLike, HybridStore, PurgingStore, ScanStore, VectorStore
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import checked_deletion, checked_namespace, checked_record, checked_scan
 
@@ -209,15 +209,27 @@ class TenantVectorStore:
             and await self._store.count(filter=self._wall, namespace=name)
         ]
 
+    async def count_all(self) -> int:
+        """Return how many records this tenant has, in its namespace and all siblings of it."""
+        self._check_open()
+        counts = [
+            await self._store.count(filter=self._wall, namespace=name)
+            for name in await self._reachable()
+        ]
+        return sum(counts)
+
     async def erase(self) -> None:
         """Delete every record of this tenant, from its namespace and all siblings of it.
 
-        Whichever sibling is asked, all are erased. Safe to repeat, as it must be if it fails
-        midway or if somebody writes for the tenant at the same time.
+        Whichever sibling is asked, all are erased. A store that can is purged, so that its files
+        hold no byte of them either, which may rewrite it. Safe to repeat, as it must be if it
+        fails midway or if somebody writes for the tenant at the same time.
         """
         self._check_open()
         for name in sorted({self._root, self._namespace, *await self._reachable()}):
             await self._store.delete(filter=self._wall, namespace=name)
+        if isinstance(self._store, PurgingStore):
+            await self._store.purge()
 
     def _check_open(self) -> None:
         if self._closed:

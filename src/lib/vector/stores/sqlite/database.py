@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib._util import sqlite
-from lib.errors import HybridUnavailable, StoreCorrupt
+from lib.errors import HybridUnavailable, StoreCorrupt, StoreError
 from lib.vector import fusion
 from lib.vector.exact import Selection, nearest, row_lengths
 from lib.vector.filter import Filter
@@ -51,6 +51,7 @@ _GONE = "SELECT rid, id FROM [table] WHERE "
 _PASSING = "SELECT rid FROM [table] WHERE "
 _COUNT = "SELECT count(*) FROM [table] WHERE "
 _READ_AT_ONCE = 2_000
+_MERGE = "INSERT INTO [table_fts]([table_fts]) VALUES ('optimize')"
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
 
 
@@ -172,6 +173,25 @@ class Database:
         with self._transaction():
             names = [name for (name,) in self._select(_NAMESPACES)]
         return sorted(name for name in names if name.startswith(prefix))
+
+    def purge(self) -> None:
+        """Write the file anew without what has been deleted, its full-text index and log included.
+
+        An FTS5 index keeps the terms of deleted texts until it is merged into one piece; pages
+        that were split keep copies of what has moved, whatever `secure_delete` says.
+        Source: https://www.sqlite.org/fts5.html, section 6.9; https://www.sqlite.org/wal.html.
+        """
+        with typed_errors(self._table.place):
+            if self._no_hybrid is None:
+                with sqlite.transaction(self._connection):
+                    self._select(_MERGE)
+            self._connection.execute("VACUUM")
+            (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreError(
+                f"{self._table.place} is read by somebody who keeps its write-ahead log: purge it"
+                " again"
+            )
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Generator[None]:

@@ -207,6 +207,18 @@ class SQLiteVectorStore:
         """Return the names of the namespaces that hold records and start so, sorted."""
         return await self._run(lambda database: database.namespaces(prefix))
 
+    async def purge(self) -> None:
+        """Leave no byte of deleted records in the file: see `PurgingStore`.
+
+        Rebuilds the full-text index and the file, which takes as long as reading and writing it
+        all and as much room again, and keeps others from writing meanwhile.
+
+        Raises:
+            StoreReadOnly: the file cannot be written.
+            StoreError: another connection goes on reading an old state of the file: call it again.
+        """
+        await self._run(lambda database: database.purge())
+
     async def _filtered(
         self, filter: FilterLike, work: Callable[[Database, Filter | None], T], *, otherwise: T
     ) -> T:

@@ -1,0 +1,132 @@
+"""Blobs that no run refers to: forgotten, however many writers are at work.
+
+A writer puts content, then appends what refers to it, then looks whether the content is still
+there and puts it again if not. Who deletes looks for users, deletes, and looks again: whoever has
+come meanwhile gets the content back. Whichever of the two comes second sees what the first has
+done, so a run that can be read has its content.
+
+That holds unless a process is killed in the instant between a deletion and the look after it,
+while another one puts the same content: `verify_store` tells such a loss, and putting the content
+again mends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import BlobMissing
+from lib.events import BlobStore, EventStore
+
+T = TypeVar("T")
+
+_PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What `collect_blobs` has deleted, or would delete.
+
+    Attributes:
+        size: of all of them, in bytes.
+    """
+
+    blobs: int
+    size: int
+
+
+async def release_blobs(store: EventStore, blobs: BlobStore, digests: Iterable[str]) -> int:
+    """Delete those of these blobs to which no run refers; return how many. Safe to repeat.
+
+    Args:
+        store: the only one whose runs refer to them: those of another store are not asked.
+        blobs: where they are.
+        digests: which.
+    """
+    return sum([await released(store, blobs, digest) for digest in dict.fromkeys(digests)])
+
+
+async def collect_blobs(
+    store: EventStore,
+    blobs: BlobStore,
+    *,
+    older_than: timedelta = timedelta(hours=1),
+    clock: Clock = SYSTEM_CLOCK,
+    dry_run: bool = False,
+) -> Collected:
+    """Delete blobs to which no run refers: of what crashed between a put and its append.
+
+    Args:
+        store: the only one whose runs refer to them.
+        blobs: all of them are looked at.
+        older_than: those that were put later than that ago are left, since their append may be
+            under way; many times what an append takes.
+        clock: the time, the same as the blob store's.
+        dry_run: only count.
+
+    Raises:
+        ValueError: the age is negative.
+    """
+    if older_than < timedelta(0):
+        raise ValueError(f"older_than is not negative, got {older_than}")
+    before, after = clock.now() - older_than, ""
+    count = size = 0
+    while page := await blobs.stored(after=after, limit=_PAGE):
+        for blob in page:
+            if blob.put_at >= before or await _users(store, blob.digest):
+                continue
+            if dry_run or await released(store, blobs, blob.digest):
+                count, size = count + 1, size + blob.size
+        after = page[-1].digest
+    return Collected(count, size)
+
+
+async def released(
+    store: EventStore, blobs: BlobStore, digest: str, *, beside: Collection[str] = ()
+) -> bool:
+    """Delete a blob to which no run but those `beside` refers; return whether it is gone now.
+
+    Once begun it goes on to its end, even if the caller is cancelled.
+    """
+    if await _users(store, digest, beside):
+        return False
+    try:
+        content = await blobs.get(digest)
+    except BlobMissing:  # or damaged: then there is nothing to give back
+        content = None
+    return await _whole(_delete(store, blobs, digest, content, beside))
+
+
+async def _delete(
+    store: EventStore,
+    blobs: BlobStore,
+    digest: str,
+    content: bytes | None,
+    beside: Collection[str],
+) -> bool:
+    gone, used = await blobs.delete(digest), True  # when in doubt, it is given back
+    try:
+        used = bool(await _users(store, digest, beside))
+    finally:
+        if used and gone and content is not None:
+            await blobs.put(content)
+    return gone and not used
+
+
+async def _users(store: EventStore, digest: str, beside: Collection[str] = ()) -> list[str]:
+    users = await store.blob_users(digest, limit=len(beside) + 1)
+    return [run_id for run_id in users if run_id not in beside]
+
+
+async def _whole(work: Coroutine[Any, Any, T]) -> T:
+    """Return what the work returns; a caller that is cancelled waits for its end."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

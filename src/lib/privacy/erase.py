@@ -1,0 +1,260 @@
+"""Erasure for good: of a run with all that descends from it, or of all that a tenant has left.
+
+What is erased: the events of the runs, their marks (dead letters of the bus among them), the blobs
+to which no other run refers, and with a tenant the records of its vector stores with their
+full-text indexes. A tombstone is left of each run, which holds a hash of its id, a count and a
+time; so nothing can ever be appended under that id again.
+
+What is not, since it is out of reach of whoever erases: traces that were exported, backups and
+replicas, log files, what a consumer of the bus has made of the events, rows that PostgreSQL keeps
+until VACUUM and its write-ahead log, Redis' append-only file until its rewrite, blocks that a
+file system or a disk has let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from lib.errors import RunNotFound, RunOpen, TenantViolation
+from lib.events import BlobStore, EventStore, RunInfo, RunQuery
+from lib.events.blobs import blob_refs
+from lib.events.store import run_mark
+from lib.events.tenant import tenant_mark
+from lib.privacy.blobs import release_blobs, released
+
+_RUNS_AT_ONCE: Final = 256
+_EVENTS_AT_ONCE: Final = 256
+
+
+class TenantRecords(Protocol):
+    """What a tenant has in a store that many share; `TenantVectorStore` is one."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose records these are."""
+        ...
+
+    async def count_all(self) -> int:
+        """Return how many records the tenant has."""
+        ...
+
+    async def erase(self) -> None:
+        """Delete all of them, so that no byte of them is left where that can be had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """What has been erased by one call; or would be, by a dry run.
+
+    Attributes:
+        events: of these runs.
+        blobs: to which no other run referred; a dry run counts all to which these runs refer.
+        vectors: records of vector stores.
+    """
+
+    runs: int = 0
+    events: int = 0
+    blobs: int = 0
+    vectors: int = 0
+
+    def __add__(self, other: Erased) -> Erased:
+        """Return both together."""
+        return Erased(
+            runs=self.runs + other.runs,
+            events=self.events + other.events,
+            blobs=self.blobs + other.blobs,
+            vectors=self.vectors + other.vectors,
+        )
+
+
+async def erase_run(
+    store: EventStore,
+    run_id: str,
+    *,
+    blobs: BlobStore | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Erased:
+    """Erase a run and everything that descends from it: children first, the run itself last.
+
+    Whatever interrupts it, the same call goes on to the end, and one more changes nothing.
+
+    Args:
+        store: the logs.
+        run_id: the run, a root or not.
+        blobs: where their large content is; None leaves it, for `collect_blobs` to find.
+        force: erase open runs, too. Nothing is appended to them: whoever drives one meets
+            `RunErased` at its next step and stops. What it put into the blob store since then is
+            left for `collect_blobs`.
+        dry_run: only count.
+
+    Raises:
+        RunNotFound: there is no such run and there has been none.
+        RunOpen: a run is open; nothing has been erased.
+    """
+    family = await _family(store, run_id)
+    if not family and await store.tombstone(run_id) is None:
+        raise RunNotFound(run_id)
+    erased = Erased()
+    while family:
+        if not force:
+            _refuse_open(family)
+        erased += await _erase(store, family, blobs, dry_run=dry_run)
+        family = [] if dry_run else await _family(store, run_id)  # one may have begun meanwhile
+    return erased
+
+
+async def erase_tenant(
+    store: EventStore,
+    tenant: str,
+    *,
+    blobs: BlobStore | None = None,
+    vectors: Sequence[TenantRecords] = (),
+    force: bool = False,
+    dry_run: bool = False,
+) -> Erased:
+    """Erase all runs of a tenant, and its records in vector stores.
+
+    Whatever interrupts it, the same call goes on to the end. Others may write meanwhile: a run
+    that this tenant starts before the last look is erased, too; one that it starts after that is
+    not. So lock the tenant out first, or call it again; it goes on as long as runs keep coming.
+
+    Args:
+        store: the logs.
+        tenant: whose.
+        blobs: where their large content is; None leaves it, for `collect_blobs` to find.
+        vectors: views of this tenant; no other store is known.
+        force: erase open runs, too; see `erase_run`. Sessions are open until they are closed.
+        dry_run: only count.
+
+    Raises:
+        RunOpen: a run of the tenant is open; what had ended before it was met may be erased.
+        TenantViolation: a view is of another tenant; nothing has been erased.
+        ValueError: the tenant is empty.
+    """
+    await _check_tenant(store, tenant, vectors, force=force)
+    if dry_run:
+        runs = await store.runs(RunQuery(tenant=tenant))
+        counted = Erased(vectors=sum([await view.count_all() for view in vectors]))
+        return counted + await _erase(store, runs, blobs, dry_run=True)
+    erased = Erased()
+    while True:
+        async for tree in _trees(store, tenant):
+            _refuse_open([] if force else tree)
+            erased += await _erase(store, tree, blobs)
+        erased += await _erase_beside_runs(store, tenant, vectors)
+        if not await store.runs(RunQuery(tenant=tenant, limit=1)):
+            return erased
+
+
+async def _check_tenant(
+    store: EventStore, tenant: str, vectors: Sequence[TenantRecords], *, force: bool
+) -> None:
+    if not tenant:
+        raise ValueError("a tenant has an id that is not empty")
+    for view in vectors:
+        if view.tenant != tenant:
+            raise TenantViolation(tenant, "a view of another tenant was given")
+    if not force:
+        _refuse_open(await store.runs(RunQuery(tenant=tenant, status="open", limit=1)))
+
+
+async def _trees(store: EventStore, tenant: str) -> AsyncIterator[list[RunInfo]]:
+    """Yield the tenant's runs, tree by tree, as long as there are any: each is to be erased."""
+    while runs := await store.runs(RunQuery(tenant=tenant, limit=_RUNS_AT_ONCE)):
+        for root_id in dict.fromkeys(info.root_id for info in runs):
+            yield await store.runs(RunQuery(tenant=tenant, root_id=root_id))
+
+
+async def _erase_beside_runs(
+    store: EventStore, tenant: str, vectors: Sequence[TenantRecords]
+) -> Erased:
+    count = 0
+    for view in vectors:
+        count += await view.count_all()
+        await view.erase()
+    await _erase_marks(store, tenant_mark(tenant))
+    return Erased(vectors=count)
+
+
+async def _family(store: EventStore, run_id: str) -> list[RunInfo]:
+    """Return what there is of a run and its descendants, parents before their children.
+
+    The run itself may have been erased before: what it had started is found all the same.
+    """
+    tree = await store.runs(RunQuery(root_id=run_id))
+    if tree:
+        return tree
+    own = await store.run(run_id)
+    family = {} if own is None else {run_id: own}
+    parents = [run_id]
+    while parents:
+        children = await store.runs(RunQuery(parent_id=parents.pop()))
+        new = {info.run_id: info for info in children if info.run_id not in family}
+        family |= new
+        parents += new
+    return list(family.values())
+
+
+def _refuse_open(runs: Iterable[RunInfo]) -> None:
+    for info in runs:
+        if info.status == "open":
+            raise RunOpen(info.run_id)
+
+
+async def _erase(
+    store: EventStore,
+    runs: Sequence[RunInfo],
+    blobs: BlobStore | None,
+    *,
+    dry_run: bool = False,
+) -> Erased:
+    """Erase the runs, the last one first."""
+    erased, seen = Erased(), set[str]()
+    for info in reversed(runs):
+        digests = set[str]() if blobs is None else await _digests(store, info.run_id)
+        if dry_run:
+            fresh = len(digests - seen)
+            seen |= digests
+            erased += Erased(runs=1, events=info.head, blobs=fresh)
+        else:
+            erased += await _erase_one(store, info, digests, blobs)
+    return erased
+
+
+async def _erase_one(
+    store: EventStore, info: RunInfo, digests: set[str], blobs: BlobStore | None
+) -> Erased:
+    """Erase a run, its own blobs before it: after a crash nobody would know of them any more.
+
+    Afterwards they are looked at again: another run that also refers to one may be erased by
+    somebody else at this moment, and each of the two has seen the other.
+    """
+    gone = 0
+    if blobs is not None:
+        for digest in digests:
+            gone += await released(store, blobs, digest, beside=(info.run_id,))
+    if info.tenant is not None:
+        await _erase_marks(store, tenant_mark(info.tenant, run_mark(info.run_id)))
+    there = await store.erase(info.run_id)
+    if blobs is not None:
+        gone += await release_blobs(store, blobs, digests)
+    return Erased(runs=int(there), events=info.head if there else 0, blobs=gone)
+
+
+async def _digests(store: EventStore, run_id: str) -> set[str]:
+    """Return the digests of the blobs to which a run refers."""
+    digests, after = set[str](), 0
+    while page := await store.read(run_id, after=after, limit=_EVENTS_AT_ONCE):
+        digests |= {ref.digest for event in page for ref in blob_refs(event.data)}
+        after = page[-1].seq
+    return digests
+
+
+async def _erase_marks(store: EventStore, prefix: str) -> None:
+    for name in await store.marks(prefix):
+        while (value := await store.mark(name)) is not None:
+            await store.swap_mark(name, expected=value, value=None)
