@@ -148,7 +148,7 @@ async def family(store: EventStore) -> None:
     at = CLOCK.now()
     blob = {"$blob": "ab" * 32, "size": 300_000, "type": "image/png"}
     image = {"type": "image", "blob": blob}
-    start = {"algorithm": "react", "input": [{"role": "user", "parts": [image]}]}
+    start = {"algorithm": "planner", "input": [{"role": "user", "parts": [image]}]}
     child = {"key": "tool/1/c1", "run_id": "child", "name": "helper", "algorithm": "react"}
     await store.append(
         "parent",

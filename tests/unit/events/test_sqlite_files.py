@@ -227,17 +227,17 @@ def test_a_store_without_a_recorded_layout_is_adopted_as_the_first(
 ) -> None:
     path = tmp_path / "log.db"
     log = made(path)
+    of_two = ("TABLE lib_tombstones", "TABLE lib_blob_uses", "INDEX lib_runs_parent")
     alter(path, lost, "DROP TABLE lib_marks", "DROP INDEX lib_runs_ready")
+    alter(path, *(f"DROP {name}" for name in of_two))
+    error = cannot_open(path, MigrationNeeded, read_only=True)
+    assert isinstance(error, MigrationNeeded)
+    assert (error.found, error.supported) == (1, LAYOUT_VERSION)
 
     async def main() -> None:
-        reader = SQLiteEventStore(path, read_only=True)
-        await reader.setup()
-        assert await reader.schema_version() == 1
-        assert await reader.read("run") == log
-        await reader.close()
         store = SQLiteEventStore(path)
         await store.setup()
-        assert await store.schema_version() == 1
+        assert await store.schema_version() == LAYOUT_VERSION
         await store.set_mark("name", "value")
         assert await store.read("run") == log
         await store.close()
@@ -245,7 +245,7 @@ def test_a_store_without_a_recorded_layout_is_adopted_as_the_first(
     run(main())
     with closing(sqlite3.connect(path)) as connection:
         recorded = connection.execute("SELECT * FROM lib_meta").fetchall()
-    assert recorded == [("events.layout", "1")]
+    assert recorded == [("events.layout", str(LAYOUT_VERSION))]
 
 
 # -- reading only ------------------------------------------------------------------------------
@@ -564,7 +564,8 @@ def test_an_older_layout_needs_a_migration_that_a_reader_does_not_make(tmp_path:
     path = tmp_path / "log.db"
     made(path)
     with closing(sqlite3.connect(path)) as connection, pytest.raises(MigrationNeeded) as caught:
-        check_readable(connection, "log", supported=3)
+        check_readable(connection, "log", supported=LAYOUT_VERSION + 1)
 
     error = caught.value
-    assert (error.store, error.found, error.supported) == ("log", 1, 3)
+    assert (error.store, error.found) == ("log", LAYOUT_VERSION)
+    assert error.supported == LAYOUT_VERSION + 1

@@ -183,27 +183,27 @@ def test_the_newest_migration_makes_the_layout_of_this_release() -> None:
 
 
 def test_migrations_are_made_once_in_order_and_each_as_a_whole(path: str) -> None:
-    second: list[Migration] = [*MIGRATIONS, (2, add_column)]
+    third: list[Migration] = [*MIGRATIONS, (3, add_column)]
     with closing(connect(path)) as connection:
         migrate(connection, "log")
         with pytest.raises(sqlite3.OperationalError):
-            migrate(connection, "log", [*second, (3, fail)])
-        after_failure = (refuse_newer(connection, "log", 3), columns(connection))
-        migrate(connection, "log", [*second, (3, lambda _: None)])
-        migrate(connection, "log", [*second, (3, lambda _: None)])
+            migrate(connection, "log", [*third, (4, fail)])
+        after_failure = (refuse_newer(connection, "log", 4), columns(connection))
+        migrate(connection, "log", [*third, (4, lambda _: None)])
+        migrate(connection, "log", [*third, (4, lambda _: None)])
 
-        assert after_failure == (2, {"colour"})
-        assert (refuse_newer(connection, "log", 3), columns(connection)) == (3, {"colour"})
+        assert after_failure == (3, {"colour"})
+        assert (refuse_newer(connection, "log", 4), columns(connection)) == (4, {"colour"})
 
 
 def test_a_migration_that_another_process_has_made_meanwhile_is_not_repeated(path: str) -> None:
     with closing(connect(path)) as connection, closing(connect(path)) as other:
         migrate(connection, "log")
-        second: list[Migration] = [*MIGRATIONS, (2, add_column)]
-        connection.set_trace_callback(partial(_first, lambda: migrate(other, "log", second)))
-        migrate(connection, "log", second)
+        third: list[Migration] = [*MIGRATIONS, (3, add_column)]
+        connection.set_trace_callback(partial(_first, lambda: migrate(other, "log", third)))
+        migrate(connection, "log", third)
 
-        assert refuse_newer(connection, "log", 2) == 2
+        assert refuse_newer(connection, "log", 3) == 3
 
 
 def _first(race: Callable[[], None], statement: str) -> None:

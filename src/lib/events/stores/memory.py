@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,7 +10,7 @@ from itertools import islice
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import RunErased, RunNotFound, StoreClosed
-from lib.events.blobs import blob_refs
+from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
@@ -30,6 +31,7 @@ from lib.events.wakeups import Wakeups
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
+    position: int
     event: Event
     data: str
 
@@ -60,7 +62,8 @@ class MemoryEventStore:
         self._clock = clock
         self._wakeups = Wakeups()
         self._runs: dict[str, _Run] = {}
-        self._order: list[_Kept | None] = []
+        self._order: list[_Kept] = []
+        self._last = 0
         self._marks: dict[str, str] = {}
         self._tombstones: dict[str, Tombstone] = {}
         self._open = False
@@ -97,7 +100,13 @@ class MemoryEventStore:
         info, stored = advance(run.info if run else None, run_id, events, expected)
         if run is None:
             run = self._runs[run_id] = _Run(info)
-        kept = [_Kept(event, text) for event, text in zip(stored, texts, strict=True)]
+        kept = [
+            _Kept(position, event, text)
+            for position, (event, text) in enumerate(
+                zip(stored, texts, strict=True), self._last + 1
+            )
+        ]
+        self._last += len(kept)
         run.info = info
         run.log.extend(kept)
         self._order.extend(kept)
@@ -189,15 +198,11 @@ class MemoryEventStore:
         """Return events of all runs in the order of their appends."""
         self._check_open()
         check_partition(partition, self.partitions)
-        end = len(self._order)
-        position = end if after == END else int(after or 0)
-        events: list[Event] = []
-        while position < end and len(events) < limit:
-            kept = self._order[position]
-            position += 1
-            if kept is not None:
-                events.append(kept.copy())
-        return Feed(events, str(position))
+        if after == END:
+            return Feed([], str(self._last))
+        first = bisect_right(self._order, int(after or 0), key=lambda kept: kept.position)
+        page = self._order[first : first + limit]
+        return Feed([kept.copy() for kept in page], str(page[-1].position) if page else after)
 
     async def mark(self, name: str) -> str | None:
         """Return a small value, or None."""
@@ -238,8 +243,7 @@ class MemoryEventStore:
             return False
         name = tombstone_name(run_id)
         self._tombstones[name] = Tombstone(name, len(gone.log), self._clock.now())
-        erased = {id(kept) for kept in gone.log}
-        self._order = [None if id(kept) in erased else kept for kept in self._order]
+        self._order = [kept for kept in self._order if kept.event.run_id != run_id]
         return True
 
     async def tombstone(self, run_id: str) -> Tombstone | None:
@@ -253,7 +257,7 @@ class MemoryEventStore:
         users = (
             run_id
             for run_id, run in self._runs.items()
-            if any(ref.digest == digest for kept in run.log for ref in blob_refs(kept.event.data))
+            if any(digest in blob_digests(kept.event.data) for kept in run.log)
         )
         return list(islice(users, limit))
 

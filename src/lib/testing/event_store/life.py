@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from lib.errors import Conflict, StoreClosed
+from lib.errors import Conflict, RunErased, StoreClosed
 from lib.events import EventStore, Lease
 from lib.events.layout import LAYOUT_VERSION
 from lib.testing.aio import run
@@ -141,8 +141,11 @@ class LifeContract(StoreTests):
                 assert await one.renew(lease, ttl_s=30) is None
                 assert await one.run("run") == await two.run("run")
                 assert await two.erase("run") is True
-                log = await begin(one, "run")
-                assert await two.read("run") == log
+                with pytest.raises(RunErased):
+                    await begin(one, "run")
+                with pytest.raises(RunErased):
+                    await one.append("run", [note()], expected=4)
+                assert await one.tombstone("run") == await two.tombstone("run") is not None
 
         run(main())
 

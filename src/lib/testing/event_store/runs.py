@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from lib.errors import RunNotFound
-from lib.events import EventStore, Lease, RunInfo, RunQuery
+from lib.errors import RunErased, RunNotFound
+from lib.events import EventStore, Lease, NewEvent, RunInfo, RunQuery
+from lib.events import kinds as k
 from lib.events.runs import fold
-from lib.testing.event_store.kit import AT, StoreTests, Using, begin, ended, note
+from lib.testing.event_store.kit import (
+    AT,
+    RESUMED,
+    StoreTests,
+    Using,
+    all_events,
+    begin,
+    ended,
+    note,
+    started,
+)
+
+_APPENDS: Sequence[tuple[list[NewEvent], int | None]] = (
+    ([started()], 0),
+    ([note()], 3),
+    ([note()], 1),
+    ([RESUMED], 3),
+    ([note()], None),
+    ([NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s"}, AT)], None),
+)
 
 
 class RunsContract(StoreTests):
@@ -98,7 +119,7 @@ class RunsContract(StoreTests):
 
         using(body)
 
-    def test_an_erased_run_leaves_nothing_and_its_name_may_be_used_again(
+    def test_an_erased_run_leaves_nothing_and_its_name_is_never_used_again(
         self, using: Using
     ) -> None:
         async def body(store: EventStore) -> None:
@@ -111,8 +132,13 @@ class RunsContract(StoreTests):
             assert (await store.feed()).events == kept
             assert [info.run_id for info in await store.runs()] == ["kept"]
 
-            again = await begin(store, "run")
-            assert (await store.feed()).events == kept + again
+            for events, expected in _APPENDS:
+                with pytest.raises(RunErased) as caught:
+                    await store.append("run", events, expected=expected)
+                assert caught.value.run_id == "run"
+            assert await store.claim("me", ttl_s=30, run_id="run") == []
+            assert await store.erase("run") is False
+            assert await all_events(store) == kept
 
         using(body)
 

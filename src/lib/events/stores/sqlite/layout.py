@@ -1,9 +1,11 @@
 """The tables of an event store, and how an older file becomes a newer one.
 
-    lib_meta    the layout version, under a key of its own, so that other parts can keep theirs
-    lib_runs    one row per run: its name, and the projection of its events
-    lib_events  the log; `pos` is the order of commits, since one connection at a time can write
-    lib_marks   small durable values
+    lib_meta        the layout version, under a key of its own, so that other parts can keep theirs
+    lib_runs        one row per run: its name, and the projection of its events
+    lib_events      the log; `pos` is the order of commits, as one connection at a time can write
+    lib_marks       small durable values
+    lib_tombstones  what is left of erased runs
+    lib_blob_uses   which runs refer to which blob
 
 Times are microseconds since 1970 in UTC. Inside the file a run is known by a number given at its
 start: names are random, and an index over them would touch a page of its own for every append.
@@ -17,6 +19,8 @@ from typing import Final
 
 from lib._util.sqlite import transaction
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
+from lib.events.blobs import BLOB_MARKER, blob_digests
+from lib.events.codec import decode_data
 from lib.events.layout import LAYOUT_VERSION
 
 _KEY: Final = "events.layout"
@@ -66,6 +70,26 @@ _VERSION_1: Final = (
     """,
 )
 
+_VERSION_2: Final = (
+    "CREATE INDEX lib_runs_parent ON lib_runs (parent_id) WHERE parent_id IS NOT NULL",
+    """
+    CREATE TABLE lib_tombstones (
+        name TEXT PRIMARY KEY,
+        events INTEGER NOT NULL,
+        erased_at INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE lib_blob_uses (
+        digest TEXT NOT NULL,
+        run INTEGER NOT NULL REFERENCES lib_runs (id),
+        PRIMARY KEY (digest, run)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX lib_blob_uses_run ON lib_blob_uses (run)",
+)
+USE_BLOB: Final = "INSERT OR IGNORE INTO lib_blob_uses (digest, run) VALUES (?, ?)"
+
 
 def _create(connection: sqlite3.Connection) -> None:
     """Make the first layout, or what a store of release 0.1 or 0.2 lacks of it."""
@@ -73,9 +97,25 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _remember_the_erased(connection: sqlite3.Connection) -> None:
+    """Make room for tombstones, and find which runs refer to which blob."""
+    for statement in _VERSION_2:
+        connection.execute(statement)
+    query = "SELECT run, data FROM lib_events WHERE instr(data, ?)"
+    for run, data in connection.execute(query, (BLOB_MARKER,)):
+        connection.executemany(USE_BLOB, [(digest, run) for digest in _digests(data)])
+
+
+def _digests(data: str) -> set[str]:
+    try:
+        return blob_digests(decode_data(data))
+    except (TypeError, ValueError):  # damage stays where it is: it is read, and verified, as such
+        return set()
+
+
 Migration = tuple[int, Callable[[sqlite3.Connection], None]]
 
-MIGRATIONS: Final[Sequence[Migration]] = ((1, _create),)
+MIGRATIONS: Final[Sequence[Migration]] = ((1, _create), (2, _remember_the_erased))
 """How a store gets to each version from the one before."""
 
 

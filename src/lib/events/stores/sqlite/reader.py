@@ -11,7 +11,7 @@ from lib.errors import RunNotFound, StoreError
 from lib.events.codec import encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
-from lib.events.store import END, Feed
+from lib.events.store import END, Feed, Tombstone, tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.layout import check_readable
@@ -74,7 +74,9 @@ class Reader:
         conditions = {
             "tenant = ?": query.tenant,
             "root_id = ?": query.root_id,
+            "parent_id = ?": query.parent_id,
             "created_at >= ?": None if query.since is None else encode_time(query.since),
+            "updated_at < ?": None if query.idle_since is None else encode_time(query.idle_since),
             "id > ?": None if query.after is None else self._number(query.after),
         }
         wanted = {text: value for text, value in conditions.items() if value is not None}
@@ -116,6 +118,27 @@ class Reader:
         """Return a small value; see `EventStore.mark`."""
         found = self._all("SELECT value FROM lib_marks WHERE name = ?", name)
         return found[0][0] if found else None
+
+    def marks(self, prefix: str) -> dict[str, str]:
+        """Return the small values whose names begin so; see `EventStore.marks`."""
+        query, end = "SELECT name, value FROM lib_marks WHERE name >= ?", rows.above(prefix)
+        if end is None:
+            return dict(self._all(f"{query} ORDER BY name", prefix))
+        return dict(self._all(f"{query} AND name < ? ORDER BY name", prefix, end))
+
+    def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what is left of an erased run; see `EventStore.tombstone`."""
+        query = "SELECT name, events, erased_at FROM lib_tombstones WHERE name = ?"
+        found = self._all(query, tombstone_name(run_id))
+        return rows.tombstone_of(found[0]) if found else None
+
+    def blob_users(self, digest: str, limit: int) -> list[str]:
+        """Return runs that refer to a blob; see `EventStore.blob_users`."""
+        query = """
+            SELECT r.run_id FROM lib_blob_uses u CROSS JOIN lib_runs r ON r.id = u.run
+            WHERE u.digest = ? ORDER BY u.run LIMIT ?
+        """
+        return [run_id for (run_id,) in self._all(query, digest, limit)]
 
     def _all(self, query: str, *values: Any) -> list[Any]:
         """Return what a query finds, with a new connection if the file has left this one behind."""

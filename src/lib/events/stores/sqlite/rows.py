@@ -12,6 +12,7 @@ from lib.errors import StoreCorrupt
 from lib.events.codec import decode_data, decode_time, encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo
+from lib.events.store import Tombstone
 
 Row = tuple[Any, ...]
 
@@ -30,6 +31,9 @@ _OR_UPDATE_RUNS: Final = """
     ON CONFLICT (id) DO UPDATE SET updated_at = excluded.updated_at, head = excluded.head,
                                    outcome = excluded.outcome, ready = excluded.ready
 """
+_FIRST_SURROGATE: Final = 0xD800
+_AFTER_SURROGATES: Final = 0xE000
+_LAST_CHARACTER: Final = 0x10FFFF
 _WIDTHS: Final = (64, 32, 16, 8, 4, 2, 1)
 
 
@@ -89,6 +93,21 @@ def event_of(run_id: str, row: Row) -> Event:
         return Event(run_id, seq, kind, decode_data(data), decode_time(at), tenant, user)
     except (TypeError, ValueError, OverflowError) as error:
         raise StoreCorrupt(f"event {seq} of run {run_id!r} cannot be read") from error
+
+
+def tombstone_of(row: Row) -> Tombstone:
+    """Return the tombstone of a row of name, events and erased_at."""
+    name, events, erased_at = row
+    return Tombstone(name, events, decode_time(erased_at))
+
+
+def above(prefix: str) -> str | None:
+    """Return the least text above all that begin with this one, None if there is no such text."""
+    while prefix:
+        prefix, last = prefix[:-1], ord(prefix[-1]) + 1
+        if last <= _LAST_CHARACTER:
+            return prefix + chr(_AFTER_SURROGATES if last == _FIRST_SURROGATE else last)
+    return None
 
 
 @cache

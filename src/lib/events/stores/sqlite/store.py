@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -17,8 +17,8 @@ from lib._util.sqlite import MEMORY
 from lib.errors import StoreClosed, StoreError, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
-from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text
-from lib.events.store import START, Feed
+from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_partition, check_text
+from lib.events.store import START, Feed, Tombstone
 from lib.events.stores.sqlite.commits import CommitQueue
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Commit, Writer
@@ -79,6 +79,11 @@ class SQLiteEventStore:
         self._reading: ThreadPoolExecutor | None = None
         self._reader: Reader | None = None
         self._queue: CommitQueue | None = None
+
+    @property
+    def partitions(self) -> int:
+        """One: a file is written by one connection at a time."""
+        return 1
 
     @property
     def wakeups(self) -> Wakeups:
@@ -166,13 +171,23 @@ class SQLiteEventStore:
         return await self._write(lambda writer: writer.append(run_id, events, payloads, expected))
 
     async def claim(
-        self, owner: str, *, ttl_s: float, run_id: str | None = None, limit: int = 1
+        self,
+        owner: str,
+        *,
+        ttl_s: float,
+        run_id: str | None = None,
+        limit: int = 1,
+        algorithms: Collection[str] | None = None,
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
         check_text(owner)
         now = self._clock.now()
         until = now + timedelta(seconds=ttl_s)
-        return await self._write(lambda writer: writer.claim(owner, now, until, run_id, limit))
+        return await self._write(
+            lambda writer: writer.claim(
+                owner, now, until, run_id=run_id, limit=limit, algorithms=algorithms
+            )
+        )
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
         """Return the lease with a later end, or None if it has been lost."""
@@ -196,8 +211,16 @@ class SQLiteEventStore:
         return await self._write(lambda writer: writer.swap_mark(name, expected, value))
 
     async def erase(self, run_id: str) -> bool:
-        """Delete the run and its events for good; return whether there was one."""
-        return await self._write(lambda writer: writer.erase(run_id))
+        """Delete the run, its events and its marks for good; see `EventStore.erase`.
+
+        When this returns, what was erased is overwritten in the file and gone from its write-ahead
+        log, unless another process was reading the log. Copies that SQLite has left in unused parts
+        of pages, if any, and that log are gone when the last process has closed the store, which
+        then writes the file anew: a crash leaves that to the next one. What a file system or a disk
+        keeps of overwritten blocks is out of reach here.
+        """
+        now = self._clock.now()
+        return await self._write(lambda writer: writer.erase(run_id, now))
 
     async def _write(self, operation: Callable[[Writer], T]) -> T:
         if self._queue is None:
@@ -223,13 +246,26 @@ class SQLiteEventStore:
         """Return one run, or None."""
         return await self._read(lambda reader: reader.run(run_id))
 
-    async def feed(self, after: str = START, *, limit: int = 512) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
         """Return events of all runs in commit order; see `EventStore.feed`."""
+        check_partition(partition, self.partitions)
         return await self._read(lambda reader: reader.feed(after, limit))
 
     async def mark(self, name: str) -> str | None:
         """Return a small durable value, or None."""
         return await self._read(lambda reader: reader.mark(name))
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        """Return the small durable values whose names begin so, ordered by name."""
+        return await self._read(lambda reader: reader.marks(prefix))
+
+    async def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what is left of an erased run, or None."""
+        return await self._read(lambda reader: reader.tombstone(run_id))
+
+    async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
+        """Return the ids of up to `limit` runs whose logs refer to this blob."""
+        return await self._read(lambda reader: reader.blob_users(digest, limit))
 
     async def _read(self, operation: Callable[[Reader], T]) -> T:
         reader = self._check_open()

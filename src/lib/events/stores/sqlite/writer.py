@@ -15,23 +15,28 @@ Everything here runs in one thread, and blocks.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from lib._util.sqlite import connect, transaction, use_write_ahead_log
-from lib.errors import StoreError
+from lib.errors import RunErased, StoreError
+from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import decode_data, encode_time
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.runs import Lease, RunInfo, advance
-from lib.events.store import run_mark
+from lib.events.store import tombstone_name
 from lib.events.stores.sqlite import rows
+from lib.events.stores.sqlite.erasure import erase_marks, erase_run, scrub, truncate_log
 from lib.events.stores.sqlite.errors import typed_errors
-from lib.events.stores.sqlite.layout import migrate, refuse_newer
+from lib.events.stores.sqlite.layout import USE_BLOB, migrate, refuse_newer
+
+_log = logging.getLogger(__name__)
 
 _KEPT_RUNS: Final = 10_000
 _COMMITS_A_CHECKPOINT: Final = 100
@@ -41,13 +46,13 @@ _FREE: Final = """
     WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= ?)
 """
 _READY: Final = "ready"
+_OF_THESE: Final = "algorithm IN"
 _THIS_ONE: Final = "run_id = ?"
 _TAKE: Final = "UPDATE lib_runs SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE id = ?"
 _RENEW: Final = """
     UPDATE lib_runs SET lease_until = ? WHERE run_id = ? AND owner = ? AND epoch = ?
 """
-_ERASE_MARKS: Final = "DELETE FROM lib_marks WHERE name >= ? AND name < ?"
-_AFTER_SLASH: Final = chr(ord("/") + 1)
+_ERASED: Final = "SELECT 1 FROM lib_tombstones WHERE name = ?"
 _RELEASE: Final = """
     UPDATE lib_runs SET owner = NULL, lease_until = NULL, ready = ready AND head IS NOT ?
     WHERE run_id = ? AND owner = ? AND epoch = ?
@@ -84,10 +89,12 @@ class Writer:
         self._layout_checked = False
         self._shared = False
         self._commits = 0
+        self._log_holds_erased = False
         self._next_run: int | None = None
         self._runs: dict[str, tuple[int, RunInfo]] = {}
         self._changed: dict[str, tuple[int, RunInfo]] = {}
         self._events: list[rows.Row] = []
+        self._blob_uses: list[tuple[str, int]] = []
         self._grown: dict[str, bool] = {}
 
     @classmethod
@@ -126,8 +133,7 @@ class Writer:
         except BaseException:
             self._forget()
             raise
-        if self._shared:
-            self._checkpoint()
+        self._checkpoint()
         return Commit(outcomes, self._grown, foreign)
 
     def look(self) -> bool:
@@ -149,15 +155,26 @@ class Writer:
         return True
 
     def _checkpoint(self) -> None:
-        """Do now and then what SQLite does by itself for a lone writer."""
+        """Rid the log of what was erased; else do what SQLite does by itself for a lone writer."""
         self._commits += 1
-        if self._commits % _COMMITS_A_CHECKPOINT == 0:
-            with suppress(sqlite3.Error):  # the batch is stored, whatever becomes of this
+        with suppress(sqlite3.Error):  # the batch is stored, whatever becomes of this
+            if self._log_holds_erased:
+                self._log_holds_erased = not truncate_log(self.connection)
+            elif self._shared and self._commits % _COMMITS_A_CHECKPOINT == 0:
                 self.connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     def close(self) -> None:
         """Close the connection; the last one to go moves the log into the file."""
-        self.connection.close()
+        try:
+            with typed_errors(self._store):
+                if self._log_holds_erased:
+                    truncate_log(self.connection)
+                refuse_newer(self.connection, self._store)
+                scrub(self.connection)
+        except StoreError:
+            _log.warning("%s: what was erased may still be in it", self._store, exc_info=True)
+        finally:
+            self.connection.close()
 
     def _refresh(self) -> bool:
         if len(self._runs) > _KEPT_RUNS:
@@ -178,6 +195,7 @@ class Writer:
         self._runs.clear()
         self._changed.clear()
         self._events.clear()
+        self._blob_uses.clear()
         self._next_run = None
 
     def _flush(self) -> None:
@@ -188,6 +206,9 @@ class Writer:
             rows.insert_events(self.connection, self._events)
             self._changed.clear()
             self._events.clear()
+        if self._blob_uses:
+            self.connection.executemany(USE_BLOB, self._blob_uses)
+            self._blob_uses.clear()
 
     # -- operations ------------------------------------------------------------------------
 
@@ -196,6 +217,8 @@ class Writer:
     ) -> list[Event]:
         """Append a batch whose payloads have been encoded; see `EventStore.append`."""
         run, info = self._runs.get(run_id) or self._load(run_id)
+        if info is None and self.connection.execute(_ERASED, (tombstone_name(run_id),)).fetchone():
+            raise RunErased(run_id)
         fresh = [
             NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
             for event, payload in zip(events, payloads, strict=True)
@@ -205,6 +228,8 @@ class Writer:
             run = self._number()
         for event, payload in zip(stored, payloads, strict=True):
             self._events.append(rows.event_row(run, event, payload))
+            if BLOB_MARKER in payload:
+                self._blob_uses += [(digest, run) for digest in blob_digests(event.data)]
         self._runs[run_id] = self._changed[run_id] = (run, info)
         self._grown[run_id] = self._grown.get(run_id, False) or is_signal(stored[-1].kind)
         return stored
@@ -223,11 +248,21 @@ class Writer:
         return number
 
     def claim(
-        self, owner: str, now: datetime, until: datetime, run_id: str | None, limit: int
+        self,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        *,
+        run_id: str | None,
+        limit: int,
+        algorithms: Collection[str] | None,
     ) -> list[Lease]:
         """Take leases; see `EventStore.claim`."""
         self._flush()
         which, values = (_READY, []) if run_id is None else (_THIS_ONE, [run_id])
+        if algorithms is not None:
+            which = f"{which} AND {_OF_THESE} ({', '.join('?' * len(algorithms))})"
+            values.extend(algorithms)
         query = f"{_FREE} AND {which} ORDER BY id LIMIT ?"
         found = self.connection.execute(query, [encode_time(now), *values, limit]).fetchall()
         for run, *_ in found:
@@ -267,13 +302,15 @@ class Writer:
             self.set_mark(name, value)
         return True
 
-    def erase(self, run_id: str) -> bool:
+    def erase(self, run_id: str, now: datetime) -> bool:
         """Delete a run; see `EventStore.erase`."""
         self._flush()
         run, info = self._load(run_id)
-        self.connection.execute("DELETE FROM lib_events WHERE run = ?", (run,))
-        self.connection.execute("DELETE FROM lib_runs WHERE id = ?", (run,))
-        first = run_mark(run_id)
-        self.connection.execute(_ERASE_MARKS, (first, first[:-1] + _AFTER_SLASH))
         self._runs.pop(run_id, None)
-        return info is not None
+        if erase_marks(self.connection, run_id):
+            self._log_holds_erased = True
+        if info is None:
+            return False
+        erase_run(self.connection, run, run_id, info.head, now)
+        self._log_holds_erased = True
+        return True
