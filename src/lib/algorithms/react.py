@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.calls import call_result
 from lib.engine.core.history import Conversation, Held, History, begun
 from lib.events import Event
 from lib.events import kinds as k
@@ -239,9 +240,7 @@ def _settled(state: LoopState, event: Event) -> LoopState:
     key = event.data["key"]
     if key not in state.calls:
         return state
-    is_error = event.kind == k.TOOL_FAILED
-    content = event.data["message" if is_error else "output"]
-    results = {**state.results, key: ToolResult(event.data["call_id"], content, is_error)}
+    results = {**state.results, key: call_result(event)}
     if len(results) < len(state.calls):
         return state._replace(results=results)
     messages = state.messages.extend([Message.tool(results[due]) for due in state.calls])
@@ -267,5 +266,7 @@ _FOLDS = {
     k.TOOL_REQUESTED: _called,
     k.TOOL_COMPLETED: _settled,
     k.TOOL_FAILED: _settled,
+    k.CHILD_REQUESTED: _called,
+    k.CHILD_COMPLETED: _settled,
     k.GUARD_VERDICT: _judged,
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from lib.engine.core.algorithm import Algorithm, Finish, LLMRequest, Request, ToolRequest, Wait
 from lib.engine.core.budget import Budget, Spend
 from lib.engine.engine import Engine
-from lib.engine.handler import Context, Handler, Live
+from lib.engine.handler import Admission, Context, DerivedRuns, Handler, Live
+from lib.engine.handlers.child import Agent, ChildHandler
 from lib.engine.handlers.llm import LLMHandler
 from lib.engine.handlers.tool import ToolHandler
-from lib.engine.run import PendingApproval, Result, Run
+from lib.engine.result import Result
+from lib.engine.run import PendingApproval, Run
 from lib.errors import (
     IdempotencyMismatch,
     MissingHandler,
@@ -18,9 +20,13 @@ from lib.errors import (
 )
 
 __all__ = [
+    "Admission",
+    "Agent",
     "Algorithm",
     "Budget",
+    "ChildHandler",
     "Context",
+    "DerivedRuns",
     "Engine",
     "Finish",
     "Handler",

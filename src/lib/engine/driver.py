@@ -17,18 +17,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from lib._util.clock import Clock
+from lib.engine.admission import Handlers
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
 from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
-from lib.engine.core.state import MAX_RESUMES, RunState, evolve
-from lib.engine.handler import Context, Handler, Live, Offers
-from lib.errors import Conflict, EngineError, MissingHandler, RunAbandoned, StoreError
+from lib.engine.core.state import RunState, evolve
+from lib.engine.derived import Nursery, StartedRuns
+from lib.engine.handler import Context, Live
+from lib.engine.redaction import Redaction
+from lib.errors import (
+    Conflict,
+    EngineError,
+    MissingHandler,
+    RedactionFailed,
+    RunAbandoned,
+    RunNotFound,
+    StoreError,
+)
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
@@ -36,6 +47,7 @@ from lib.events.wakeups import Listener
 _log = logging.getLogger(__name__)
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
+ERASED = "it has been erased"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +55,10 @@ class Equipment:
     """What an engine lends to the drivers of its runs."""
 
     store: EventStore
-    handlers: Mapping[str, Handler]
-    offers: Offers
+    handlers: Handlers
+    engine: Nursery
     blobs: BlobStore | None
+    redacted: Redaction
     clock: Clock
     worker: str
     lease_s: float
@@ -103,7 +116,7 @@ class Driver:
                 return self._state
             finally:
                 self._stop_keeping()
-                await self._drop_tasks()
+                await self._drop_tasks(list(self._tasks))
                 await self._save_results()
                 await self._with.store.release(self._lease, idle_at=idle_at)
 
@@ -119,8 +132,7 @@ class Driver:
             await self._advance()
             if self._state.outcome is not None:
                 return
-            if self._state.cancelled and self._state.open:
-                await self._settle_cancelled()
+            if await self._wind_down():
                 continue
             if not self._tasks and not self._results:
                 return  # it waits for a person, and nothing is held meanwhile
@@ -162,51 +174,51 @@ class Driver:
     async def _save_results(self) -> None:
         """Append what has happened and was not appended yet; nothing is decided on it here."""
         if self._results:
-            with suppress(RunAbandoned, StoreError):  # somebody has taken over, or nothing works
+            # Somebody has taken over, or nothing works.
+            with suppress(RunAbandoned, StoreError, RedactionFailed):
                 await self._append(self._numbered(self._results, self._state.head))
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
         """Return the step as events to be: facts, intents, and the end."""
-        drafts = list(step.settled)
-        for request in step.requests:
-            approved = probe.approvals.get(request.key) == "approved"
-            handler = self._handler(request)
-            drafts.append(
-                handler.admit(
-                    request,
-                    run_id=probe.run_id,
-                    upto=probe.head,
-                    offers=self._with.offers,
-                    approved=approved,
-                )
-            )
+        drafts = [*step.settled, *self._with.handlers.admit(step.requests, probe)]
         if step.finish is not None:
             drafts.append(finished(step.finish))
         return drafts
 
-    def _handler(self, request: Request) -> Handler:
-        for handler in self._with.handlers.values():
-            if isinstance(request, handler.request_type):
-                return handler
-        raise MissingHandler(self._lease.run_id, type(request).__name__)
-
     def _numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
-        state, at = self._state, self._with.clock.now()
+        state, at, redacted = self._state, self._with.clock.now(), self._with.redacted
         return [
-            Event(state.run_id, seq, draft.kind, draft.data, at, state.tenant, state.user)
+            Event(
+                state.run_id,
+                seq,
+                draft.kind,
+                redacted(draft.kind, draft.data),
+                at,
+                state.tenant,
+                state.user,
+            )
             for seq, draft in enumerate(drafts, head + 1)
         ]
 
     # -- the log ---------------------------------------------------------------------------
 
     async def _append(self, events: Sequence[Event]) -> bool:
-        """Append the events; False if signals came first, which are folded instead."""
+        """Append the events; False if signals came first, which are folded instead.
+
+        Raises:
+            RunAbandoned: another worker has taken over, or the run has been erased.
+        """
+        head = self._state.head
         new = [NewEvent(event.kind, event.data, event.at, user=event.user) for event in events]
         try:
             await self._with.store.append(self._state.run_id, new, expected=self._state.head)
-        except Conflict:
+        except Conflict as error:
             await self._read_tail()
+            if self._state.head == head:  # nothing has come: the log is not what it was
+                raise RunAbandoned(self._state.run_id, "its log has been replaced") from error
             return False
+        except RunNotFound as error:
+            raise RunAbandoned(self._state.run_id, ERASED) from error
         return True
 
     def _fold(self, state: RunState[Any], events: Sequence[Event]) -> RunState[Any]:
@@ -266,7 +278,10 @@ class Driver:
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
         log = self._log or await self._with.store.read(self._lease.run_id)
+        if not log:
+            raise RunAbandoned(self._lease.run_id, ERASED)
         self._state, decided = refold(self._algorithm, log)
+        self._derived = StartedRuns(self._with.engine, self._state.root_id)
         if self._state.outcome is not None:
             return
         while self._lease.takeover or self._state.open:
@@ -277,26 +292,27 @@ class Driver:
             if await self._append(events):
                 self._state = self._fold(self._state, events)
                 break
-        if self._state.resumes < MAX_RESUMES:
-            for event in list(self._state.open.values()):
+        await self._pass_on_cancel()
+        for event in list(self._state.open.values()):
+            if event.kind in k.DERIVING or not self._state.poisoned:
                 self._recover(event, decided.get(event.data["key"]))
 
     def _recover(self, event: Event, decided: Request | None) -> None:
         """Carry an interrupted request out again, or settle it."""
-        handler = self._with.handlers.get(event.kind)
+        handler = self._with.handlers.by_kind.get(event.kind)
         if handler is None:
             raise MissingHandler(self._state.run_id, event.kind)
         result = handler.recover(event)
-        if result is None and decided is not None:
+        if result is None and (decided is not None or event.kind in k.DERIVING):
             self._warn_if_changed(event, decided)
             self._spawn(event, decided)
         else:  # settled; if by us, the algorithm is another one by now
             self._results.append(result or fail_open(event, "unknown", OUTCOME_UNKNOWN))
 
-    def _warn_if_changed(self, event: Event, decided: Request) -> None:
+    def _warn_if_changed(self, event: Event, decided: Request | None) -> None:
         if not isinstance(decided, LLMRequest):
             return
-        if decided.digest(self._with.offers.digest(decided.tools)) != event.data["digest"]:
+        if decided.digest(self._with.handlers.offers.digest(decided.tools)) != event.data["digest"]:
             _log.warning("run %r: %s renders differently now", event.run_id, decided.key)
 
     # -- effects ---------------------------------------------------------------------------
@@ -304,28 +320,30 @@ class Driver:
     def _start(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
         decided = {request.key: request for request in requests}
         for event in events:
-            if event.kind in k.REQUESTS and event.data["key"] in decided:
+            if event.kind in k.REQUESTS and not event.data.get("unstarted"):
                 self._spawn(event, decided[event.data["key"]])
 
-    def _spawn(self, event: Event, decided: Request) -> None:
+    def _spawn(self, event: Event, decided: Request | None) -> None:
         if self._with.clock.now() >= self._lease.until:
             raise RunAbandoned(self._lease.run_id, "its lease ended before an effect was begun")
         key = event.data["key"]
         task = self._tasks[key] = asyncio.create_task(self._carry_out(event, decided), name=key)
         task.add_done_callback(self._ended)
 
-    async def _carry_out(self, event: Event, decided: Request) -> None:
+    async def _carry_out(self, event: Event, decided: Request | None) -> None:
         context = Context(
             run_id=event.run_id,
             tenant=event.tenant,
             user=event.user,
             decided=decided,
-            offers=self._with.offers,
+            offers=self._with.handlers.offers,
             blobs=self._with.blobs,
             clock=self._with.clock,
+            redacted=self._with.redacted,
+            derived=self._derived,
             live=self._live(event.run_id),
         )
-        drafts = await self._with.handlers[event.kind].handle(event, context)
+        drafts = await self._with.handlers.by_kind[event.kind].handle(event, context)
         if self._tasks.pop(event.data["key"], None) is not None:  # else settled without it
             self._results.extend(drafts)
             self._woken()
@@ -343,21 +361,36 @@ class Driver:
         if self._wake is not None:
             self._wake.wake()
 
-    async def _settle_cancelled(self) -> None:
-        """Stop what is under way; what ends within the grace keeps its own result."""
-        await self._drop_tasks()
-        settled = {draft.data["key"] for draft in self._results if "key" in draft.data}
-        for key, request in self._state.open.items():
-            if key not in settled:
-                self._results.append(fail_open(request, "cancelled", CANCELLED))
+    async def _wind_down(self) -> bool:
+        """Stop what is under way in a run that is to end; tell whether that settled anything.
 
-    async def _drop_tasks(self) -> None:
+        The runs that it has started are asked to stop, and end by themselves.
+        """
+        await self._pass_on_cancel()
+        if not self._state.cancelled:
+            return False
+        keys = [key for key, each in self._state.open.items() if each.kind not in k.DERIVING]
+        await self._drop_tasks(keys)
+        settled = {draft.data["key"] for draft in self._results if "key" in draft.data}
+        for key in keys:
+            if key not in settled:
+                self._results.append(fail_open(self._state.open[key], "cancelled", CANCELLED))
+        return bool(keys)
+
+    async def _pass_on_cancel(self) -> None:
+        if self._state.cancelled:
+            await self._derived.cancel(self._state.cancel_reason or "")
+        elif self._state.poisoned:
+            await self._derived.cancel("the run that asked for this one has failed")
+
+    async def _drop_tasks(self, keys: Iterable[str]) -> None:
         """Cancel what is under way and wait for it, not for ever: a thread cannot be stopped."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        tasks = {key: self._tasks[key] for key in keys if key in self._tasks}
+        for task in tasks.values():
             task.cancel()
         if tasks:
-            _, stuck = await asyncio.wait(tasks, timeout=self._with.grace_s)
+            _, stuck = await asyncio.wait(tasks.values(), timeout=self._with.grace_s)
             for task in stuck:
                 _log.warning("%s of run %r ignores its cancellation", task, self._lease.run_id)
-        self._tasks.clear()
+        for key in tasks:
+            self._tasks.pop(key, None)

@@ -13,13 +13,16 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
 from lib._util.json import canonical, digest
 from lib.engine import attachments
+from lib.engine.admission import Handlers
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.state import RunState
 from lib.engine.driver import Driver, Equipment
-from lib.engine.handler import Handler, Live, Offers
+from lib.engine.handler import Handler, Live
+from lib.engine.handlers.child import ChildHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.live import LiveHub
+from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.errors import (
     Conflict,
@@ -33,6 +36,7 @@ from lib.events import BlobStore, Event, EventStore, Lease, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.llm import Message, message_to_json
+from lib.privacy.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class Engine:
         *,
         algorithms: Iterable[Algorithm[Any]],
         blobs: BlobStore | None = None,
+        redactor: Redactor | None = None,
         clock: Clock = SYSTEM_CLOCK,
         new_id: Callable[[], str] = new_id,
         worker: str | None = None,
@@ -73,6 +78,8 @@ class Engine:
             handlers: what carries out requests, one per kind.
             algorithms: how runs go on, by name; the first is the default of `start`.
             blobs: where content above 256 KiB is kept; without one it is refused.
+            redactor: takes out of every event what must not be kept, before anything sees it; the
+                pieces of replies in `Run.live` are shown as they come.
             clock: the time.
             new_id: makes run and signal ids.
             worker: the name of this engine in leases; unique among live engines.
@@ -82,26 +89,34 @@ class Engine:
             poll_s: see above.
 
         Raises:
-            ValueError: two handlers fulfil one kind, or two algorithms have one name, or there
-                is no algorithm.
+            ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
+                have one name, or there is no algorithm.
+            UnknownAlgorithm: an agent's runs would go on by one that is not here.
         """
         self.store = store
-        self.bus = Bus(store, clock=clock)
+        self.bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
         self.poll_s = poll_s
         self._hub = LiveHub()
+        self._redacted = redaction(redactor)
         self._new_id = new_id
         self._algorithms = _by_name("algorithm", "name", algorithms)
         if not self._algorithms:
             raise ValueError("an engine needs at least one algorithm")
-        by_kind = _by_name("handler", "kind", handlers)
-        # A model may make up a call where there are no tools: that is answered, too.
-        by_kind.setdefault(k.TOOL_REQUESTED, ToolHandler(()))
+        handlers = list(handlers)
+        for handler in handlers:
+            if isinstance(handler, ChildHandler):
+                for name in handler.algorithms:
+                    self.algorithm(name)
+        if all(handler.kind != k.TOOL_REQUESTED for handler in handlers):
+            # A model may make up a call where there are no tools: that is answered, too.
+            handlers.append(ToolHandler(()))
         self._equipment = Equipment(
             store=store,
-            handlers=by_kind,
-            offers=Offers(spec for handler in by_kind.values() for spec in handler.offers),
+            handlers=Handlers(handlers),
+            engine=self,
             blobs=blobs,
+            redacted=self._redacted,
             clock=clock,
             worker=worker or f"worker-{new_id()}",
             lease_s=lease_s,
@@ -185,13 +200,14 @@ class Engine:
         }
         if budget is not None:
             data["budget"] = budget.to_json()
-        request = digest(canonical(data))
+        # Of the redacted input: a digest of what must not be kept would let it be guessed.
+        request = digest(canonical(self._redacted(k.RUN_STARTED, data)))
         data["config"] = chosen.config()
         run_id = self._new_id()
         if idempotency_key is not None:
             data["request"] = request
             run_id = digest("start", canonical(tenant), idempotency_key)[:32]
-        event = NewEvent(k.RUN_STARTED, data, self.clock.now(), tenant, user)
+        event = self.event(k.RUN_STARTED, data, tenant=tenant, user=user)
         try:
             log = await self.store.append(run_id, [event], expected=0)
         except Conflict:
@@ -249,11 +265,21 @@ class Engine:
             RunNotFound: there is no such run.
             ValueError: the kind is no signal.
         """
-        event = NewEvent(kind, {"signal_id": self._new_id(), **data}, self.clock.now(), user=user)
+        event = self.event(kind, {"signal_id": self._new_id(), **data}, user=user)
         await self.store.append(run_id, [event], expected=None)
         await self._go_on(run_id)
 
-    # -- for handles and observers ---------------------------------------------------------
+    # -- for handles, drivers and observers ------------------------------------------------
+
+    def event(
+        self, kind: str, data: dict[str, Any], *, tenant: str | None = None, user: str | None = None
+    ) -> NewEvent:
+        """Return an event of now, redacted.
+
+        Raises:
+            RedactionFailed: the redactor raised; nothing is to be written.
+        """
+        return NewEvent(kind, self._redacted(kind, data), self.clock.now(), tenant, user)
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """Return the algorithm of this name.
@@ -269,6 +295,14 @@ class Engine:
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield replies of this run while they are written in this process; see `Run.live`."""
         return self._hub.watch(run_id, driven=run_id in self._hosted)
+
+    async def adopt(self, run_id: str, log: Sequence[Event]) -> bool:
+        """Drive a run that has just been started, given its log, if nobody else does.
+
+        Raises:
+            UnknownAlgorithm: the engine does not have its algorithm.
+        """
+        return await self._claim(run_id, self.algorithm(log[0].data["algorithm"]), log)
 
     async def hosted(self, run_id: str) -> RunState[Any] | None:
         """Wait until this process stops driving the run; return its state then.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lib._util.clock import Clock
 from lib._util.json import canonical, digest
 from lib.engine.core.algorithm import Request
+from lib.engine.core.budget import UNLIMITED, Budget
 from lib.engine.core.settle import Draft
+from lib.engine.redaction import Redaction, redaction
+from lib.engine.result import Result
 from lib.events import BlobStore, Event
 from lib.llm import Delta, ToolSpec
 
@@ -53,24 +56,83 @@ class Offers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What a handler knows when it puts a request into words.
+
+    Attributes:
+        run_id: the run that asks.
+        upto: the `seq` of the last event that the request rests on.
+        offers: what all handlers of the engine offer to models.
+        approved: whether a person has approved the request.
+        left: what the run may still spend, beside what it has granted to others.
+        sharers: how many requests of this batch a grant has still to do for, this one included.
+    """
+
+    run_id: str
+    upto: int
+    offers: Offers
+    approved: bool = False
+    left: Budget = UNLIMITED
+    sharers: int = 1
+
+
+class DerivedRuns(Protocol):
+    """The runs that one run starts: its children, or the turns of a session."""
+
+    async def run(
+        self,
+        request: Event,
+        *,
+        algorithm: str,
+        input: Sequence[Mapping[str, Any]],  # noqa: A002 - the name in the log
+        budget: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        upto: int | None = None,
+    ) -> Result:
+        """Start the run that the request names, unless it is there already; wait for its end.
+
+        Meanwhile it is driven here whenever nobody else does. When the run that asks is
+        cancelled, so is this one, and its end is waited for all the same.
+
+        Args:
+            request: a request event whose payload has `key` and `run_id`.
+            algorithm: how the run goes on; one of the engine's.
+            input: its messages, as JSON.
+            budget: what it may spend, as JSON; None for no limit.
+            user: who asks; None for the user of the run that asks.
+            upto: see `lib.run.started`.
+
+        Raises:
+            UnknownAlgorithm: the engine has no such algorithm.
+            RunAbandoned: the engine is closing.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What a handler knows of the run that asks.
 
     Attributes:
-        decided: the request as the algorithm decided it, the same as the event's.
+        decided: the request as the algorithm decided it, the same as the event's; None where the
+            algorithm has changed and would not ask for a run that it has started already.
+        derived: starts other runs for it.
         offers: what all handlers of the engine offer to models.
         blobs: where large content is kept, if anywhere.
         live: takes pieces of a reply; None when nobody listens.
+        redacted: what is done to every payload before it enters the log.
     """
 
     run_id: str
     tenant: str | None
     user: str | None
-    decided: Request
+    decided: Request | None
     offers: Offers
     blobs: BlobStore | None
     clock: Clock
+    derived: DerivedRuns
     live: Callable[[Live], None] | None = None
+    redacted: Redaction = redaction(None)
 
 
 class Handler(Protocol):
@@ -83,7 +145,11 @@ class Handler(Protocol):
 
     @property
     def request_type(self) -> type[Request]:
-        """The type of the decided requests that it admits."""
+        """The type of the decided requests that it admits.
+
+        A tool request goes to the handler that offers a tool of its name, and to the handler of
+        `lib.tool.requested` if there is none.
+        """
         ...
 
     @property
@@ -91,23 +157,11 @@ class Handler(Protocol):
         """What models may call through it."""
         ...
 
-    def admit(
-        self,
-        request: Request,
-        *,
-        run_id: str,
-        upto: int,
-        offers: Offers,
-        approved: bool,
-    ) -> Draft:
+    def admit(self, request: Request, admission: Admission) -> Draft:
         """Return the intent to record before the effect, or the question to a person.
 
-        Args:
-            request: what the algorithm asked for.
-            run_id: the run.
-            upto: the `seq` of the last event that the request rests on.
-            offers: what all handlers offer.
-            approved: whether a person has approved it.
+        Raises:
+            ToolError: this tool request is refused: the model is told why, and nothing is begun.
         """
         ...
 

@@ -23,7 +23,8 @@ A field that holds its default is left out. "?" marks what may be missing.
     approval.requested  key, call_id, name, args
     approval.decided    signal_id, key, approved, comment?
     child.requested     key, call_id, run_id, name, algorithm, input [message], budget?
-    child.completed     key, call_id, run_id, outcome, output?, error?, spend {}
+    child.completed     key, call_id, run_id, outcome, output?, reason?, error?,
+                        spend {}
     turn.requested      signal_id, input [message]
     turn.started        key (the signal_id), run_id, algorithm, upto, budget?
     turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, error?, spend {}
@@ -86,6 +87,9 @@ REQUESTS: Final = frozenset(
     {LLM_REQUESTED, TOOL_REQUESTED, CHILD_REQUESTED, TURN_STARTED, MEMORY_REQUESTED}
 )
 """Kinds that open a key: an effect may follow."""
+
+DERIVING: Final = frozenset({CHILD_REQUESTED, TURN_STARTED})
+"""Requests that start a run of its own; its end, whatever it is, is their only result."""
 
 RESULTS: Final = frozenset(
     {LLM_COMPLETED, LLM_FAILED, TOOL_COMPLETED, TOOL_FAILED, CHILD_COMPLETED, TURN_COMPLETED}

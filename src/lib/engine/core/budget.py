@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, NamedTuple
 
@@ -60,6 +61,26 @@ class Spend(NamedTuple):
     llm_calls: int = 0
     tool_calls: int = 0
     seconds: float = 0.0
+
+    def including(self, other: Spend) -> Spend:
+        """Return this with what another run has spent: all but its time, which passes at once."""
+        cost = self.cost if other.cost is None else (self.cost or 0.0) + other.cost
+        return Spend(
+            self.tokens + other.tokens,
+            cost,
+            self.llm_calls + other.llm_calls,
+            self.tool_calls + other.tool_calls,
+            self.seconds,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was used of each resource, nothing for what was not."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Spend:
+        """Return the spend that `to_json` has written; unknown resources are ignored."""
+        return cls(**{name: value[name] for name in cls._fields if name in value})
 
 
 UNLIMITED: Final = Budget()

@@ -13,9 +13,9 @@ from typing import Any
 from lib.engine.core.algorithm import Algorithm, Finish, LLMRequest, Request, ToolRequest, Wait
 from lib.engine.core.budget import exhausted
 from lib.engine.core.settle import MADE_NO_CALL, OUTCOME_UNKNOWN, Draft, fail_open, never_made
-from lib.engine.core.state import MAX_RESUMES, RunState, begin, evolve
+from lib.engine.core.state import RunState, begin, evolve
 from lib.events import Event
-from lib.events.kinds import REQUESTS, RESULTS
+from lib.events.kinds import DERIVING, REQUESTS, RESULTS
 from lib.llm import Message
 
 
@@ -43,7 +43,7 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
         return WAIT
     decision = algorithm.decide(state.loop)
     asked = () if isinstance(decision, Finish | Wait) else decision
-    if state.resumes >= MAX_RESUMES:
+    if state.poisoned:
         return _poisoned(state, asked)
     if state.cancelled:
         return _cancelled(state, asked)
@@ -53,9 +53,15 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
 
 
 def _poisoned(state: RunState[Any], asked: Sequence[Request]) -> Step:
-    """End a run that has been taken over again and again without getting anywhere."""
+    """End a run that has been taken over again and again without getting anywhere.
+
+    The runs that it has started are asked to stop, and it ends after them.
+    """
+    effects = [request for request in state.open.values() if request.kind not in DERIVING]
+    settled = [fail_open(request, "unknown", OUTCOME_UNKNOWN) for request in effects]
+    if len(effects) < len(state.open):
+        return Step(settled=settled)
     message = f"taken over {state.resumes} times without a new result"
-    settled = [fail_open(request, "unknown", OUTCOME_UNKNOWN) for request in state.open.values()]
     settled += never_made(asked, "cancelled", message)
     error = {"type": "poison", "message": message}
     return Step(settled=settled, finish=Finish(outcome="FAILED", reason="poison", error=error))
@@ -78,7 +84,7 @@ def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
     due = [request for request in asked if state.approvals.get(request.key) != "pending"]
     lacking = exhausted(
         state.budget,
-        state.spend,
+        state.spend.including(state.granted) if state.open else state.spend,
         llm_calls=sum(isinstance(request, LLMRequest) for request in due),
         tool_calls=sum(isinstance(request, ToolRequest) for request in due),
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lib.engine.core.algorithm import Finish, Request, ToolRequest
-from lib.errors import ToolErrorCode
+from lib.errors import ToolError, ToolErrorCode
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.kinds import Reason
@@ -45,9 +45,15 @@ def tool_failed(
 
 
 def fail_open(request: Event, reason: Reason, message: str) -> Draft:
-    """Return the failure of a request that is open in the log."""
+    """Return the failure of a request that is open in the log.
+
+    Raises:
+        ValueError: it has started another run.
+    """
     if request.kind == k.TOOL_REQUESTED:
         return tool_failed(request.data, reason, _CODES.get(reason, "unknown"), message)
+    if request.kind in k.DERIVING:
+        raise ValueError(f"{request.kind!r} has no failure: the run that it started ends by itself")
     error = {"type": reason, "message": message}
     kind = request.kind.replace(".requested", ".failed")
     return Draft(kind, {"key": request.data["key"], "reason": reason, "error": error})
@@ -61,6 +67,17 @@ def never_made(requests: Iterable[Request], reason: Reason, message: str) -> lis
             asked = requested(request, unstarted=True)
             drafts += [asked, tool_failed(asked.data, reason, _CODES[reason], message)]
     return drafts
+
+
+def refused(request: ToolRequest, error: ToolError) -> list[Draft]:
+    """Return request and failure of a tool call that was refused before it began."""
+    asked = requested(request, unstarted=True)
+    return [asked, tool_failed(asked.data, reason_of(error), error.code, error.message)]
+
+
+def reason_of(error: ToolError) -> Reason:
+    """Return the reason that a failed tool call has in the log."""
+    return cast("Reason", error.code) if error.code in ("blocked", "denied") else "error"
 
 
 def requested(request: ToolRequest, **more: Any) -> Draft:

@@ -35,7 +35,8 @@ class RunState(NamedTuple, Generic[S]):
         open: requests without a result, by key, in the order in which they were made.
         approvals: what people said, or have yet to say, by the key of the call.
         comments: what they said with it.
-        resumes: takeovers since the last result.
+        resumes: takeovers since the last result, not counting those in which it only waited for
+            runs that it has started: these have counts of their own. It stays at the limit.
         finish: the payload of `lib.run.completed`, None while it is open.
     """
 
@@ -59,6 +60,20 @@ class RunState(NamedTuple, Generic[S]):
     def outcome(self) -> str | None:
         """How it ended, None while it is open."""
         return self.finish["outcome"] if self.finish else None
+
+    @property
+    def granted(self) -> Spend:
+        """What runs that it has started may spend and have not accounted for yet."""
+        granted = Spend()
+        for request in self.open.values():
+            if request.kind in k.DERIVING:
+                granted = granted.including(Spend.from_json(request.data.get("budget", {})))
+        return granted
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether it has been taken over too often to go on."""
+        return self.resumes >= MAX_RESUMES
 
     @property
     def cancelled(self) -> bool:
@@ -115,19 +130,48 @@ def fold(
 def _spend(state: RunState[Any], event: Event) -> Spend:
     if k.is_signal(event.kind):
         return state.spend
-    tokens, cost, llm_calls, tool_calls, seconds = state.spend
+    spend = state.spend
     if state.open and event.kind != k.RUN_RESUMED:
-        seconds += max((event.at - state.at).total_seconds(), 0.0)
-    if event.kind == k.LLM_REQUESTED:
-        llm_calls += 1
-    elif event.kind == k.TOOL_REQUESTED and not event.data.get("unstarted"):
-        tool_calls += 1
-    elif event.kind == k.LLM_COMPLETED:
-        usage = usage_from_json(event.data["reply"].get("usage", {}))
-        tokens += usage.input_tokens + usage.output_tokens
-        if usage.cost is not None:
-            cost = (cost or 0.0) + usage.cost
-    return Spend(tokens, cost, llm_calls, tool_calls, seconds)
+        worked_s = max((event.at - state.at).total_seconds(), 0.0)
+        spend = spend._replace(seconds=spend.seconds + worked_s)
+    pay = _PAYS.get(event.kind)
+    return spend if pay is None else pay(spend, event.data)
+
+
+def _model_asked(spend: Spend, _data: Mapping[str, Any]) -> Spend:
+    return spend._replace(llm_calls=spend.llm_calls + 1)
+
+
+def _model_answered(spend: Spend, data: Mapping[str, Any]) -> Spend:
+    return _used(spend, data["reply"])
+
+
+def _tool_called(spend: Spend, data: Mapping[str, Any]) -> Spend:
+    return spend if data.get("unstarted") else spend._replace(tool_calls=spend.tool_calls + 1)
+
+
+def _used(spend: Spend, data: Mapping[str, Any]) -> Spend:
+    """Add what a model has used: for a reply, one that was withheld, a guard, or a summary."""
+    if not data.get("usage"):
+        return spend
+    usage = usage_from_json(data["usage"])
+    return spend.including(Spend(usage.input_tokens + usage.output_tokens, usage.cost))
+
+
+def _accounted(spend: Spend, data: Mapping[str, Any]) -> Spend:
+    """Add what a run that this one has started has spent, and those that it has started."""
+    return spend.including(Spend.from_json(data.get("spend", {})))
+
+
+_PAYS = {
+    k.LLM_REQUESTED: _model_asked,
+    k.LLM_COMPLETED: _model_answered,
+    k.TOOL_REQUESTED: _tool_called,
+    k.CHILD_REQUESTED: _tool_called,
+    **dict.fromkeys((k.CHILD_COMPLETED, k.TURN_COMPLETED), _accounted),
+    **dict.fromkeys((k.LLM_FAILED, k.GUARD_VERDICT), _used),
+    **dict.fromkeys((k.CONTEXT_SUMMARY, k.MEMORY_COMPLETED), _used),
+}
 
 
 def _requested(state: RunState[Any], event: Event) -> dict[str, Any]:
@@ -138,7 +182,7 @@ def _result(state: RunState[Any], event: Event) -> dict[str, Any]:
     key = event.data["key"]
     return {
         "open": {other: request for other, request in state.open.items() if other != key},
-        "resumes": 0,
+        "resumes": state.resumes if state.poisoned else 0,
     }
 
 
@@ -162,6 +206,8 @@ def _cancel_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
 
 
 def _resumed(state: RunState[Any], _event: Event) -> dict[str, Any]:
+    if state.open and all(request.kind in k.DERIVING for request in state.open.values()):
+        return {}
     return {"resumes": state.resumes + 1}
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from lib.engine.attachments import load, store
 from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
-from lib.engine.handler import Context, Live, Offers
+from lib.engine.handler import Admission, Context, Live
 from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
 from lib.events import kinds as k
@@ -48,21 +48,13 @@ class LLMHandler:
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._prices = prices
 
-    def admit(
-        self,
-        request: Request,
-        *,
-        run_id: str,
-        upto: int,
-        offers: Offers,
-        approved: bool,
-    ) -> Draft:
+    def admit(self, request: Request, admission: Admission) -> Draft:
         """Return the intent: what the call rests on and its digest, never its content."""
         request = cast("LLMRequest", request)
-        tools_digest = offers.digest(request.tools)
+        tools_digest = admission.offers.digest(request.tools)
         data: dict[str, Any] = {
             "key": request.key,
-            "upto": upto,
+            "upto": admission.upto,
             "digest": request.digest(tools_digest),
         }
         if provider := getattr(self._client, "provider", None):

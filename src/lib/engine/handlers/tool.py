@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
-from lib.engine.handler import Context, Offers
+from lib.engine.handler import Admission, Context
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
@@ -49,24 +49,21 @@ class ToolHandler:
         """What a model is told of each tool."""
         return [tool.spec for tool in self._tools]
 
-    def admit(
-        self,
-        request: Request,
-        *,
-        run_id: str,
-        upto: int,
-        offers: Offers,
-        approved: bool,
-    ) -> Draft:
+    def admit(self, request: Request, admission: Admission) -> Draft:
         """Return the intent with the tool's declared effect, or the question to a person."""
         request = cast("ToolRequest", request)
         tool = self._known(request)
-        if tool and not approved and request.invalid is None and _asks(tool, request.arguments):
+        if (
+            tool
+            and not admission.approved
+            and request.invalid is None
+            and _asks(tool, request.arguments)
+        ):
             asked = requested(request)
             return Draft(k.APPROVAL_REQUESTED, asked.data)
         more: dict[str, Any] = {
             "effects": tool.effects if tool else "none",
-            "idempotency_key": f"{run_id}:{request.key.removeprefix('tool/')}",
+            "idempotency_key": f"{admission.run_id}:{request.key.removeprefix('tool/')}",
         }
         if request.invalid is not None:
             more["invalid"] = request.invalid

@@ -1,0 +1,88 @@
+"""Who fulfils a request, and the words in which it enters the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lib.engine.core.algorithm import Request, ToolRequest
+from lib.engine.core.grants import left_after, left_beside
+from lib.engine.core.settle import Draft, refused
+from lib.engine.core.state import RunState
+from lib.engine.handler import Admission, Handler, Offers
+from lib.errors import MissingHandler, ToolError
+from lib.events import kinds as k
+
+
+class Handlers:
+    """The handlers of an engine, and which request each of them admits.
+
+    Attributes:
+        by_kind: each handler by the kind of the request events that it fulfils.
+        offers: what models are told of all of them.
+    """
+
+    def __init__(self, handlers: Iterable[Handler]) -> None:
+        """Keep the handlers, in this order.
+
+        Raises:
+            ValueError: two fulfil one kind, or two offer a tool of one name.
+        """
+        self.by_kind: dict[str, Handler] = {}
+        self._by_tool: dict[str, Handler] = {}
+        for handler in handlers:
+            if handler.kind in self.by_kind:
+                raise ValueError(f"two handlers of one engine have the kind {handler.kind!r}")
+            self.by_kind[handler.kind] = handler
+            for spec in handler.offers:
+                if spec.name in self._by_tool:
+                    raise ValueError(f"two tools of one engine have the name {spec.name!r}")
+                self._by_tool[spec.name] = handler
+        self.offers = Offers(spec for each in self.by_kind.values() for spec in each.offers)
+
+    def admit(self, requests: Sequence[Request], state: RunState[object]) -> list[Draft]:
+        """Return the requests as events to be: intents, questions to people, and refusals.
+
+        Raises:
+            MissingHandler: nothing fulfils one of them.
+        """
+        chosen = [(request, self._handler(request, state.run_id)) for request in requests]
+        sharers = sum(handler.kind in k.DERIVING for _, handler in chosen)
+        left = left_after(state, requests)
+        drafts: list[Draft] = []
+        for request, handler in chosen:
+            admission = Admission(
+                run_id=state.run_id,
+                upto=state.head,
+                offers=self.offers,
+                approved=state.approvals.get(request.key) == "approved",
+                left=left,
+                sharers=max(sharers, 1),
+            )
+            admitted = _admitted(handler, request, admission)
+            left = left_beside(left, admitted[0].kind, admitted[0].data)
+            sharers -= handler.kind in k.DERIVING
+            drafts += admitted
+        return drafts
+
+    def _handler(self, request: Request, run_id: str) -> Handler:
+        if isinstance(request, ToolRequest):
+            return self._of_tool(request)
+        for handler in self.by_kind.values():
+            if isinstance(request, handler.request_type):
+                return handler
+        raise MissingHandler(run_id, type(request).__name__)
+
+    def _of_tool(self, request: ToolRequest) -> Handler:
+        """Return who offers the tool; if nobody does, the tool handler says so to the model."""
+        offered = request.offered is None or request.name in request.offered
+        handler = self._by_tool.get(request.name) if offered else None
+        return handler or self.by_kind[k.TOOL_REQUESTED]
+
+
+def _admitted(handler: Handler, request: Request, admission: Admission) -> list[Draft]:
+    try:
+        return [handler.admit(request, admission)]
+    except ToolError as error:
+        if not isinstance(request, ToolRequest):
+            raise
+        return refused(request, error)

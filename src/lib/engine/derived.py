@@ -1,0 +1,133 @@
+"""Runs that a run has started: begun once, driven by whoever is free, waited for to the end.
+
+Their ids follow from the request that asks for them, so that starting one again finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from lib._util.clock import Clock
+from lib.engine.core.budget import Spend
+from lib.engine.result import Result
+from lib.engine.run import Host, Run
+from lib.errors import Conflict, RunNotFound
+from lib.events import Event, NewEvent
+from lib.events import kinds as k
+
+
+class Nursery(Host, Protocol):
+    """What it takes of an engine to start other runs; see `Engine`."""
+
+    clock: Clock
+
+    def event(
+        self, kind: str, data: dict[str, Any], *, tenant: str | None = None, user: str | None = None
+    ) -> NewEvent:
+        """Return an event of now, redacted."""
+        ...
+
+    async def adopt(self, run_id: str, log: Sequence[Event]) -> bool:
+        """Drive a run that has just been started, given its log, if nobody else does."""
+        ...
+
+
+class StartedRuns:
+    """The runs that one run starts, while a driver of this process holds it."""
+
+    def __init__(self, engine: Nursery, root_id: str) -> None:
+        """Make it for a run.
+
+        Args:
+            engine: starts and drives.
+            root_id: the root of the run, and so of those that it starts.
+        """
+        self._engine = engine
+        self._root_id = root_id
+        self._begun: dict[str, Event] = {}
+        self._reason: str | None = None
+
+    async def run(
+        self,
+        request: Event,
+        *,
+        algorithm: str,
+        input: Sequence[Mapping[str, Any]],  # noqa: A002 - the name in the log
+        budget: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        upto: int | None = None,
+    ) -> Result:
+        """Start the run that the request names, unless it is there; wait for its end.
+
+        See `lib.engine.handler.DerivedRuns`.
+        """
+        data: dict[str, Any] = {
+            "algorithm": algorithm,
+            "input": list(input),
+            "config": self._engine.algorithm(algorithm).config(),
+            "parent": {"run_id": request.run_id, "key": request.data["key"]},
+            "root": self._root_id,
+        }
+        if budget is not None:
+            data["budget"] = dict(budget)
+        if upto is not None:
+            data["upto"] = upto
+        run_id = request.data["run_id"]
+        try:
+            await self._begin(request, run_id, data, user or request.user)
+            return await Run(self._engine, run_id).result()
+        except RunNotFound as error:  # or erased, while its parent waits for it
+            return _erased(run_id, error)
+        finally:
+            self._begun.pop(run_id, None)
+
+    async def cancel(self, reason: str) -> None:
+        """Ask all of them to stop, those to come included; safe to repeat."""
+        if self._reason is None:
+            self._reason = reason
+            for run_id, request in list(self._begun.items()):
+                await self._tell(run_id, request)
+
+    async def _begin(
+        self, request: Event, run_id: str, data: dict[str, Any], user: str | None
+    ) -> None:
+        events = [self._engine.event(k.RUN_STARTED, data, tenant=request.tenant, user=user)]
+        cancelled = self._reason is not None
+        if cancelled:  # one that has not begun by now begins nothing
+            events.append(self._signal(request))
+        try:
+            log = await self._engine.store.append(run_id, events, expected=0)
+        except Conflict:
+            log, cancelled = [], False  # it is there already
+        self._begun[run_id] = request
+        if self._reason is not None and not cancelled:
+            await self._tell(run_id, request)
+        elif log:
+            await self._engine.adopt(run_id, log)
+
+    async def _tell(self, run_id: str, request: Event) -> None:
+        """Ask one to stop, if it has not ended."""
+        info = await self._engine.store.run(run_id)
+        if info is not None and info.status == "open":
+            with suppress(RunNotFound):  # erased meanwhile
+                await self._engine.store.append(run_id, [self._signal(request)], expected=None)
+
+    def _signal(self, request: Event) -> NewEvent:
+        signal_id = f"cancel/{request.run_id}/{request.data['key']}"
+        data = {"signal_id": signal_id}
+        if self._reason:
+            data["reason"] = self._reason
+        return self._engine.event(k.CANCEL_REQUESTED, data)
+
+
+def _erased(run_id: str, error: RunNotFound) -> Result:
+    return Result(
+        run_id=run_id,
+        outcome="FAILED",
+        output="",
+        reason="erased",
+        error={"type": type(error).__name__, "message": str(error)},
+        spend=Spend(),
+    )

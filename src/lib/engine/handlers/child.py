@@ -1,0 +1,166 @@
+"""Agents that a model calls like tools: each call is a run of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, cast
+
+from lib._util.json import digest
+from lib.engine.core.algorithm import Request, ToolRequest
+from lib.engine.core.budget import Budget
+from lib.engine.core.grants import grant
+from lib.engine.core.settle import Draft, requested
+from lib.engine.handler import Admission, Context
+from lib.engine.result import Result
+from lib.errors import ToolError
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import Message, ToolSpec, message_to_json
+from lib.llm.schema import violations
+from lib.tools.output import as_text
+
+MAX_PROBLEMS: Final = 5
+ONE_TASK: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "description": "All it has to know: it sees nothing else."}
+    },
+    "required": ["task"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that another one may call.
+
+    Attributes:
+        name: what the model calls it by; distinct among agents and tools.
+        description: what it is good for.
+        algorithm: the name of the algorithm, one of the engine's, by which its runs go on.
+        budget: what one call may spend at most; what its caller has left may be less. None for
+            no limit but that.
+        input_schema: JSON schema of the arguments. By default one text, `task`, which the agent
+            reads as it is; arguments of another schema are told to it as JSON.
+        approval: whether a person must approve each call.
+    """
+
+    name: str
+    description: str
+    algorithm: str
+    budget: Budget | None = field(default=None, kw_only=True)
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: ONE_TASK, kw_only=True)
+    approval: bool = field(default=False, kw_only=True)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told of it."""
+        return ToolSpec(self.name, self.description, dict(self.input_schema))
+
+
+class ChildHandler:
+    """Fulfils calls of agents: starts a run for each, and waits for its end.
+
+    The run has the tenant, the user and a part of the budget of the one that calls. It is a run
+    like any other, which any worker may drive. A call that is interrupted finds its run there.
+    """
+
+    kind = k.CHILD_REQUESTED
+    request_type = ToolRequest
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        """Take the agents.
+
+        Raises:
+            ValueError: two of them have one name.
+        """
+        self._agents: dict[str, Agent] = {}
+        for agent in agents:
+            if agent.name in self._agents:
+                raise ValueError(f"two agents have the name {agent.name!r}")
+            self._agents[agent.name] = agent
+
+    @property
+    def offers(self) -> Sequence[ToolSpec]:
+        """What a model is told of each agent."""
+        return [agent.spec for agent in self._agents.values()]
+
+    @property
+    def algorithms(self) -> Sequence[str]:
+        """What an engine must have to start their runs."""
+        return [agent.algorithm for agent in self._agents.values()]
+
+    def admit(self, request: Request, admission: Admission) -> Draft:
+        """Return the intent with the run's id, input and budget, or the question to a person.
+
+        Raises:
+            ToolError: the arguments do not fit, or no depth is left.
+        """
+        request = cast("ToolRequest", request)
+        agent = self._agents[request.name]
+        _check(request, agent)
+        budget = _grant(agent, admission)
+        if agent.approval and not admission.approved:
+            return Draft(k.APPROVAL_REQUESTED, requested(request).data)
+        data = {
+            "key": request.key,
+            "call_id": request.call_id,
+            "run_id": digest("child", admission.run_id, request.key)[:32],
+            "name": agent.name,
+            "algorithm": agent.algorithm,
+            "input": [message_to_json(Message.user(_told(request.arguments)))],
+            "budget": budget.to_json(),
+        }
+        return Draft(k.CHILD_REQUESTED, data)
+
+    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+        """Start the run, unless it is there already, and return how it ended."""
+        result = await context.derived.run(
+            request,
+            algorithm=request.data["algorithm"],
+            input=request.data["input"],
+            budget=request.data.get("budget"),
+        )
+        return [_completed(request, result)]
+
+    def recover(self, request: Event) -> Draft | None:
+        """Wait for its end again: starting a run that is there changes nothing."""
+        return None
+
+
+def _check(request: ToolRequest, agent: Agent) -> None:
+    if request.invalid is not None:
+        raise ToolError("invalid_arguments", "the arguments are no JSON object")
+    problems = [*islice(violations(dict(request.arguments), agent.input_schema), MAX_PROBLEMS)]
+    if problems:
+        raise ToolError("invalid_arguments", "; ".join(problems))
+
+
+def _grant(agent: Agent, admission: Admission) -> Budget:
+    try:
+        return grant(admission.left, agent.budget, sharers=admission.sharers)
+    except ValueError as error:
+        message = f"not called: {error}; do the work yourself"
+        raise ToolError("unsupported", message) from error
+
+
+def _told(arguments: Mapping[str, Any]) -> str:
+    match arguments:
+        case {"task": str(task)} if len(arguments) == 1:
+            return task
+        case _:
+            return as_text(dict(arguments))
+
+
+def _completed(request: Event, result: Result) -> Draft:
+    data: dict[str, Any] = {
+        **{name: request.data[name] for name in ("key", "call_id", "run_id")},
+        "outcome": result.outcome,
+        "spend": result.spend.to_json(),
+    }
+    for name in ("output", "reason", "error"):
+        if value := getattr(result, name):
+            data[name] = value
+    return Draft(k.CHILD_COMPLETED, data)
