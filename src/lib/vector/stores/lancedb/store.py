@@ -122,6 +122,14 @@ class LanceDBVectorStore(BackedStore["Table"]):
             driver = await asyncio.to_thread(_load)
             return await driver.existing(asked)
 
+    async def purge(self) -> None:
+        """Leave no byte of deleted records in the place: see `PurgingStore`.
+
+        Writes the whole table anew, and removes every older version of it: who reads one fails.
+        What another process had begun to write and left when it died is removed after seven days.
+        """
+        await self._run(lambda table: table.purge())
+
     async def _run(self, work: Callable[[Table], Coroutine[Any, Any, T]]) -> T:
         with self._closing.call():
             return await work(await self._opened())

@@ -47,6 +47,7 @@ _RETRIES: Final = RetryPolicy(attempts=8, base_s=0.05, cap_s=1.0, deadline_s=30.
 _WRITES_A_COMPACTION: Final = 32
 _ROWS_A_WRITE: Final = 1000
 _KEPT: Final = timedelta(minutes=10)
+_AT_ONCE: Final = timedelta(milliseconds=1)  # shorter than any write; LanceDB warns of none at all
 _MOST: Final = 2**31 - 1
 _COLUMNS: Final = ["id", "vector", "text", "meta"]
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -233,6 +234,21 @@ class Table(ListedBackend):
         self._uncompacted += 1
         if self._uncompacted >= _WRITES_A_COMPACTION:
             await self._compact()
+
+    async def purge(self) -> None:
+        """Write every row anew, and remove all files of older versions.
+
+        Merging files would leave those of which little has been deleted as they are.
+        """
+
+        async def all_anew() -> None:
+            if await self._table.count_rows():
+                await self._table.update(updates_sql={"text": "text"})
+            await self._table.optimize(cleanup_older_than=_AT_ONCE)
+
+        async with self._writing:
+            await self._write(all_anew)
+            self._uncompacted = 0
 
     async def _compact(self) -> None:
         """Make few large files of many small ones; each slows down every read.
