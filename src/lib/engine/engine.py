@@ -70,6 +70,7 @@ class Engine:
         lease_s: float = 30.0,
         grace_s: float = 5.0,
         poll_s: float = 1.0,
+        drive: bool = True,
     ) -> None:
         """Put the parts together; nothing happens before `async with`.
 
@@ -87,6 +88,8 @@ class Engine:
             grace_s: how long a cancelled call may take to end by itself; a plain function runs in
                 a thread, cannot be cancelled, and is left behind at once.
             poll_s: see above.
+            drive: False for a process that starts, signals and watches runs, and leaves the
+                driving to workers.
 
         Raises:
             ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
@@ -97,6 +100,7 @@ class Engine:
         self.bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
         self.poll_s = poll_s
+        self._drives = drive
         self._hub = LiveHub()
         self._redacted = redaction(redactor)
         self._new_id = new_id
@@ -329,6 +333,8 @@ class Engine:
 
         Cancelled in the wrong moment, it leaves the run to whoever comes when the lease has ended.
         """
+        if not self._drives:
+            return False
         equipment = self._equipment
         leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
         for lease in leases:
