@@ -52,3 +52,16 @@ class RunAbandoned(EngineError):
     def __init__(self, run_id: str, reason: str) -> None:
         self.run_id, self.reason = run_id, reason
         super().__init__(f"run {run_id!r} is no longer driven here: {reason}")
+
+
+class RedactionFailed(EngineError):
+    """A redactor failed, so what it was given was not written, and the run stopped here.
+
+    Attributes:
+        kind: the kind of the event.
+        cause: the type of what the redactor raised, never its message.
+    """
+
+    def __init__(self, kind: str, cause: str) -> None:
+        self.kind, self.cause = kind, cause
+        super().__init__(f"the redactor failed on an event {kind!r} ({cause}): nothing was written")

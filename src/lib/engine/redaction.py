@@ -1,0 +1,20 @@
+"""The engine's one use of a redactor: on each payload, before it is numbered, folded or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from lib.privacy.redactor import Redactor, redact_event
+
+Redaction = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Takes the kind and the payload of an event and returns the payload as it is to be written."""
+
+NOTHING_REDACTED: Final[Redaction] = lambda _kind, data: data  # noqa: E731 - one value of a type
+
+
+def redaction(redactor: Redactor | None) -> Redaction:
+    """Return what is done to every payload; nothing without a redactor."""
+    if redactor is None:
+        return NOTHING_REDACTED
+    return lambda kind, data: redact_event(kind, data, redactor)

@@ -1,0 +1,34 @@
+"""E-mail addresses, of any script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from lib.privacy.detect.finding import Finding
+
+# Source: RFC 5321, 4.5.3.1 (64 octets, 255 octets), RFC 5322, 3.4.1 (atext; without "=", "/" and
+# "?", which in practice stand before an address in a URL), RFC 6531 (other scripts).
+_LOCAL: Final = r"[\w.!#$%&'*+^`{|}~-]"
+_AT: Final = re.compile(rf"(?<={_LOCAL})@(?=\w)")
+_BEFORE: Final = re.compile(rf"{_LOCAL}+\Z")
+_LABEL: Final = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
+_DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)+(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_]{{2,63}})(?!\w)")
+_OPENERS: Final = ".'`{|*&$!#^"
+
+
+class EmailDetector:
+    """Finds addresses such as `jo.doe+news@mail.example.org`; a quoted local part is not one."""
+
+    kinds = frozenset({"email"})
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Yield the addresses."""
+        for at in _AT.finditer(text):
+            place = at.start()
+            before = _BEFORE.search(text[max(0, place - 64) : place])
+            after = _DOMAIN.match(text[place + 1 : place + 256])
+            local = "" if before is None else before[0].lstrip(_OPENERS)
+            if local and after is not None:
+                yield Finding("email", place - len(local), place + 1 + after.end())

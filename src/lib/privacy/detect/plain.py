@@ -1,0 +1,56 @@
+"""A text as it reads: without invisible characters, in NFKC, with ASCII digits. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+# Beside all of the category Cf (format): joiners, variation selectors and fillers.
+_INVISIBLE: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, range(0xFE00, 0xFE10)))
+    + "".join(map(chr, range(0xE0100, 0xE01F0)))
+)
+
+
+class Plain:
+    """The text as it reads, and where each of its characters comes from.
+
+    Each character is folded by itself, so that its place is known: a letter and a combining mark
+    after it stay two. Source: Unicode Standard Annex #15 (NFKC).
+    """
+
+    __slots__ = ("_origin", "text")
+
+    def __init__(self, written: str) -> None:
+        """Fold a text."""
+        folded: list[str] = []
+        origin: list[int] = []
+        known: dict[str, str] = {}
+        for place, char in enumerate(written):
+            if char not in known:
+                known[char] = _fold(char)
+            reads = known[char]
+            folded.append(reads)
+            origin.extend([place] * len(reads))
+        self.text = "".join(folded)
+        self._origin = origin
+
+    def written(self, start: int, end: int) -> tuple[int, int]:
+        """Return where this part stands in the text as it was written."""
+        return self._origin[start], self._origin[end - 1] + 1
+
+
+def reads(text: str) -> str:
+    """Return the text as it reads."""
+    return text if text.isascii() else "".join(map(_fold, text))
+
+
+def _fold(char: str) -> str:
+    if char.isascii():
+        return char
+    if char in _INVISIBLE or unicodedata.category(char) == "Cf":
+        return ""
+    if char.isdecimal():
+        return str(unicodedata.decimal(char))
+    return unicodedata.normalize("NFKC", char)

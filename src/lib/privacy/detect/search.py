@@ -1,0 +1,52 @@
+"""All detectors over one text, as it is written and as it reads. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from lib.privacy.detect.finding import Detector, Finding, resolve
+from lib.privacy.detect.plain import Plain
+
+
+def find(text: str, detectors: Sequence[Detector]) -> list[Finding]:
+    """Return what stands in the text, without overlaps, in its order; see `resolve`.
+
+    Nothing is found inside a placeholder of these detectors, nor across one.
+    """
+    order = [kind for detector in detectors for kind in sorted(detector.kinds)]
+    found = set(_everywhere(text, detectors))
+    if found:
+        found = _outside(found, [each.span() for each in placeholder(order).finditer(text)])
+    return resolve(found, order)
+
+
+def placeholder(kinds: Iterable[str]) -> re.Pattern[str]:
+    """Return the pattern of what stands for findings of these kinds, and for a whole text."""
+    words = "|".join(sorted({re.escape(kind.upper()) for kind in kinds} | {"REDACTED"}))
+    return re.compile(rf"\[(?:{words})(?::[0-9a-f]{{8}})?\]")
+
+
+def _everywhere(text: str, detectors: Sequence[Detector]) -> Iterator[Finding]:
+    for detector in detectors:
+        yield from detector.find(text)
+    if text.isascii():
+        return
+    plain = Plain(text)
+    if plain.text == text:
+        return
+    for detector in detectors:
+        for found in detector.find(plain.text):
+            yield Finding(found.kind, *plain.written(found.start, found.end))
+
+
+def _outside(found: set[Finding], kept: Sequence[tuple[int, int]]) -> set[Finding]:
+    """Return the findings that touch none of the spans; both are walked once, in order."""
+    outside: set[Finding] = set()
+    place = 0
+    for each in sorted(found, key=lambda f: f.start):
+        while place < len(kept) and kept[place][1] <= each.start:
+            place += 1
+        if place == len(kept) or kept[place][0] >= each.end:
+            outside.add(each)
+    return outside

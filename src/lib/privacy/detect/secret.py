@@ -1,0 +1,114 @@
+"""Credentials: keys of vendors by their shape, and values that are called a key or a password."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import log2
+from typing import Final
+
+from lib.privacy.detect.finding import Finding
+
+_L, _R = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
+
+# Shapes as the vendors document them or their scanners know them. Every repetition has a limit, so
+# that a hostile text costs a constant for each of its characters. Source of most of the table:
+# gitleaks, config/gitleaks.toml (8.x), and GitHub, "Supported secret scanning patterns" (2025).
+_VENDORS: Final[tuple[tuple[str, str], ...]] = (
+    ("openai", r"sk-(?!ant-)(?:[a-z]{2,12}-)?[A-Za-z0-9_-]{20,200}"),
+    ("anthropic", r"sk-ant-[a-z0-9]{2,12}-[A-Za-z0-9_-]{20,200}"),
+    ("aws key id", rf"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{{16}}{_R}"),
+    ("github", r"gh[pousr]_[A-Za-z0-9]{36,255}"),
+    ("github", r"github_pat_[A-Za-z0-9_]{36,255}"),
+    ("gitlab", r"gl(?:pat|ptt|rt|dt|cbt|oas|soat|ft|imt|agent)-[A-Za-z0-9_.-]{20,200}"),
+    ("slack", r"xox[abeoprs]-[A-Za-z0-9-]{10,250}"),
+    ("slack", r"xapp-\d-[A-Za-z0-9-]{10,250}"),
+    ("slack", r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/+]{20,120}"),
+    ("google", r"AIza[A-Za-z0-9_-]{35}"),
+    ("google", r"GOCSPX-[A-Za-z0-9_-]{20,40}"),
+    ("google", r"ya29\.[A-Za-z0-9_-]{20,400}"),
+    ("stripe", r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,250}"),
+    ("stripe", r"whsec_[A-Za-z0-9+/=]{20,100}"),
+    ("hugging face", r"(?:hf|api_org)_[A-Za-z0-9]{30,100}"),
+    ("npm", r"npm_[A-Za-z0-9]{36}"),
+    ("pypi", r"pypi-AgE[A-Za-z0-9_-]{50,1000}"),
+    ("twilio", rf"(?:SK|AC)[0-9a-f]{{32}}{_R}"),
+    ("sendgrid", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
+    # Source: RFC 7519; a JSON object begins with {" which is eyJ in base64.
+    ("jwt", r"eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{0,2000}"),
+)
+_SHAPES: Final = re.compile(_L + "(?:" + "|".join(shape for _, shape in _VENDORS) + ")")
+
+# Source: RFC 6750, 2.1; RFC 7617; RFC 9110, 11.6.2.
+_SCHEME: Final = re.compile(
+    r"(?i)(?<!\w)(?:(?:proxy-)?authorization[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?"
+    r"(?:(?:bearer|basic|token|apikey|api-key|digest)[ \t]{1,3})?|bearer[ \t]{1,3})"
+    r"([A-Za-z0-9._~+/=-]{8,4000})"
+)
+_NAMED: Final = re.compile(
+    r"(?i)(api[_ -]?key|access[_ -]?key|private[_ -]?key|secret[_ -]?key|account[_ -]?key|secret"
+    r"|passw(?:or)?d|passwort|pwd|passphrase|token|credentials?|auth[_-]?key|connection[_-]?string)"
+    r"(?:[_-]?(?:id|value|base))?\\{0,2}[\"']?[ \t]{0,4}(?:=>|:=|[:=]|(?<= )is )[ \t]{0,4}"
+    r"\\{0,2}([\"']?)([^\s\"'`,;<>(){}\[\]\\]{8,500})"
+)
+_URL_LOGIN: Final = re.compile(r"(?<=://)[^\s/:@\"'<>\[\]]{0,80}:([^\s/@\"'<>\[\]]{3,200})@")
+_AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
+_AWS_ID: Final = re.compile(rf"{_L}(?:AKIA|ASIA)[A-Z2-7]{{16}}")
+# Source: RFC 7468 and what OpenSSH and PGP write.
+_PEM: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s]|\\[nr])*")
+
+_MIN_ENTROPY: Final = 3.0
+"""Bits per character, of a value that has a telling name; of words and dates it is lower."""
+
+
+class SecretDetector:
+    """Finds keys, tokens, private keys, and passwords in assignments, headers and URLs."""
+
+    kinds = frozenset({"secret"})
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Yield the credentials themselves, without the names before them."""
+        for start, end in _spans(text):
+            yield Finding("secret", start, end)
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    yield from (found.span() for found in _SHAPES.finditer(text))
+    for found in _SCHEME.finditer(text):
+        if found[0][0] not in "bB" or _is_random(found[1]):
+            yield found.span(1)
+    for found in _NAMED.finditer(text):
+        if _is_random(found[3]):
+            yield found.span(3)
+    yield from (found.span(1) for found in _URL_LOGIN.finditer(text))
+    if _AWS_ID.search(text):  # forty characters alone could be anything
+        yield from (f.span() for f in _AWS_SECRET.finditer(text) if _is_random(f[0]))
+    yield from _private_keys(text)
+
+
+def _private_keys(text: str) -> Iterator[tuple[int, int]]:
+    """Yield each key from its first line to its last, or as far as it goes."""
+    began: int | None = None
+    for mark in _PEM.finditer(text):
+        if mark[1] == "END" and began is not None:
+            yield began, mark.end()
+            began = None
+        elif mark[1] == "BEGIN":
+            began = mark.start()
+            body = _PEM_BODY.match(text, mark.end())
+            yield began, mark.end() if body is None else body.end()
+
+
+def _is_random(value: str) -> bool:
+    """Tell whether a value looks made by chance: letters and digits, and few of them repeated."""
+    head = value[:200]
+    if not any(char.isdigit() for char in head) or not any(char.isalpha() for char in head):
+        return False
+    counts = [head.count(char) for char in set(head)]
+    return -sum(n / len(head) * log2(n / len(head)) for n in counts) >= _min_entropy(len(head))
+
+
+def _min_entropy(length: int) -> float:
+    """Return the least entropy; a short value cannot have much, even if all of it differs."""
+    return min(_MIN_ENTROPY, 0.85 * log2(length))

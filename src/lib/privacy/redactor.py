@@ -1,0 +1,111 @@
+"""Placeholders instead of secrets and personal data, in texts and in the payloads of events. Pure.
+
+What is redacted is gone: the log, the model, the tools and everything derived from the log see the
+placeholder, in the live run as in a resumed one. Deterministic and idempotent, so that a text that
+comes again, or comes back from the log, reads the same and conversations keep their digests.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from lib.errors import RedactionFailed
+from lib.privacy.detect import DEFAULT, Detector, find
+from lib.privacy.detect.plain import reads
+from lib.privacy.fields import walk
+
+WHOLE: Final = "[REDACTED]"
+MIN_KEY_BYTES: Final = 16
+MAX_PASSES: Final = 8
+"""How often a text is searched; one that shows something new each time was made to do so."""
+
+
+class Redactor(Protocol):
+    """Takes out of a text what must not be kept.
+
+    It is deterministic (the same text gives the same result, in every process that shares a store)
+    and idempotent (its own result, it leaves as it is). It is called on the event loop: what is
+    slow makes runs slow.
+    """
+
+    def redact(self, text: str) -> str:
+        """Return the text with placeholders for what must not be kept."""
+        ...
+
+
+class PatternRedactor:
+    """Puts `[EMAIL]` for an address, `[SECRET]` for a key, and so on; see `lib.privacy.detect`.
+
+    With a key it is `[EMAIL:1f3a9c0d]`: equal values have equal placeholders, so that a model can
+    tell two people apart, and without the key nobody can try out values. A process without the same
+    key writes other placeholders: share it, and keep it as long as the store.
+    """
+
+    def __init__(
+        self, detectors: Sequence[Detector] = DEFAULT, *, key: bytes | None = None
+    ) -> None:
+        """Choose what to look for.
+
+        Args:
+            detectors: what finds it; of equal findings the earlier detector's counts.
+            key: at least 16 secret bytes; 32 bits of an HMAC-SHA256 of the kind and the value,
+                as it reads and without spaces and case, stand in the placeholder.
+
+        Raises:
+            ValueError: the key is shorter.
+        """
+        if key is not None and len(key) < MIN_KEY_BYTES:
+            raise ValueError(f"a redactor's key has {MIN_KEY_BYTES} bytes or more, got {len(key)}")
+        self._detectors = tuple(detectors)
+        self._key = key
+
+    def redact(self, text: str) -> str:
+        """Return the text with placeholders; invisible characters in a finding go with it."""
+        for _ in range(MAX_PASSES):
+            redacted = self._once(text)
+            if redacted == text:
+                return text
+            text = redacted
+        # What stood beside a finding may become one when that is gone; here that has no end.
+        return text if self._once(text) == text else WHOLE
+
+    def _once(self, text: str) -> str:
+        pieces: list[str] = []
+        done = 0
+        for found in find(text, self._detectors):
+            value = text[found.start : found.end]
+            pieces += (text[done : found.start], self._placeholder(found.kind, value))
+            done = found.end
+        return "".join([*pieces, text[done:]]) if pieces else text
+
+    def _placeholder(self, kind: str, value: str) -> str:
+        if self._key is None:
+            return f"[{kind.upper()}]"
+        same = "".join(char for char in reads(value) if char.isalnum() or char in "@._+").casefold()
+        told = f"{kind}:{same}".encode(errors="surrogatepass")
+        return f"[{kind.upper()}:{hmac.digest(self._key, told, 'sha256').hex()[:8]}]"
+
+
+def redact_event(kind: str, data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """Return the payload with its content redacted, as a new value; see `lib.privacy.fields`.
+
+    Raises:
+        RedactionFailed: the redactor raised, or returned no text.
+    """
+    return walk(kind, data, _safely(kind, redactor))
+
+
+def _safely(kind: str, redactor: Redactor) -> Callable[[str], str]:
+    def redact(text: str) -> str:
+        try:
+            redacted = redactor.redact(text)
+        # Around a user's own code; what it raised may hold the text, so it is not chained.
+        except Exception as error:  # noqa: BLE001 - see above
+            raise RedactionFailed(kind, type(error).__name__) from None
+        if not isinstance(redacted, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all are typed
+            raise RedactionFailed(kind, "no text was returned")
+        return redacted
+
+    return redact

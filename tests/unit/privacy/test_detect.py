@@ -1,0 +1,264 @@
+"""What the detectors find, and what looks like it and is not."""
+
+import pytest
+
+from lib.privacy.detect import DEFAULT, Finding, PresidioDetector, find, resolve
+
+
+def wide(text: str) -> str:
+    return "".join(chr(ord(char) + 0xFEE0) for char in text)
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(each.kind, text[each.start : each.end]) for each in find(text, DEFAULT)]
+
+
+SECRETS = [
+    "sk-abcDEF1234567890abcdEFGH",
+    "sk-proj-abcDEF1234567890abcd_EFGH",
+    "sk-ant-api03-abcDEF1234567890abcdEFGH",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a1B2" * 9,
+    "github_pat_" + "a1B2_" * 9,
+    "glpat-abcdefghij1234567890",
+    "xoxb-123456789012-abcdefABCDEF",
+    "hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX",
+    "AIza" + "a1B2c" * 7,
+    "GOCSPX-abcdefghij1234567890",
+    "ya29.a0AfB_byabcdefghij1234567890",
+    "sk_live_" + "a1B2c" * 5,
+    "whsec_" + "a1B2" * 8,
+    "hf_" + "aBcDe" * 7,
+    "npm_" + "a1B2" * 9,
+    "pypi-AgEIcHlwaS5vcmc" + "a1B2" * 15,
+    "SK" + "0123456789abcdef" * 2,
+    "SG." + "a1B2" * 5 + "ab." + "a1B2" * 10 + "abc",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza==\n",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("around", ["%s", "it is %s, he said", '{"value":"%s"}', "x=(%s)"])
+def test_keys_of_vendors_are_found_by_their_shape(secret: str, around: str) -> None:
+    assert found(around % secret) == [("secret", secret)]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("api_key=x8Fq29dkLLpz", "x8Fq29dkLLpz"),
+        ("API-KEY: 'x8Fq29dkLLpz'", "x8Fq29dkLLpz"),
+        ('{"password": "hunter2Xyz9"}', "hunter2Xyz9"),
+        (r'"{\"client_secret\": \"hunter2Xyz9\"}"', "hunter2Xyz9"),
+        ("export MY_TOKEN=q1w2e3r4t5y6", "q1w2e3r4t5y6"),
+        ("the password is Tr0ub4dor&3", "Tr0ub4dor&3"),
+        (
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCY",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCY",
+        ),
+        ("Authorization: Bearer abcdef123456", "abcdef123456"),
+        ("-H 'Authorization: Basic dXNlcjpwYXNz'", "dXNlcjpwYXNz"),
+        ("bearer a1b2c3d4e5f6g7h8", "a1b2c3d4e5f6g7h8"),
+        ("postgres://user:s3cret@host/db", "s3cret"),
+    ],
+)
+def test_values_that_are_called_a_secret_are_found_without_their_name(
+    text: str, secret: str
+) -> None:
+    assert found(text) == [("secret", secret)]
+
+
+def test_forty_characters_beside_an_aws_key_id_are_its_secret() -> None:
+    key, secret = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+
+    assert found(f"{key} {secret}") == [("secret", key), ("secret", secret)]
+    assert found(secret) == []
+    assert found(f"{key} {'a' * 40}") == [("secret", key)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token: see below",
+        "password: ********",
+        "api_key=YOUR_API_KEY",
+        "secret = os.environ['X']",
+        "the bearer certificates",
+        "token=settings.token",
+        "password = get_password(user)",
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PUBLIC KEY-----",
+        "sk-learn is a library",
+        "https://example.org:8080/a@b",
+    ],
+)
+def test_talk_of_secrets_is_none(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("mail jo.doe+x@mail.example.org now", "jo.doe+x@mail.example.org"),
+        ("<jo@example.org>,", "jo@example.org"),
+        ("see https://x.org/?user=jo@example.org&y", "jo@example.org"),
+        ("mailto:jo@example.org.", "jo@example.org"),
+        ("'jo@example.org'", "jo@example.org"),
+        ("über@bücher.example", "über@bücher.example"),
+        ("用户@例子.广告", "用户@例子.广告"),
+        ("a@xn--bcher-kva.example", "a@xn--bcher-kva.example"),
+        (wide("jo@example.org"), wide("jo@example.org")),
+        ("to j\u200bo@exa\u2060mple.org!", "j\u200bo@exa\u2060mple.org"),
+    ],
+)
+def test_addresses_are_found(text: str, address: str) -> None:
+    assert found(text) == [("email", address)]
+
+
+@pytest.mark.parametrize(
+    "text", ["a@b", "@someone hello", "a @ b.org", "x@1.2", "user@-example.org", "...@example.org"]
+)
+def test_not_every_at_sign_is_an_address(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *("+49 30 1234567", "+1 (415) 555-2671", "0049 30 1234567", "+442079460958"),
+        *("(415) 555-2671", "415-555-2671", "415.555.2671", "1-415-555-2671"),
+        *("030 1234567", "0151/12345678", "(020) 7946 0958", "01 23 45 67 89", "01.23.45.67.89"),
+        *("+49 (0)30 123 456-78", "+\u0664\u0669 30 1234567", wide("+49") + " 30 1234567"),
+    ],
+)
+def test_telephone_numbers_are_found(number: str) -> None:
+    assert found(f"at {number}, or so") == [("phone", number)]
+
+
+@pytest.mark.parametrize(
+    "text", ["tel: 6135550123", "call me at 6135550123", "Telefon: 6135550123"]
+)
+def test_digits_alone_are_a_number_after_a_word_for_one(text: str) -> None:
+    assert found(text) == [("phone", "6135550123")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2024-01-05 10:30:00", "01/02/2024", "05.11.2026 12", "2026-11-21T19:45:04.123456Z"),
+        *("01-02-2024 10", "0800-1600 hours", "192.168.100.200", "10.0.0.1", "version 1.2.3.4"),
+        *("order 4711000012345", "order 0012345", "6135550123", "1700000000000"),
+        *("$1,234,567.89", "1,000,000,000 people", "ISBN 978-3-16-148410-0"),
+        *("550e8400-e29b-41d4-a716-446655440000", "3.141592653589793238", "12-34-5678 9012"),
+        *("lat 52.520008, 13.404954", "call 01.02.2024 12", "+999 123 456 789"),
+    ],
+)
+def test_dates_addresses_and_order_numbers_are_no_telephone_numbers(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        *("4111111111111111", "4111 1111 1111 1111", "5555-5555-5555-4444", "378282246310005"),
+        *("3782 822463 10005", "6011111111111117", "3530111333300000", "30569309025904"),
+        *(
+            "2223003122003222",
+            "6200000000000005",
+            "4222222222222",
+            wide("4111111111111111"),
+        ),
+    ],
+)
+def test_cards_are_found(card: str) -> None:
+    assert found(f"Visa: {card}.") == [("card", card)]
+    assert found(f"2024 {card}") == [("card", card)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("4111111111111112", "1111111111111117", "41111111111111111111", "4111 1111"),
+        *("x4111111111111111", "4111111111111111.5", "0.4111111111111111"),
+    ],
+)
+def test_not_every_long_number_is_a_card(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    "iban",
+    [
+        *("DE89370400440532013000", "DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432"),
+        *("NO9386011117947", "de89 3704 0044 0532 0130 00", "MT84MALT011000012345MTLCAST001S"),
+    ],
+)
+def test_ibans_are_found(iban: str) -> None:
+    assert found(f"IBAN {iban}.") == [("iban", iban)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("DE88370400440532013000", "DE8937040044053201300", "ZZ89370400440532013000"),
+        *("DE89  3704 0044", "GB82WEST123456987654320", "xDE89370400440532013000"),
+    ],
+)
+def test_a_wrong_remainder_length_or_country_is_no_iban(text: str) -> None:
+    assert [kind for kind, _ in found(text) if kind == "iban"] == []
+
+
+def test_of_overlapping_findings_the_longest_counts_then_the_earliest_then_the_first_kind() -> None:
+    findings = [
+        *(Finding("b", 0, 4), Finding("a", 0, 4), Finding("c", 2, 8), Finding("c", 7, 9)),
+        *(Finding("a", 20, 24), Finding("a", 22, 26), Finding("x", 5, 5), Finding("z", 30, 31)),
+    ]
+
+    expected = [Finding("c", 2, 8), Finding("a", 20, 24), Finding("z", 30, 31)]
+    assert resolve(findings, ["a", "b", "c"]) == expected
+    assert resolve(findings[:2], ["b", "a"]) == [Finding("b", 0, 4)]
+    assert resolve(findings[:2], []) == [Finding("a", 0, 4)]
+    assert resolve([], []) == []
+
+
+def test_nothing_is_found_in_a_placeholder_or_across_one() -> None:
+    assert found("api_key=[SECRET] password: [SECRET:0a1b2c3d] [EMAIL]@[EMAIL].org") == []
+    assert found("+49 30 [PHONE] 1234567") == []
+    assert found("[SECRET] jo@example.org [EMAIL]") == [("email", "jo@example.org")]
+
+
+class Result:
+    def __init__(self, entity_type: str, start: int, end: int, score: float) -> None:
+        self.entity_type, self.start, self.end, self.score = entity_type, start, end, score
+
+
+class Analyzer:
+    """As `presidio_analyzer.AnalyzerEngine` is documented."""
+
+    def __init__(self, *results: Result) -> None:
+        self.results = results
+        self.asked: list[tuple[str, str, list[str] | None]] = []
+
+    def analyze(self, text: str, language: str, entities: list[str] | None = None) -> list[Result]:
+        self.asked.append((text, language, entities))
+        return list(self.results)
+
+
+def test_presidio_is_asked_for_what_was_chosen_and_its_words_become_ours() -> None:
+    analyzer = Analyzer(
+        Result("PERSON", 0, 5, 0.85),
+        Result("EMAIL_ADDRESS", 9, 12, 1.0),
+        Result("PERSON", 6, 8, 0.4),
+    )
+    detector = PresidioDetector(analyzer, "de", entities=["PERSON", "EMAIL_ADDRESS"])
+
+    assert detector.kinds == {"person", "email"}
+    assert find("Alice is a@b here", [detector]) == [
+        Finding("person", 0, 5),
+        Finding("email", 9, 12),
+    ]
+    assert analyzer.asked == [("Alice is a@b here", "de", ["PERSON", "EMAIL_ADDRESS"])]
+    assert find("", [detector]) == []
