@@ -1,70 +1,133 @@
-"""The contract of an event store: the feed of all runs, marks, and wake-ups."""
+"""The contract of an event store: the feeds of its partitions, and wake-ups."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 
-from lib.events import EventStore, Feed
-from lib.events.store import END, START, run_mark
+import pytest
+
+from lib.events import Event, EventStore, Feed
+from lib.events.runs import partition_of
+from lib.events.store import END, START
 from lib.events.wakeups import Listener
-from lib.testing.event_store.kit import RESUMED, StoreTests, Using, all_events, begin, note
+from lib.testing.event_store.kit import (
+    RESUMED,
+    StoreTests,
+    Using,
+    all_events,
+    begin,
+    note,
+    partition_events,
+    spread,
+)
+
+TREE = "tree"
+"""The root of runs that are in one partition."""
 
 
 class FeedContract(StoreTests):
     """Following all runs."""
 
-    def test_the_feed_has_every_event_in_the_order_of_appends(self, using: Using) -> None:
+    def test_the_feed_of_a_partition_has_every_event_in_the_order_of_appends(
+        self, using: Using
+    ) -> None:
         async def body(store: EventStore) -> None:
-            events = await begin(store, "b")
-            events += await begin(store, "a", notes=2)
+            events = await begin(store, "b", root=TREE)
+            events += await begin(store, "a", notes=2, root=TREE)
             events += await store.append("b", [note()], expected=1)
 
-            assert (await store.feed()).events == events
+            assert (await of_tree(store)).events == events
             assert await all_events(store, limit=1) == events
             assert await all_events(store, limit=4) == events
 
         using(body)
 
+    def test_a_run_is_in_the_partition_of_its_root(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            names = [f"run-{number}" for number in range(12)]
+            events: list[Event] = []
+            for name in names:
+                events += await begin(store, name, tenant="t", notes=1)
+                link = {"run_id": name, "key": "child/1"}
+                child = f"{name}/child"
+                events += await begin(store, child, tenant="t", root=name, parent=link, notes=1)
+            for name in names:
+                events += await store.append(f"{name}/child", [note()], expected=None)
+
+            roots = {f"{name}/child": name for name in names}
+            assert await all_events(store, limit=5) == spread(store, events, roots)
+            for number in range(store.partitions):
+                found = {event.run_id for event in await partition_events(store, number)}
+                of_it = {n for n in names if partition_of(n, store.partitions) == number}
+                assert found == of_it | {f"{name}/child" for name in of_it}
+
+        using(body)
+
+    def test_a_partition_that_there_is_not_is_refused(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            assert store.partitions >= 1
+            for number in (-1, store.partitions):
+                with pytest.raises(ValueError, match="partitions 0 to"):
+                    await store.feed(partition=number)
+
+        using(body)
+
     def test_a_reader_goes_from_cursor_to_cursor(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
-            empty = await store.feed()
-            log = await begin(store, "run", notes=2)
-            first = await store.feed(empty.cursor, limit=2)
-            rest = await store.feed(first.cursor, limit=2)
-            end = await store.feed(rest.cursor)
-            more = await store.append("run", [note()], expected=3)
+            empty = await of_tree(store)
+            log = await begin(store, TREE, notes=2)
+            first = await of_tree(store, empty.cursor, limit=2)
+            rest = await of_tree(store, first.cursor, limit=2)
+            end = await of_tree(store, rest.cursor)
+            more = await store.append(TREE, [note()], expected=3)
 
             assert empty.events == []
             assert first.events == log[:2]
             assert rest.events == log[2:]
             assert end == Feed([], rest.cursor)
-            assert (await store.feed(end.cursor)).events == more
+            assert (await of_tree(store, end.cursor)).events == more
 
         using(body)
 
-    def test_the_end_of_the_feed_is_a_cursor(self, using: Using) -> None:
+    def test_the_end_of_a_feed_is_a_cursor(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
-            nothing = await store.feed(END)
-            log = await begin(store, "run")
-            end = await store.feed(END)
-            more = await store.append("run", [note()], expected=1)
+            nothing = await of_tree(store, END)
+            log = await begin(store, TREE)
+            end = await of_tree(store, END)
+            more = await store.append(TREE, [note()], expected=1)
 
             assert (nothing.events, end.events) == ([], [])
-            assert (await store.feed(nothing.cursor)).events == log + more
-            assert (await store.feed(end.cursor)).events == more
+            assert (await of_tree(store, nothing.cursor)).events == log + more
+            assert (await of_tree(store, end.cursor)).events == more
+
+        using(body)
+
+    def test_the_cursor_of_a_partition_knows_nothing_of_the_others(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            ends = [(await store.feed(END, partition=n)).cursor for n in range(store.partitions)]
+            events: list[Event] = []
+            for number in range(20):
+                events += await begin(store, f"run-{number}", notes=1)
+            after = [
+                await store.feed(end, partition=number, limit=100)
+                for number, end in enumerate(ends)
+            ]
+
+            found = [event for page in after for event in page.events]
+            assert found == spread(store, events, {})
 
         using(body)
 
     def test_a_page_is_full_as_long_as_there_is_more(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
-            await begin(store, "erased", notes=5)
-            kept = await begin(store, "kept", notes=3)
+            await begin(store, "erased", notes=5, root=TREE)
+            kept = await begin(store, "kept", notes=3, root=TREE)
             await store.erase("erased")
-            page = await store.feed(START, limit=3)
+            page = await of_tree(store, limit=3)
 
             assert page.events == kept[:3]
-            assert (await store.feed(page.cursor, limit=3)).events == kept[3:]
+            assert (await of_tree(store, page.cursor, limit=3)).events == kept[3:]
 
         using(body)
 
@@ -72,60 +135,13 @@ class FeedContract(StoreTests):
         self, using: Using
     ) -> None:
         async def body(store: EventStore) -> None:
-            await begin(store, "kept")
-            await begin(store, "erased", notes=3)
-            end = (await store.feed(END)).cursor
+            await begin(store, "kept", root=TREE)
+            await begin(store, "erased", notes=3, root=TREE)
+            end = (await of_tree(store, END)).cursor
             await store.erase("erased")
-            more = await begin(store, "new")
+            more = await begin(store, "new", root=TREE)
 
-            assert (await store.feed(end)).events == more
-
-        using(body)
-
-    def test_marks_are_kept_and_replaced(self, using: Using) -> None:
-        async def body(store: EventStore) -> None:
-            assert await store.mark("bus/a") is None
-            await store.set_mark("bus/a", "1")
-            await store.set_mark("bus/ä", "")
-            await store.set_mark("bus/a", "2")
-
-            assert [await store.mark(name) for name in ("bus/a", "bus/ä", "bus")] == ["2", "", None]
-
-        using(body)
-
-    def test_a_mark_is_swapped_only_if_it_is_as_expected(self, using: Using) -> None:
-        async def body(store: EventStore) -> None:
-            assert await store.swap_mark("a", expected="1", value="2") is False
-            assert await store.swap_mark("a", expected=None, value="1") is True
-            assert await store.swap_mark("a", expected=None, value="2") is False
-            assert await store.mark("a") == "1"
-            assert await store.swap_mark("a", expected="1", value="") is True
-            assert await store.swap_mark("a", expected="", value=None) is True
-            assert await store.swap_mark("a", expected=None, value=None) is True
-            assert await store.mark("a") is None
-
-        using(body)
-
-    def test_of_many_who_swap_a_mark_at_once_one_succeeds(self, using: Using) -> None:
-        async def body(store: EventStore) -> None:
-            swaps = [store.swap_mark("a", expected=None, value=str(n)) for n in range(8)]
-            swapped = await asyncio.gather(*swaps)
-
-            assert swapped.count(True) == 1
-            assert await store.mark("a") == str(swapped.index(True))
-
-        using(body)
-
-    def test_a_runs_marks_go_with_it_and_no_others(self, using: Using) -> None:
-        async def body(store: EventStore) -> None:
-            names = [run_mark(run_id, "x") for run_id in ("a", "a/x", "a0", "ab", "ä", "A")]
-            await begin(store, "a")
-            for name in [*names, "run", "runs"]:
-                await store.set_mark(name, "kept")
-            await store.erase("a")
-
-            found = [await store.mark(name) for name in [*names, "run", "runs"]]
-            assert found == [None, *["kept"] * 7]
+            assert (await of_tree(store, end)).events == more
 
         using(body)
 
@@ -168,3 +184,9 @@ class FeedContract(StoreTests):
 
 async def _woken(listeners: Iterable[Listener]) -> list[bool]:
     return [await listener.wait(0) for listener in listeners]
+
+
+async def of_tree(store: EventStore, after: str = START, *, limit: int = 512) -> Feed:
+    """Return a page of the partition of `TREE`."""
+    partition = partition_of(TREE, store.partitions)
+    return await store.feed(after, limit=limit, partition=partition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ import pytest
 from lib._util.clock import Clock
 from lib.events import Event, EventStore, NewEvent
 from lib.events import kinds as k
+from lib.events.runs import partition_of
 from lib.events.store import START
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
@@ -104,11 +105,32 @@ async def begin(
     return await store.append(run_id, [*events, *([ended()] if end else [])], expected=0)
 
 
-async def all_events(store: EventStore, *, limit: int = 3) -> list[Event]:
-    """Return the whole feed, page by page."""
+async def partition_events(store: EventStore, partition: int, *, limit: int = 3) -> list[Event]:
+    """Return the whole feed of a partition, page by page."""
     events: list[Event] = []
-    page = await store.feed(START, limit=limit)
+    page = await store.feed(START, limit=limit, partition=partition)
     while page.events:
         events += page.events
-        page = await store.feed(page.cursor, limit=limit)
+        page = await store.feed(page.cursor, limit=limit, partition=partition)
     return events
+
+
+async def all_events(store: EventStore, *, limit: int = 3) -> list[Event]:
+    """Return the whole feed of every partition, one partition after the other."""
+    feeds = [await partition_events(store, n, limit=limit) for n in range(store.partitions)]
+    return [event for feed in feeds for event in feed]
+
+
+def spread(store: EventStore, events: Iterable[Event], roots: Mapping[str, str]) -> list[Event]:
+    """Return events as `all_events` does, from the order in which they were appended.
+
+    Args:
+        store: whose partitions are meant.
+        events: of one partition in the order of their commits.
+        roots: the root of each run that is not its own.
+    """
+
+    def partition(event: Event) -> int:
+        return partition_of(roots.get(event.run_id, event.run_id), store.partitions)
+
+    return sorted(events, key=partition)

@@ -26,9 +26,12 @@ CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "release": lambda store: store.release(LEASE),
     "feed": lambda store: store.feed(),
     "mark": lambda store: store.mark("name"),
+    "marks": lambda store: store.marks("name"),
     "set_mark": lambda store: store.set_mark("name", "value"),
     "swap_mark": lambda store: store.swap_mark("swapped", expected=None, value=None),
     "erase": lambda store: store.erase("run"),
+    "tombstone": lambda store: store.tombstone("run"),
+    "blob_users": lambda store: store.blob_users("a" * 64),
 }
 
 
@@ -62,6 +65,15 @@ class LifeContract(StoreTests):
             assert await store.read("run") == log
             await asyncio.gather(store.close(), store.close())
             await store.close()
+
+        run(main())
+
+    def test_the_number_of_partitions_stays(self, using: Using) -> None:
+        async def main() -> None:
+            async with using.opened() as store:
+                partitions = store.partitions
+            async with using.opened() as store:
+                assert store.partitions == partitions
 
         run(main())
 
@@ -135,7 +147,7 @@ class LifeContract(StoreTests):
                 using.clock.advance(31)
                 [taken] = await two.claim("two", ttl_s=30)
 
-                assert await one.feed() == await two.feed()
+                assert await all_events(one) == await all_events(two)
                 assert nothing == []
                 assert taken.until == lease.until + timedelta(seconds=31)
                 assert await one.renew(lease, ttl_s=30) is None

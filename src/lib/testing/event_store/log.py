@@ -112,7 +112,7 @@ class LogContract(StoreTests):
 
             assert stored[1].data == payload
             assert (await store.read("run"))[1].data == payload
-            assert (await store.feed()).events[1].data == payload
+            assert (await all_events(store))[1].data == payload
 
         using(body)
 
@@ -131,10 +131,10 @@ class LogContract(StoreTests):
             data["items"].append(2)
             appended[1].data["items"].append(3)
             (await store.read("run"))[1].data["items"].append(4)
-            (await store.feed()).events[1].data["items"].append(5)
+            (await all_events(store))[1].data["items"].append(5)
 
             assert (await store.read("run"))[1].data == {"items": [1]}
-            assert (await store.feed()).events[1].data == {"items": [1]}
+            assert (await all_events(store))[1].data == {"items": [1]}
 
         using(body)
 

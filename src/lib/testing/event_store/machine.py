@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,9 +20,10 @@ from hypothesis.stateful import (
 )
 
 from lib.errors import StoreError
-from lib.events import EventStore, Lease, MemoryEventStore, NewEvent, RunQuery
+from lib.events import Event, EventStore, Feed, Lease, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
-from lib.events.store import START
+from lib.events.runs import partition_of
+from lib.events.store import START, run_mark
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT, NOTE, RESUMED, StoreKind, ended, started
 
@@ -30,10 +31,28 @@ runs = st.sampled_from(["a", "b", "c", "ä/d"])
 owners = st.sampled_from(["me", "you"])
 times = st.integers(0, 5).map(lambda seconds: AT + timedelta(seconds=seconds))
 texts = st.text(max_size=8)
+digests = ["a" * 64, "b" * 64]
+prefixes = ["", "m", "m%", "n", "ru", run_mark("a"), run_mark("ä/d", "x")]
+marks = [*prefixes[1:], run_mark("b", "x"), "m\U0010ffff", "\U0010ffff"]
+
+
+def descendants(root: str, parent: str, at: datetime) -> NewEvent:
+    """Return the start of a run in a tree, where it may not belong."""
+    link = {"run_id": parent, "key": "child/1"}
+    return started(at=at, root=root, parent=link, algorithm="other")
+
+
+def attachments(digest: str, at: datetime) -> NewEvent:
+    """Return an event that refers to a blob."""
+    return NewEvent(NOTE, {"file": {"$blob": digest, "size": 1, "type": "text/plain"}}, at)
+
+
 batches = st.lists(
     st.one_of(
         st.builds(NewEvent, st.just(NOTE), st.fixed_dictionaries({"text": texts}), times),
         st.builds(started, tenant=st.sampled_from([None, "t"]), at=times),
+        st.builds(descendants, runs, runs, times),
+        st.builds(attachments, st.sampled_from(digests), times),
         st.just(RESUMED),
         st.just(NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s"}, AT)),
         st.builds(ended, st.sampled_from(["COMPLETED", "FAILED"])),
@@ -47,7 +66,9 @@ queries = st.builds(
     status=st.sampled_from([None, "open", "closed"]),
     root_id=st.none() | runs,
     roots=st.booleans(),
+    parent_id=st.none() | runs,
     since=st.none() | times,
+    idle_since=st.none() | times,
     after=st.none() | runs,
     limit=st.none() | st.integers(0, 3),
 )
@@ -86,7 +107,8 @@ class _Agreement(RuleBasedStateMachine):
         self._store = self._opened()
         self._runner.run(self._memory.setup())
         self._leases: list[Lease] = []
-        self._cursors = (START, START)
+        partitions = range(self._store.partitions)
+        self._cursors = dict.fromkeys(partitions, (START, START))
 
     def _opened(self) -> EventStore:
         store = self.store_kind.open(Path(self._place.name), self._clock)
@@ -114,11 +136,26 @@ class _Agreement(RuleBasedStateMachine):
         expected = None if off is None else (info.head if info else 0) + off
         self._both(lambda store: store.append(run_id, events, expected=expected))
 
-    @rule(owner=owners, run_id=st.none() | runs, ttl_s=st.integers(1, 5), limit=st.integers(0, 3))
-    def claim(self, owner: str, run_id: str | None, ttl_s: int, limit: int) -> None:
+    @rule(
+        owner=owners,
+        run_id=st.none() | runs,
+        ttl_s=st.integers(1, 5),
+        limit=st.integers(0, 3),
+        algorithms=st.none() | st.lists(st.sampled_from(["react", "other", "none"]), max_size=2),
+    )
+    def claim(
+        self,
+        owner: str,
+        run_id: str | None,
+        ttl_s: int,
+        limit: int,
+        algorithms: list[str] | None,
+    ) -> None:
         """Take leases."""
         self._leases += self._both(
-            lambda store: store.claim(owner, ttl_s=ttl_s, run_id=run_id, limit=limit)
+            lambda store: store.claim(
+                owner, ttl_s=ttl_s, run_id=run_id, limit=limit, algorithms=algorithms
+            )
         )
 
     @precondition(lambda self: self._leases)
@@ -145,10 +182,33 @@ class _Agreement(RuleBasedStateMachine):
         """Delete a run."""
         self._both(lambda store: store.erase(run_id))
 
-    @rule(name=st.sampled_from(["m", "n"]), value=texts)
+    @rule(name=st.sampled_from(marks), value=texts)
     def set_mark(self, name: str, value: str) -> None:
         """Keep a mark."""
         self._both(lambda store: store.set_mark(name, value))
+
+    @rule(name=st.sampled_from(marks), right=st.booleans(), value=st.none() | texts)
+    def swap_mark(self, name: str, value: str | None, *, right: bool) -> None:
+        """Change a mark, knowing what it is or not."""
+        now = self._both(lambda store: store.mark(name))
+        expected = now if right else "something else"
+        self._both(lambda store: store.swap_mark(name, expected=expected, value=value))
+
+    @rule(prefix=st.sampled_from(prefixes))
+    def list_marks(self, prefix: str) -> None:
+        """List marks, in their order."""
+        self._both(lambda store: _items(store.marks(prefix)))
+
+    @rule(run_id=runs)
+    def look_for_a_tombstone(self, run_id: str) -> None:
+        """Read what is left of a run."""
+        self._both(lambda store: store.tombstone(run_id))
+
+    @rule(digest=st.sampled_from(digests), limit=st.integers(0, 4))
+    def look_for_blob_users(self, digest: str, limit: int) -> None:
+        """List the users of a blob, of which a store may choose any when it may not list all."""
+        self._both(lambda store: _sorted(store.blob_users(digest, limit=9)))
+        self._both(lambda store: _length(store.blob_users(digest, limit=limit)))
 
     @rule(run_id=runs, after=st.integers(0, 6), limit=st.none() | st.integers(0, 4))
     def read(self, run_id: str, after: int, limit: int | None) -> None:
@@ -160,14 +220,28 @@ class _Agreement(RuleBasedStateMachine):
         """List runs."""
         self._both(lambda store: store.runs(query))
 
-    @rule(limit=st.integers(1, 5))
-    def follow(self, limit: int) -> None:
-        """Read the next page of the feed with a reader of each store."""
-        mine, theirs = self._cursors
-        expected = self._runner.run(self._memory.feed(mine, limit=limit))
-        page = self._runner.run(self._store.feed(theirs, limit=limit))
+    @rule(data=st.data(), limit=st.integers(1, 5))
+    def follow(self, data: st.DataObject, limit: int) -> None:
+        """Read the next page of a partition with a reader of each store."""
+        partition = data.draw(st.sampled_from(sorted(self._cursors)))
+        mine, theirs = self._cursors[partition]
+        expected = self._runner.run(self._project(partition, mine, limit))
+        page = self._runner.run(self._store.feed(theirs, limit=limit, partition=partition))
         assert page.events == expected.events
-        self._cursors = (expected.cursor, page.cursor)
+        self._cursors[partition] = (expected.cursor, page.cursor)
+
+    async def _project(self, partition: int, after: str = START, limit: int = 10_000) -> Feed:
+        """Return the page that a store of several partitions has, from memory's only one."""
+        events: list[Event] = []
+        while len(events) < limit:
+            page = await self._memory.feed(after, limit=1)
+            if not page.events:
+                break
+            after = page.cursor
+            info = await self._memory.run(page.events[0].run_id)
+            if info and partition_of(info.root_id, self._store.partitions) == partition:
+                events += page.events
+        return Feed(events, after)
 
     @precondition(lambda self: self.store_kind.survives_close)
     @rule()
@@ -188,12 +262,23 @@ class _Agreement(RuleBasedStateMachine):
     def holds_the_same(self) -> None:
         """Compare all there is."""
         self._both(lambda store: store.runs())
-        self._both(_everything)
+        self._both(lambda store: _items(store.marks("")))
+        for partition in self._cursors:
+            expected = self._runner.run(self._project(partition))
+            page = self._runner.run(self._store.feed(partition=partition))
+            assert page.events == expected.events
 
 
-async def _everything(store: EventStore) -> Any:
-    marks = [await store.mark(name) for name in ("m", "n")]
-    return marks, (await store.feed()).events
+async def _items(marks: Awaitable[Mapping[str, str]]) -> list[tuple[str, str]]:
+    return list((await marks).items())
+
+
+async def _sorted(names: Awaitable[list[str]]) -> list[str]:
+    return sorted(await names)
+
+
+async def _length(names: Awaitable[list[str]]) -> int:
+    return len(await names)
 
 
 async def _outcome(call: Callable[[EventStore], Awaitable[Any]], store: EventStore) -> Any:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from lib.errors import RunErased, RunNotFound
-from lib.events import EventStore, Lease, NewEvent, RunInfo, RunQuery
-from lib.events import kinds as k
+from lib.errors import RunNotFound
+from lib.events import EventStore, Lease, RunInfo, RunQuery
 from lib.events.runs import fold
-from lib.testing.event_store.kit import (
-    AT,
-    RESUMED,
-    StoreTests,
-    Using,
-    all_events,
-    begin,
-    ended,
-    note,
-    started,
-)
-
-_APPENDS: Sequence[tuple[list[NewEvent], int | None]] = (
-    ([started()], 0),
-    ([note()], 3),
-    ([note()], 1),
-    ([RESUMED], 3),
-    ([note()], None),
-    ([NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s"}, AT)], None),
-)
+from lib.testing.event_store.kit import AT, StoreTests, Using, all_events, begin, ended, note
 
 
 class RunsContract(StoreTests):
@@ -87,6 +67,13 @@ class RunsContract(StoreTests):
             (RunQuery(roots=True), ["z", "a", "b", "c"]),
             (RunQuery(since=AT + timedelta(seconds=1)), ["b", "c"]),
             (RunQuery(after="m"), ["b", "c"]),
+            (RunQuery(parent_id="z"), ["m"]),
+            (RunQuery(parent_id="m"), []),
+            (RunQuery(parent_id="z", status="open"), []),
+            (RunQuery(idle_since=AT), []),
+            (RunQuery(idle_since=AT + timedelta(microseconds=1)), ["z", "a", "m", "b"]),
+            (RunQuery(idle_since=AT + timedelta(seconds=1), status="open"), ["z", "a"]),
+            (RunQuery(idle_since=AT + timedelta(seconds=2), after="m"), ["b", "c"]),
             (RunQuery(limit=2), ["z", "a"]),
             (RunQuery(limit=0), []),
             (RunQuery(after="z", limit=2), ["a", "m"]),
@@ -119,9 +106,7 @@ class RunsContract(StoreTests):
 
         using(body)
 
-    def test_an_erased_run_leaves_nothing_and_its_name_is_never_used_again(
-        self, using: Using
-    ) -> None:
+    def test_an_erased_run_is_listed_nowhere(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             kept = await begin(store, "kept", notes=1)
             await begin(store, "run", notes=2)
@@ -129,16 +114,8 @@ class RunsContract(StoreTests):
             assert await store.erase("run") is True
             assert await store.erase("run") is False
             assert (await store.read("run"), await store.run("run")) == ([], None)
-            assert (await store.feed()).events == kept
-            assert [info.run_id for info in await store.runs()] == ["kept"]
-
-            for events, expected in _APPENDS:
-                with pytest.raises(RunErased) as caught:
-                    await store.append("run", events, expected=expected)
-                assert caught.value.run_id == "run"
-            assert await store.claim("me", ttl_s=30, run_id="run") == []
-            assert await store.erase("run") is False
             assert await all_events(store) == kept
+            assert [info.run_id for info in await store.runs()] == ["kept"]
 
         using(body)
 
@@ -174,6 +151,49 @@ class LeaseContract(StoreTests):
             assert lease.run_id == "b"
             for name in ("b", "closed", "missing"):
                 assert await store.claim("you", ttl_s=30, run_id=name) == []
+
+        using(body)
+
+    def test_only_runs_of_the_algorithms_asked_for_are_claimed(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            for name, algorithm in (("a", "react"), ("b", "session"), ("c", "debate")):
+                await begin(store, name, algorithm=algorithm)
+            none = await store.claim("me", ttl_s=30, limit=9, algorithms=())
+            others = await store.claim("me", ttl_s=30, limit=9, algorithms={"swarm", "%", ""})
+            named = await store.claim("me", ttl_s=30, run_id="a", algorithms=["session"])
+            some = await store.claim("me", ttl_s=30, limit=9, algorithms=["debate", "session"])
+            rest = await store.claim("me", ttl_s=30, limit=9)
+
+            assert (none, others, named) == ([], [], [])
+            assert [lease.run_id for lease in some] == ["b", "c"]
+            assert [lease.run_id for lease in rest] == ["a"]
+
+        using(body)
+
+    def test_runs_of_other_algorithms_do_not_use_up_the_limit(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            for number in range(20):
+                await begin(store, f"other-{number}", algorithm="other")
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30, algorithms=["react"])
+            using.clock.advance(30)
+            [taken] = await store.claim("you", ttl_s=30, algorithms=["react"])
+
+            assert (lease.run_id, taken.run_id, taken.takeover) == ("run", "run", True)
+
+        using(body)
+
+    def test_workers_that_claim_at_once_never_get_the_same_run(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            names = [f"run-{number}" for number in range(12)]
+            for name in names:
+                await begin(store, name)
+            claims = [store.claim(f"worker-{n}", ttl_s=30, limit=3) for n in range(6)]
+            claimed = [lease.run_id for leases in await asyncio.gather(*claims) for lease in leases]
+
+            assert len(claimed) == len(set(claimed))
+            rest = await store.claim("last", ttl_s=30, limit=20)
+            assert sorted(claimed + [lease.run_id for lease in rest]) == sorted(names)
 
         using(body)
 
