@@ -1,0 +1,149 @@
+"""The keys of an event store, and how an older place becomes a newer one.
+
+All begin with `{prefix}:`. The braces put them into one slot of a Redis Cluster, so that one script
+may touch all of them: a store lives on one node. `n` is a run's number, given at its start: names
+are chosen by others, and only the last part of a key ever holds one.
+
+    meta         hash: version, partitions, runs (how many numbers have been given)
+    names        hash: run id -> n
+    run:n        hash: the projection of the run's events, its lease, its partition
+    log:n        list: its events
+    feed:p       list: `n:seq` for each event of a partition, in commit order; empty once erased
+    positions:n  list: index in the feed and number of events, for each append
+    all, roots, open, closed, tenant:…, tree:…, parent:… (2)
+                 sorted sets: the runs of a query, by n
+    free:…, held:…, algorithms
+                 sorted sets of ready runs by algorithm: without a lease, by n; and with one, by
+                 its end; and a set of the algorithms
+    marks, marks:names
+                 hash: the small durable values; sorted set: their names
+    blob:… (2), blobs:n (2)
+                 sorted set: the runs that refer to a blob; set: the blobs to which a run refers
+    tombstones (2)
+                 hash: what is left of erased runs
+
+Each migration is one script, which has the server to itself: that is the setup lock. What it rests
+on is read before, and compared in the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
+from lib.events.layout import LAYOUT_VERSION
+from lib.events.stores.redis import rows
+from lib.events.stores.redis.operations import digests
+from lib.events.stores.redis.server import Server
+
+CREATE: Final = """
+local meta = KEYS[1] .. ':meta'
+if redis.call('EXISTS', meta) == 1 then return 0 end
+redis.call('HSET', meta, 'version', '1', 'partitions', ARGV[1])
+return 1
+"""
+
+STATE: Final = """
+local P, call = KEYS[1] .. ':', redis.call
+local state = call('HGET', P .. 'meta', 'version') .. ' ' .. call('ZCARD', P .. 'all')
+for n = 0, tonumber(call('HGET', P .. 'meta', 'partitions')) - 1 do
+  state = state .. ' ' .. call('LLEN', P .. 'feed:' .. n)
+end
+"""
+"""What changes when anything is appended or erased."""
+
+SECOND: Final = f"""
+if redis.replicate_commands then redis.replicate_commands() end
+{STATE}
+if state ~= ARGV[1] then return 0 end
+local at = 1
+while at < #ARGV do
+  local number, parent, count = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  if parent ~= '' then call('ZADD', P .. 'parent:' .. string.sub(parent, 2), number, number) end
+  for n = at + 4, at + 3 + count do
+    call('ZADD', P .. 'blob:' .. ARGV[n], number, number)
+    call('SADD', P .. 'blobs:' .. number, ARGV[n])
+  end
+  at = at + 3 + count
+end
+call('HSET', P .. 'meta', 'version', '2')
+return 1
+"""
+"""Layout 2: which runs refer to a blob, and runs by their parent."""
+
+
+async def stored(server: Server, key: str, store: str) -> tuple[int, int] | None:
+    """Return the version and the number of partitions of a place, or None if there is no store.
+
+    Raises:
+        StoreCorrupt: the record is none.
+        SchemaTooNew: a newer release has written it.
+    """
+    found = await server.call("HMGET", f"{key}:meta", "version", "partitions")
+    if found == [None, None]:
+        return None
+    try:
+        version, partitions = (int(value) for value in found)
+    except (TypeError, ValueError) as error:
+        raise StoreCorrupt(f"{store} has the layout {found!r}") from error
+    if version > LAYOUT_VERSION:
+        raise SchemaTooNew(store, found=version, supported=LAYOUT_VERSION)
+    return version, partitions
+
+
+async def check_readable(server: Server, key: str, store: str) -> int:
+    """Return the number of partitions of a place that is only read.
+
+    Raises:
+        StoreReadOnly: it holds no event store, and none may be made.
+        SchemaTooNew: a newer release has written it.
+        MigrationNeeded: it is older than this release reads.
+    """
+    found = await stored(server, key, store)
+    if found is None:
+        raise StoreReadOnly(f"{store} holds no event store: open it once for writing")
+    if found[0] < LAYOUT_VERSION:
+        raise MigrationNeeded(store, found=found[0], supported=LAYOUT_VERSION)
+    return found[1]
+
+
+async def migrate(server: Server, key: str, store: str, partitions: int) -> None:
+    """Bring the place to the newest version; safe to race.
+
+    Raises:
+        SchemaTooNew: a newer release has written it; nothing was changed.
+        ValueError: it has another number of partitions.
+    """
+    while (found := await stored(server, key, store)) is None:
+        await server.run(CREATE, key, partitions)
+    version, theirs = found
+    if theirs != partitions:
+        raise ValueError(f"{store} has {theirs} partitions, which never change: not {partitions}")
+    while version < LAYOUT_VERSION:
+        await _to_second(server, key)
+        version, _ = await stored(server, key, store) or found
+
+
+async def _to_second(server: Server, key: str) -> None:
+    """Make layout 2 of layout 1, unless somebody writes meanwhile or has made it."""
+    state = await server.run(STATE + "return state", key)
+    if not state.startswith(b"1 "):
+        return
+    args: list[bytes] = [state]
+    for number in await server.call("ZRANGE", f"{key}:all", 0, -1):
+        args += await _uses(server, key, number)
+    await server.run(SECOND, key, *args)
+
+
+async def _uses(server: Server, key: str, number: bytes) -> Sequence[bytes]:
+    name = number.decode()
+    fields: list[Any] = await server.call("HGETALL", f"{key}:run:{name}")
+    if not fields:
+        return ()  # erased meanwhile: the script will see that something has changed
+    run = rows.run_of(fields)
+    log = await server.call("LRANGE", f"{key}:log:{name}", 0, -1)
+    events = [rows.event_of(run.run_id, seq, entry) for seq, entry in enumerate(log, 1)]
+    found = sorted(digests(events))
+    parent = b"" if run.parent_id is None else b"=" + rows.raw(run.parent_id)
+    return number, parent, b"%d" % len(found), *found

@@ -1,0 +1,247 @@
+"""What can be written, as arguments of the script in `writes.py` and out of its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from lib.errors import StoreError
+from lib.events.blobs import blob_refs
+from lib.events.codec import decode_data, encode_time
+from lib.events.event import Event, NewEvent
+from lib.events.runs import Lease, RunInfo, advance, partition_of
+from lib.events.store import run_mark, tombstone_name
+from lib.events.stores.redis import rows
+from lib.events.stores.redis.rows import raw
+
+_KEPT_RUNS: Final = 10_000
+
+
+class Outdated(Exception):
+    """An append rests on what is not so (any more): look at the run, and try again."""
+
+
+class Operation(Protocol):
+    """Something that waits to be written."""
+
+    def arguments(self) -> list[bytes]:
+        """Return it as arguments of the script.
+
+        Raises:
+            Outdated: it contradicts what is known of its run.
+        """
+        ...
+
+    def outcome(self, reply: Any) -> Any:
+        """Return what the reply means.
+
+        Raises:
+            Outdated: the server knows better.
+        """
+        ...
+
+    def failed(self) -> None:
+        """Take note that nobody knows what has become of it."""
+        ...
+
+
+class KnownRuns:
+    """What this process knows of runs: right when it was learned, and checked by each append."""
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._runs: dict[str, RunInfo] = {}
+
+    def get(self, run_id: str) -> RunInfo | None:
+        """Return what is known of a run."""
+        return self._runs.get(run_id)
+
+    def learn(self, info: RunInfo) -> None:
+        """Know a run, and forget all if that becomes too much."""
+        if len(self._runs) >= _KEPT_RUNS:
+            self._runs.clear()
+        self._runs[info.run_id] = info
+
+    def forget(self, run_id: str) -> None:
+        """Know nothing of this run."""
+        self._runs.pop(run_id, None)
+
+
+@dataclass(slots=True)
+class Stored:
+    """An append that is stored.
+
+    Attributes:
+        before: how long the partition's feed was.
+        after: how long it is.
+    """
+
+    events: list[Event]
+    partition: int
+    before: int
+    after: int
+
+
+@dataclass(slots=True)
+class Append:
+    """Events for a run, whose payloads have been encoded."""
+
+    known: KnownRuns
+    partitions: int
+    run_id: str
+    events: Sequence[NewEvent]
+    payloads: Sequence[str]
+    expected: int | None
+    _partition: int = 0
+    _stored: list[Event] = field(default_factory=list[Event])
+
+    def advance(self, info: RunInfo | None) -> tuple[RunInfo, list[Event]]:
+        """Return the run after the append, and the events with payloads of their own.
+
+        Raises:
+            Conflict: see `lib.events.runs.advance`.
+            RunNotFound: likewise.
+            ValueError: likewise.
+        """
+        fresh = [
+            NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
+            for event, payload in zip(self.events, self.payloads, strict=True)
+        ]
+        return advance(info, self.run_id, fresh, self.expected)
+
+    def partition(self, info: RunInfo | None) -> int:
+        """Return where the run is, or will be."""
+        root_id = info.root_id if info else self.advance(None)[0].root_id
+        return partition_of(root_id, self.partitions)
+
+    def arguments(self) -> list[bytes]:
+        """Return it as arguments of the script."""
+        before = self.known.get(self.run_id)
+        try:
+            after, stored = self.advance(before)
+        except (StoreError, ValueError) as refusal:
+            raise Outdated from refusal
+        self._stored = stored
+        self._partition = self.partition(after)
+        self.known.learn(after)
+        fields = rows.changed_fields(after)
+        if before is None:
+            fields += rows.first_fields(after, self._partition)
+        pairs = zip(stored, self.payloads, strict=True)
+        return [
+            b"append",
+            raw(self.run_id),
+            b"%d" % (before.head if before else 0),
+            raw(tombstone_name(self.run_id)),
+            b"%d" % self._partition,
+            raw(after.algorithm),
+            *_counted(fields),
+            *_counted(rows.indexes(after) if before is None else []),
+            *_counted([rows.entry(event, payload) for event, payload in pairs]),
+            *_counted(sorted(self._digests())),
+        ]
+
+    def _digests(self) -> set[bytes]:
+        pairs = zip(self._stored, self.payloads, strict=True)
+        logged = [event for event, payload in pairs if '"$blob"' in payload]
+        return digests(logged)
+
+    def outcome(self, reply: Any) -> Stored:
+        """Return the stored events and what has become of the feed."""
+        if reply[0] != b"stored":
+            self.failed()
+            raise Outdated
+        return Stored(self._stored, self._partition, int(reply[1]), int(reply[2]))
+
+    def failed(self) -> None:
+        """Forget the run."""
+        self.known.forget(self.run_id)
+
+
+def digests(events: Iterable[Event]) -> set[bytes]:
+    """Return the digests of the blobs to which events refer."""
+    return {raw(ref.digest) for event in events for ref in blob_refs(event.data)}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operation that rests on nothing that this process knows."""
+
+    args: tuple[bytes, ...]
+
+    def arguments(self) -> list[bytes]:
+        """Return it as arguments of the script."""
+        return list(self.args)
+
+    def outcome(self, reply: Any) -> Any:
+        """Return the reply."""
+        return reply
+
+    def failed(self) -> None:
+        """Do nothing."""
+
+
+def claim(
+    owner: str,
+    now: datetime,
+    until: datetime,
+    which: str | int,
+    algorithms: Collection[str] | None,
+) -> Command:
+    """Return the claim of one run, or of up to so many; see `leases`."""
+    name, what = (b"claim_one", raw(which)) if isinstance(which, str) else (b"claim", b"%d" % which)
+    wanted = [raw(algorithm) for algorithm in algorithms or ()]
+    times = (b"%d" % encode_time(now), b"%d" % encode_time(until))
+    flag = b"1" if algorithms is None else b"0"
+    return Command((name, raw(owner), *times, what, flag, *_counted(wanted)))
+
+
+def leases(reply: Any, owner: str, until: datetime) -> list[Lease]:
+    """Return what a claim has got."""
+    return [
+        Lease(run_id=name.decode(), owner=owner, epoch=epoch, until=until, takeover=bool(takeover))
+        for name, epoch, takeover in reply
+    ]
+
+
+def renew(lease: Lease, until: datetime) -> Command:
+    """Return the move of a lease's end; it answers whether the lease is held."""
+    return Command((b"renew", *_holder(lease), b"%d" % encode_time(until)))
+
+
+def release(lease: Lease, idle_at: int | None) -> Command:
+    """Return the end of a lease."""
+    return Command((b"release", *_holder(lease), b"" if idle_at is None else b"%d" % idle_at))
+
+
+def _holder(lease: Lease) -> tuple[bytes, bytes, bytes]:
+    return raw(lease.run_id), raw(lease.owner), b"%d" % lease.epoch
+
+
+def set_mark(name: str, value: str) -> Command:
+    """Return the keeping of a small value."""
+    return Command((b"set_mark", raw(name), raw(value)))
+
+
+def swap_mark(name: str, expected: str | None, value: str | None) -> Command:
+    """Return the change of a small value; it answers whether the value was as expected."""
+    texts = [[] if text is None else [raw(text)] for text in (expected, value)]
+    return Command((b"swap_mark", raw(name), *_counted(texts[0]), *_counted(texts[1])))
+
+
+def erase(run_id: str, now: datetime) -> Command:
+    """Return the end of a run; it answers whether there was one."""
+    marks = prefix_range(run_mark(run_id))
+    at = b"%d" % encode_time(now)
+    return Command((b"erase", raw(run_id), raw(tombstone_name(run_id)), at, *marks))
+
+
+def prefix_range(prefix: str) -> tuple[bytes, bytes]:
+    """Return the bounds of all texts that begin so, as Redis orders them."""
+    return b"[" + raw(prefix), b"(" + raw(prefix) + b"\xff"  # no UTF-8 text holds this byte
+
+
+def _counted(items: Sequence[bytes]) -> list[bytes]:
+    return [b"%d" % len(items), *items]

@@ -1,0 +1,169 @@
+"""The connections to a server, and Redis's errors as ours; the only user of the driver.
+
+Nothing is ever sent twice: a script that writes may have run although its answer was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from lib.errors import MissingDriver, StoreCorrupt, StoreError, StoreReadOnly
+
+_REFUSALS: Final = (
+    # What Redis says, also from within a script, where the driver knows no types.
+    ("READONLY", StoreReadOnly, "is a replica, which cannot be written"),
+    ("OOM ", StoreError, "is out of memory (maxmemory) and takes no writes"),
+    ("MISCONF", StoreError, "cannot save to its disk and takes no writes"),
+    ("NOREPLICAS", StoreError, "has too few replicas and takes no writes"),
+    ("LOADING", StoreError, "is still loading its data"),
+    ("BUSY", StoreError, "is busy with a script"),
+    ("WRONGTYPE", StoreCorrupt, "holds other data under the store's keys"),
+    ("NOPERM", StoreError, "does not permit this user a command or a key"),
+    ("NOAUTH", StoreError, "wants a password"),
+    ("WRONGPASS", StoreError, "refuses the user name or the password"),
+    ("MOVED", StoreError, "is a node of a cluster that does not hold this store"),
+)
+_DRIVER_REFUSALS: Final = {
+    # The driver cuts the first word off these.
+    "ReadOnlyError": "READONLY",
+    "OutOfMemoryError": "OOM ",
+    "BusyLoadingError": "LOADING",
+    "NoPermissionError": "NOPERM",
+    "AuthenticationError": "WRONGPASS",
+}
+
+
+def place_of(url: str) -> str:
+    """Return the URL without user, password and options."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class Server:
+    """A bounded number of connections to one server."""
+
+    def __init__(self, url: str, store: str, *, connections: int, timeout_s: float) -> None:
+        """Describe them; they are made when they are needed.
+
+        Args:
+            url: of the server, as redis-py reads it.
+            store: what errors call it.
+            connections: at most so many at once.
+            timeout_s: how long to wait for a free connection, for the server to accept one, and
+                for an answer, each.
+
+        Raises:
+            MissingDriver: redis is not installed.
+            ValueError: the URL is none.
+        """
+        self._redis = _driver()
+        self._store = store
+        self._connections = connections
+        self._timeout_s = timeout_s
+        self._free = asyncio.Semaphore(connections)
+        self._pool = self._redis.asyncio.ConnectionPool(**self._options(url))
+
+    def _options(self, url: str) -> dict[str, Any]:
+        never = self._redis.asyncio.retry.Retry(self._redis.backoff.NoBackoff(), 0)
+        ours: dict[str, Any] = {
+            "max_connections": self._connections,
+            "socket_timeout": self._timeout_s,
+            "socket_connect_timeout": self._timeout_s,
+            "decode_responses": False,
+            "protocol": 2,
+            "retry": never,
+            "retry_on_error": [],
+        }
+        return {**self._redis.asyncio.connection.parse_url(url), **ours}
+
+    async def run(self, script: str, key: str, *args: bytes | str | int) -> Any:
+        """Return what a script answers; it is sent as a whole only if the server lacks it."""
+        sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+        async with self._connection() as connection:
+            try:
+                return await _ask(connection, "EVALSHA", sha, 1, key, *args)
+            except self._redis.exceptions.NoScriptError:  # it has not run
+                return await _ask(connection, "EVAL", script, 1, key, *args)
+
+    async def call(self, *command: bytes | str | int) -> Any:
+        """Return what a command answers."""
+        async with self._connection() as connection:
+            return await _ask(connection, *command)
+
+    async def together(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[Any]:
+        """Return what commands answer that are sent in one go."""
+        async with self._connection() as connection:
+            packed = connection.pack_commands(commands)
+            await connection.send_packed_command(packed)
+            return [await connection.read_response() for _ in commands]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        with suppress(OSError, self._redis.exceptions.RedisError):
+            await self._pool.disconnect()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Any]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreError(
+                f"{self._store}: all {self._connections} connections were in use for "
+                f"{self._timeout_s} s: raise max_connections"
+            ) from None
+        try:
+            with self._typed_errors("cannot be reached"):
+                connection = await self._pool.get_connection()
+            try:
+                with self._typed_errors(
+                    "lost its connection: what was under way may have happened"
+                ):
+                    yield connection
+            except BaseException:
+                # Half an answer may be left in it, above all when the caller was cancelled.
+                await connection.disconnect(nowait=True)
+                raise
+            finally:
+                await self._pool.release(connection)
+        finally:
+            self._free.release()
+
+    @contextmanager
+    def _typed_errors(self, trouble: str) -> Generator[None]:
+        """Raise what the driver raises as a `StoreError` of the right type."""
+        try:
+            yield
+        except (self._redis.exceptions.RedisError, OSError) as error:
+            kind, message = self._refusal(error) or (StoreError, f"{trouble} ({error})")
+            raise kind(f"{self._store} {message}") from error
+
+    def _refusal(self, error: Exception) -> tuple[type[StoreError], str] | None:
+        text = _DRIVER_REFUSALS.get(type(error).__name__, "") + str(error)
+        for word, kind, message in _REFUSALS:
+            if word in text:
+                return kind, message
+        if isinstance(error, self._redis.exceptions.ResponseError):
+            return StoreError, f"refused a command: {str(error)[:200]}"
+        return None
+
+
+async def _ask(connection: Any, *command: bytes | str | int) -> Any:
+    await connection.send_command(*command)
+    return await connection.read_response()
+
+
+def _driver() -> Any:
+    try:
+        redis: Any = import_module("redis")
+        for part in ("asyncio.connection", "asyncio.retry", "backoff", "exceptions"):
+            import_module(f"redis.{part}")
+    except ImportError as error:
+        raise MissingDriver("RedisEventStore", driver="redis", extra="redis") from error
+    return redis

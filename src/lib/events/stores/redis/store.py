@@ -1,0 +1,351 @@
+"""The event store on a Redis server: what `EventStore` promises, over lanes and scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import (
+    MigrationNeeded,
+    RunErased,
+    SchemaTooNew,
+    StoreClosed,
+    StoreCorrupt,
+    StoreReadOnly,
+)
+from lib.events.codec import encode_data
+from lib.events.event import Event, NewEvent
+from lib.events.kinds import is_signal
+from lib.events.layout import LAYOUT_VERSION
+from lib.events.runs import (
+    Lease,
+    RunInfo,
+    RunQuery,
+    check_batch,
+    check_partition,
+    check_text,
+)
+from lib.events.store import START, Feed, Tombstone
+from lib.events.stores.redis import layout, operations
+from lib.events.stores.redis.lanes import Lane
+from lib.events.stores.redis.operations import Append, KnownRuns, Operation, Outdated, Stored
+from lib.events.stores.redis.reader import Reader
+from lib.events.stores.redis.server import Server, place_of
+from lib.events.stores.redis.watch import Heads, inspect, lengths, watch
+from lib.events.stores.redis.writes import COMMIT
+from lib.events.wakeups import Wakeups
+
+_PREFIX: Final = re.compile(r"[\w.:-]+", re.ASCII)
+_SPARE_CONNECTIONS: Final = 4
+_FEWEST_SPARE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What an open store works with; a lane for each partition, and one for all else."""
+
+    reader: Reader
+    lanes: Sequence[Lane]
+
+
+class RedisEventStore:
+    """Event logs on a Redis server, for the processes of many machines.
+
+    Appends of a partition that wait at the same time share a script, and so a round trip. Other
+    processes' events are seen within a second, sooner while there are many.
+
+    What survives is the server's affair. With `appendonly yes` and `appendfsync always`, all that
+    was confirmed; with `appendfsync everysec` (Redis's default), a crash of the machine loses up
+    to the last second or two of confirmed events, of all runs at once; a fail-over to a replica
+    loses what it had not received, whatever the settings. A tool whose intent was lost so may be
+    called again. Without an append-only file, or with a `maxmemory-policy` that evicts any key,
+    `setup` logs a warning.
+
+    A store lives on one node: all its keys are in one slot of a Redis Cluster, so that a script may
+    touch them all and creations have one order. Partitions are what the bus divides its work by.
+
+    When an answer is lost, nobody knows what has become of a write: it is never sent again, and
+    the `StoreError` says so. An append with `expected` may be repeated: if the first has been
+    stored, the second is a `Conflict`. A signal may be repeated, too: readers take one of the same
+    `signal_id` once.
+
+    `erase` removes what the server holds; its append-only file keeps the old commands until it is
+    rewritten (BGREWRITEAOF).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "lib",
+        partitions: int = 8,
+        max_connections: int | None = None,
+        read_only: bool = False,
+        timeout_s: float = 20.0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Describe the store; `setup()` opens it.
+
+        Args:
+            url: `redis://[user:password@]host:port/database`, `rediss://…` for TLS, or
+                `unix:///path`; the server is Redis 6.2 or newer.
+            prefix: begins the store's keys, so that several stores can share a database.
+            partitions: how many there are; fixed at the first setup. A read-only store takes the
+                number that it finds.
+            max_connections: at most so many at once; None for 4 more than there are partitions,
+                of which each may write at the same time.
+            read_only: never write, not even a migration.
+            timeout_s: how long to wait for a free connection, and for an answer.
+            clock: tells when a lease ends, and paces the look for other processes' events.
+
+        Raises:
+            MissingDriver: redis is not installed.
+            ValueError: no such URL, a prefix with other than letters, digits, `_`, `.`, `:`, `-`,
+                no partition, or fewer than 2 more connections than partitions.
+        """
+        if not _PREFIX.fullmatch(prefix):
+            raise ValueError(f"a prefix is letters, digits, '_', '.', ':' and '-', not {prefix!r}")
+        if partitions < 1:
+            raise ValueError(f"a store has at least one partition, not {partitions}")
+        if max_connections is None:
+            max_connections = partitions + _SPARE_CONNECTIONS
+        elif max_connections < partitions + _FEWEST_SPARE:
+            raise ValueError(
+                f"too few connections: max_connections is {max_connections}, and {partitions} "
+                f"partitions need at least {partitions + _FEWEST_SPARE} (one each, one for other "
+                "writes, one for reads)"
+            )
+        self._key = f"{{{prefix}}}"
+        self._name = f"{type(self).__name__}({place_of(url)!r}, prefix={prefix!r})"
+        self._server = partial(
+            Server, url, self._name, connections=max_connections, timeout_s=timeout_s
+        )
+        self._server()  # refuses a URL that is none
+        self._partitions = partitions
+        self._read_only = read_only
+        self._clock = clock
+        self._wakeups = Wakeups()
+        self._known = KnownRuns()
+        self._gate = asyncio.Lock()
+        self._held = AsyncExitStack()
+        self._opened: _Opened | None = None
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are, once the store is set up; they never change."""
+        return self._partitions
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """Tells listeners of this event loop that logs have grown."""
+        return self._wakeups
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        """Connect, create or migrate the layout; see `EventStore.setup`."""
+        async with self._gate:
+            if self._opened is None:
+                async with AsyncExitStack() as held:
+                    self._opened = await self._open(held)
+                    self._held = held.pop_all()
+
+    async def _open(self, held: AsyncExitStack) -> _Opened:
+        """Open what the store needs; `held` closes it in the reverse order."""
+        server = self._server()
+        held.push_async_callback(server.close)
+        await inspect(server, self._name)
+        if self._read_only:
+            self._partitions = await layout.check_readable(server, self._key, self._name)
+        else:
+            await layout.migrate(server, self._key, self._name, self._partitions)
+        self._known = KnownRuns()
+        heads = Heads(await lengths(server, self._key, self._partitions), self._wakeups)
+        opened = _Opened(Reader(server, self._key, self._name), self._lanes(server, heads))
+        look = watch(server, self._key, heads, self._clock)
+        held.push_async_callback(_cancelled, asyncio.create_task(look, name="lib.events.watch"))
+        for lane in opened.lanes:
+            held.push_async_callback(lane.drained)
+        return opened
+
+    def _lanes(self, server: Server, heads: Heads) -> Sequence[Lane]:
+        if self._read_only:
+            return ()
+        commit, committed = partial(self._commit, server), partial(self._committed, heads)
+        return [Lane(commit, committed) for _ in range(self._partitions + 1)]
+
+    async def close(self) -> None:
+        """Write what waits, and disconnect; safe to repeat."""
+        async with self._gate:
+            self._opened = None
+            held, self._held = self._held, AsyncExitStack()
+            await held.aclose()
+
+    def _committed(self, heads: Heads, outcomes: Sequence[Any]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Stored):
+                heads.grown(outcome.partition, outcome.before, outcome.after)
+                last = outcome.events[-1]
+                self._wakeups.committed(last.run_id, signal=is_signal(last.kind))
+
+    # -- writing ---------------------------------------------------------------------------
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        """Append all events or none; see `EventStore.append` and what this class says."""
+        opened = self._check_writable()
+        check_batch(run_id, events, expected)
+        payloads = [encode_data(event.data) for event in events]
+        append = Append(self._known, self._partitions, run_id, events, payloads, expected)
+        info = self._known.get(run_id)
+        if info is None and expected != 0:
+            info = await self._look(opened.reader, run_id)
+        while True:
+            lane = opened.lanes[append.partition(info)]
+            try:
+                stored: Stored = await lane.put(append)
+            except Outdated:
+                info = await self._look(opened.reader, run_id)
+                append.advance(info)  # what is refused now is refused for good
+            else:
+                return stored.events
+
+    async def _look(self, reader: Reader, run_id: str) -> RunInfo | None:
+        """Return what the server knows of a run.
+
+        Raises:
+            RunErased: that it has been erased.
+        """
+        self._known.forget(run_id)
+        found = await reader.find(run_id)
+        if isinstance(found, Tombstone):
+            raise RunErased(run_id)
+        if found is not None:
+            self._known.learn(found)
+        return found
+
+    async def claim(
+        self,
+        owner: str,
+        *,
+        ttl_s: float,
+        run_id: str | None = None,
+        limit: int = 1,
+        algorithms: Collection[str] | None = None,
+    ) -> list[Lease]:
+        """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
+        check_text(owner)
+        now = self._clock.now()
+        until = now + timedelta(seconds=ttl_s)
+        if run_id is not None and limit < 1:
+            limit, run_id = 0, None
+        which = limit if run_id is None else run_id
+        reply = await self._write(operations.claim(owner, now, until, which, algorithms))
+        return operations.leases(reply, owner, until)
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """Return the lease with a later end, or None if it has been lost."""
+        until = self._clock.now() + timedelta(seconds=ttl_s)
+        held = await self._write(operations.renew(lease, until))
+        return replace(lease, until=until) if held else None
+
+    async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
+        """Give the lease back; see `EventStore.release`."""
+        await self._write(operations.release(lease, idle_at))
+
+    async def set_mark(self, name: str, value: str) -> None:
+        """Keep a small durable value."""
+        check_text(name)
+        check_text(value)
+        await self._write(operations.set_mark(name, value))
+
+    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        """Change a small durable value that is as expected; return whether it was."""
+        check_text(name)
+        check_text(value or "")
+        return bool(await self._write(operations.swap_mark(name, expected, value)))
+
+    async def erase(self, run_id: str) -> bool:
+        """Delete the run and its events for good; return whether there was one."""
+        erased = await self._write(operations.erase(run_id, self._clock.now()))
+        self._known.forget(run_id)
+        return bool(erased)
+
+    async def _write(self, operation: Operation) -> Any:
+        return await self._check_writable().lanes[-1].put(operation)
+
+    async def _commit(self, server: Server, args: Sequence[bytes]) -> Sequence[Any]:
+        status, answer = await server.run(COMMIT, self._key, LAYOUT_VERSION, *args)
+        if status == b"done":
+            return answer
+        if answer is None:
+            raise StoreCorrupt(f"{self._name} is gone: somebody has deleted its keys")
+        found = int(answer)
+        kind = SchemaTooNew if found > LAYOUT_VERSION else MigrationNeeded
+        raise kind(self._name, found=found, supported=LAYOUT_VERSION)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    async def schema_version(self) -> int:
+        """Return the layout version of the stored data."""
+        return await self._check_open().reader.schema_version()
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the run's events with `seq > after` in order."""
+        return await self._check_open().reader.read(run_id, after, limit)
+
+    async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
+        """Return the runs that the query lists, in the order of their creation."""
+        return await self._check_open().reader.runs(query or RunQuery())
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        """Return one run, or None."""
+        found = await self._check_open().reader.find(run_id)
+        return found if isinstance(found, RunInfo) else None
+
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+        """Return events of a partition's runs in commit order; see `EventStore.feed`."""
+        reader = self._check_open().reader
+        check_partition(partition, self._partitions)
+        return await reader.feed(after, limit, partition)
+
+    async def mark(self, name: str) -> str | None:
+        """Return a small durable value, or None."""
+        return await self._check_open().reader.mark(name)
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        """Return the small durable values whose names begin so, ordered by name."""
+        return await self._check_open().reader.marks(prefix)
+
+    async def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what is left of an erased run, or None."""
+        found = await self._check_open().reader.find(run_id)
+        return found if isinstance(found, Tombstone) else None
+
+    async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
+        """Return the ids of up to `limit` runs whose logs refer to this blob."""
+        return await self._check_open().reader.blob_users(digest, limit)
+
+    def _check_open(self) -> _Opened:
+        if self._opened is None:
+            raise StoreClosed(f"call setup() first: {self._name} is not open")
+        return self._opened
+
+    def _check_writable(self) -> _Opened:
+        opened = self._check_open()
+        if not opened.lanes:
+            raise StoreReadOnly(f"{self._name} was opened with read_only=True")
+        return opened
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

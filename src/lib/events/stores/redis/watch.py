@@ -1,0 +1,95 @@
+"""Looks at the server: for what other processes write, and for how it is run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from lib._util.clock import Clock
+from lib.errors import StoreError
+from lib.events.stores.redis.server import Server
+from lib.events.wakeups import Wakeups
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_LOOK_S: Final = 0.05
+_LONGEST_LOOK_S: Final = 1.0
+_LOOK_GROWTH: Final = 1.5
+_OLDEST_SERVER: Final = (6, 2)
+
+
+class Heads:
+    """How long the feeds of the partitions are known to be."""
+
+    def __init__(self, lengths: Sequence[int], wakeups: Wakeups) -> None:
+        """Know them, and whom to tell of others' events."""
+        self._lengths = list(lengths)
+        self.wakeups = wakeups
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self._lengths)
+
+    def grown(self, partition: int, before: int, after: int) -> None:
+        """Take note of what this process has written."""
+        if before != self._lengths[partition]:
+            self.wakeups.foreign()
+        self._lengths[partition] = after
+
+    def seen(self, lengths: Sequence[int]) -> bool:
+        """Take note of what there is; return whether that is news."""
+        news = self._lengths != list(lengths)
+        if news:
+            self._lengths = list(lengths)
+            self.wakeups.foreign()
+        return news
+
+
+async def lengths(server: Server, key: str, partitions: int) -> list[int]:
+    """Return how long the feeds are, in one round trip."""
+    return await server.together([("LLEN", f"{key}:feed:{p}") for p in range(partitions)])
+
+
+async def watch(server: Server, key: str, heads: Heads, clock: Clock) -> None:
+    """Wake listeners when another process has written, as long as anybody listens."""
+    pause_s, lost = _SHORTEST_LOOK_S, False
+    while True:
+        await heads.wakeups.demanded()
+        await clock.sleep(pause_s)
+        try:
+            changed = heads.seen(await lengths(server, key, heads.partitions))
+            lost = False
+        except StoreError as error:
+            if not lost:
+                _log.warning("cannot look for what other processes have written", exc_info=error)
+            changed, lost = False, True
+        pause_s = _SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, _LONGEST_LOOK_S)
+
+
+async def inspect(server: Server, store: str) -> None:
+    """Warn if the server may lose what it has confirmed.
+
+    Raises:
+        StoreError: it cannot be reached, or is too old.
+    """
+    text: bytes = await server.call("INFO")
+    pairs = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
+    info = {name: value for name, _, value in pairs}
+    version = info.get("redis_version", "0")
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_SERVER:
+        raise StoreError(f"{store} is Redis {version}: it must be 6.2 or newer")
+    if info.get("aof_enabled") != "1":
+        _log.warning(
+            "%s keeps no append-only file: what it confirms may be lost when it stops; "
+            "set appendonly to yes",
+            store,
+        )
+    policy = info.get("maxmemory_policy", "")
+    if policy.startswith("allkeys"):
+        _log.warning(
+            "%s may evict logs when its memory is full (maxmemory-policy %s): set it to noeviction",
+            store,
+            policy,
+        )

