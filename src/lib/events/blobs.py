@@ -197,7 +197,8 @@ class DirectoryBlobStore:
                 _sync(self._path.parent)
             if not self._put_again(path, digest):
                 write_atomically(path, content)
-                os.utime(path, ns=self._now())
+                with suppress(FileNotFoundError):  # deleted since
+                    os.utime(path, ns=self._now())
         return digest
 
     def _put_again(self, path: Path, digest: str) -> bool:

@@ -95,15 +95,16 @@ async def erase_run(
         RunNotFound: there is no such run and there has been none.
         RunOpen: a run is open; nothing has been erased.
     """
-    family = await _family(store, run_id)
+    names = [run_id]
+    family = await _family(store, names)
     if not family and await store.tombstone(run_id) is None:
         raise RunNotFound(run_id)
     erased = Erased()
     while family:
-        if not force:
-            _refuse_open(family)
+        _refuse_open([] if force else family)
         erased += await _erase(store, family, blobs, dry_run=dry_run)
-        family = [] if dry_run else await _family(store, run_id)  # one may have begun meanwhile
+        names += [info.run_id for info in family if info.run_id != run_id]
+        family = [] if dry_run else await _family(store, names)  # one may have begun meanwhile
     return erased
 
 
@@ -180,17 +181,20 @@ async def _erase_beside_runs(
     return Erased(vectors=count)
 
 
-async def _family(store: EventStore, run_id: str) -> list[RunInfo]:
+async def _family(store: EventStore, names: Sequence[str]) -> list[RunInfo]:
     """Return what there is of a run and its descendants, parents before their children.
 
-    The run itself may have been erased before: what it had started is found all the same.
+    Args:
+        store: the logs.
+        names: the run, and those of its descendants that have been erased: what they had started
+            is found all the same.
     """
-    tree = await store.runs(RunQuery(root_id=run_id))
+    tree = await store.runs(RunQuery(root_id=names[0]))
     if tree:
         return tree
-    own = await store.run(run_id)
-    family = {} if own is None else {run_id: own}
-    parents = [run_id]
+    own = await store.run(names[0])
+    family = {} if own is None else {own.run_id: own}
+    parents = list(names)
     while parents:
         children = await store.runs(RunQuery(parent_id=parents.pop()))
         new = {info.run_id: info for info in children if info.run_id not in family}
@@ -235,7 +239,7 @@ async def _erase_one(
     """
     gone = 0
     if blobs is not None:
-        for digest in digests:
+        for digest in sorted(digests):
             gone += await released(store, blobs, digest, beside=(info.run_id,))
     if info.tenant is not None:
         await _erase_marks(store, tenant_mark(info.tenant, run_mark(info.run_id)))

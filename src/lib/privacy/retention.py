@@ -1,0 +1,96 @@
+"""Retention: what has been idle for long enough is erased."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import RunNotFound
+from lib.events import BlobStore, EventStore, RunInfo, RunQuery
+from lib.privacy.erase import Erased, erase_run
+
+_ROOTS_AT_ONCE: Final = 100
+
+
+async def expire(
+    store: EventStore,
+    *,
+    older_than: timedelta,
+    blobs: BlobStore | None = None,
+    tenant: str | None = None,
+    include_open: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    limit: int = 100,
+    dry_run: bool = False,
+) -> Erased:
+    """Erase root runs, with all that descends from them, to which nothing was appended for so long.
+
+    A tree counts by its last event, whichever of its runs that belongs to. Call it again until
+    nothing is erased any more; safe to repeat and to race.
+
+    Args:
+        store: the logs.
+        older_than: how long a whole tree has been idle.
+        blobs: where their large content is; None leaves it, for `collect_blobs` to find.
+        tenant: only runs of this one; None for all.
+        include_open: open trees that nobody drives, too: abandoned sessions, and runs that wait
+            for a person. What comes in the instant between the look and the erasure goes with
+            them. Without it, one open run keeps its whole tree.
+        clock: the time.
+        limit: at most so many trees in one call.
+        dry_run: only count.
+
+    Raises:
+        ValueError: the age is not positive, or the limit.
+    """
+    if older_than <= timedelta(0) or limit < 1:
+        raise ValueError(f"older_than and limit are positive, got {older_than} and {limit}")
+    now = clock.now()
+    before = now - older_than
+    erased, trees, last = Erased(), 0, None
+    while roots := await _idle_roots(store, before, tenant, last, include_open=include_open):
+        for root in roots:
+            done = Erased()
+            if await _expired(store, root, before, now, include_open=include_open):
+                done = await erase_run(
+                    store, root.run_id, blobs=blobs, force=include_open, dry_run=dry_run
+                )
+                erased, trees = erased + done, trees + 1
+            if dry_run or not done.runs:
+                last = root.run_id  # it is still there: the next page begins after it
+            if trees == limit:
+                return erased
+    return erased
+
+
+async def _idle_roots(
+    store: EventStore, before: datetime, tenant: str | None, last: str | None, *, include_open: bool
+) -> list[RunInfo]:
+    query = RunQuery(
+        tenant=tenant,
+        status=None if include_open else "closed",
+        roots=True,
+        idle_since=before,
+        after=last,
+        limit=_ROOTS_AT_ONCE,
+    )
+    try:
+        return await store.runs(query)
+    except RunNotFound:  # somebody has erased it since: the next call goes on from the start
+        return []
+
+
+async def _expired(
+    store: EventStore, root: RunInfo, before: datetime, now: datetime, *, include_open: bool
+) -> bool:
+    """Tell whether every run of a tree is idle, and closed or at least driven by nobody."""
+    return all(
+        info.updated_at < before
+        and (info.status == "closed" or (include_open and _is_free(info, now)))
+        for info in await store.runs(RunQuery(root_id=root.run_id))
+    )
+
+
+def _is_free(info: RunInfo, now: datetime) -> bool:
+    return info.lease_until is None or info.lease_until <= now
