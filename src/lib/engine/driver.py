@@ -187,17 +187,10 @@ class Driver:
 
     def _numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
         state, at, redacted = self._state, self._with.clock.now(), self._with.redacted
+        told = [(draft.kind, redacted(draft.kind, draft.data)) for draft in drafts]
         return [
-            Event(
-                state.run_id,
-                seq,
-                draft.kind,
-                redacted(draft.kind, draft.data),
-                at,
-                state.tenant,
-                state.user,
-            )
-            for seq, draft in enumerate(drafts, head + 1)
+            Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
+            for seq, (kind, data) in enumerate(told, head + 1)
         ]
 
     # -- the log ---------------------------------------------------------------------------
@@ -280,7 +273,8 @@ class Driver:
         log = self._log or await self._with.store.read(self._lease.run_id)
         if not log:
             raise RunAbandoned(self._lease.run_id, ERASED)
-        self._state, decided = refold(self._algorithm, log)
+        past = await self._with.engine.histories.before(log[0])
+        self._state, decided = refold(self._algorithm, log, past.conversation)
         self._derived = StartedRuns(self._with.engine, self._state.root_id)
         if self._state.outcome is not None:
             return

@@ -7,31 +7,29 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
-from lib._util.json import canonical, digest
 from lib.engine import attachments
 from lib.engine.admission import Handlers
+from lib.engine.algorithms import Algorithms
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
+from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
 from lib.engine.driver import Driver, Equipment
 from lib.engine.handler import Handler, Live
 from lib.engine.handlers.child import ChildHandler
 from lib.engine.handlers.tool import ToolHandler
+from lib.engine.handlers.turn import TurnHandler
+from lib.engine.history import Histories
 from lib.engine.live import LiveHub
 from lib.engine.redaction import redaction
 from lib.engine.run import Run
-from lib.errors import (
-    Conflict,
-    IdempotencyMismatch,
-    RunAbandoned,
-    RunNotFound,
-    StoreClosed,
-    UnknownAlgorithm,
-)
+from lib.engine.session import Input, Session, as_messages, session_start
+from lib.engine.starting import begin_run
+from lib.errors import RunAbandoned, RunNotFound, StoreClosed
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
@@ -39,9 +37,6 @@ from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
 
 _log = logging.getLogger(__name__)
-
-Input = str | Message | Sequence[Message]
-T = TypeVar("T")
 
 
 class Engine:
@@ -54,6 +49,8 @@ class Engine:
         store: the logs.
         bus: carries their events to observers.
         poll_s: how often to look for what other processes have done, where nothing tells.
+        histories: what the turns of sessions go on with.
+        hub: carries pieces of replies.
     """
 
     def __init__(
@@ -101,12 +98,11 @@ class Engine:
         self.clock = clock
         self.poll_s = poll_s
         self._drives = drive
-        self._hub = LiveHub()
+        self.hub = LiveHub()
         self._redacted = redaction(redactor)
-        self._new_id = new_id
-        self._algorithms = _by_name("algorithm", "name", algorithms)
-        if not self._algorithms:
-            raise ValueError("an engine needs at least one algorithm")
+        self.new_id = new_id
+        self._algorithms = Algorithms(algorithms)
+        self.histories = Histories(store, self._algorithms)
         handlers = list(handlers)
         for handler in handlers:
             if isinstance(handler, ChildHandler):
@@ -115,6 +111,8 @@ class Engine:
         if all(handler.kind != k.TOOL_REQUESTED for handler in handlers):
             # A model may make up a call where there are no tools: that is answered, too.
             handlers.append(ToolHandler(()))
+        if all(handler.kind != k.TURN_STARTED for handler in handlers):
+            handlers.append(TurnHandler())
         self._equipment = Equipment(
             store=store,
             handlers=Handlers(handlers),
@@ -194,8 +192,10 @@ class Engine:
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             ValueError: there is no message.
         """
-        chosen = self.algorithm(algorithm or next(iter(self._algorithms)))
-        messages = await attachments.store(_messages(input), self._equipment.blobs)
+        chosen = self.algorithm(algorithm or self._algorithms.default)
+        if chosen.name == SESSION:
+            raise ValueError("a session is opened by `session`, and what is said is sent to it")
+        messages = await self.messages(input)
         if not messages:
             raise ValueError("a run starts with at least one message")
         data: dict[str, Any] = {
@@ -204,27 +204,43 @@ class Engine:
         }
         if budget is not None:
             data["budget"] = budget.to_json()
-        # Of the redacted input: a digest of what must not be kept would let it be guessed.
-        request = digest(canonical(self._redacted(k.RUN_STARTED, data)))
-        data["config"] = chosen.config()
-        run_id = self._new_id()
-        if idempotency_key is not None:
-            data["request"] = request
-            run_id = digest("start", canonical(tenant), idempotency_key)[:32]
-        event = self.event(k.RUN_STARTED, data, tenant=tenant, user=user)
-        try:
-            log = await self.store.append(run_id, [event], expected=0)
-        except Conflict:
-            await self._check_same(run_id, request, idempotency_key or run_id)
-            await self.resume(run_id)
-        else:
-            await self._claim(run_id, chosen, log)
+        config, key = chosen.config(), idempotency_key
+        run_id = await begin_run(self, data, config, key=key, tenant=tenant, user=user)
         return Run(self, run_id)
 
-    async def _check_same(self, run_id: str, request: str, key: str) -> None:
-        first = await self.store.read(run_id, limit=1)
-        if first[0].data.get("request") != request:
-            raise IdempotencyMismatch(key, run_id=run_id)
+    async def session(
+        self,
+        algorithm: str | None = None,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        budget: Budget | None = None,
+        turn_budget: Budget | None = None,
+        idempotency_key: str | None = None,
+    ) -> Session:
+        """Open a session: a conversation that goes on, turn by turn, until it is closed.
+
+        Args:
+            algorithm: the name of the one by which its turns are answered, None for the first.
+            tenant: who owns it.
+            user: who opens it; each turn may name somebody else.
+            budget: what all its turns together may spend, None for no limit.
+            turn_budget: what each of them may spend at most.
+            idempotency_key: makes the opening repeatable, as in `start`.
+
+        Raises:
+            UnknownAlgorithm: the engine has no such algorithm.
+            IdempotencyMismatch: the key has started another request.
+            ValueError: the algorithm is a session itself, or no run may hang below it.
+        """
+        chosen = self.algorithm(algorithm or self._algorithms.default)
+        data = session_start(chosen.name, budget, turn_budget)
+        run_id = await begin_run(self, data, key=idempotency_key, tenant=tenant, user=user)
+        return Session(self, run_id)
+
+    def open_session(self, session_id: str) -> Session:
+        """Return a handle on a session of the store."""
+        return Session(self, session_id)
 
     def run(self, run_id: str) -> Run:
         """Return a handle on a run of the store."""
@@ -269,7 +285,7 @@ class Engine:
             RunNotFound: there is no such run.
             ValueError: the kind is no signal.
         """
-        event = self.event(kind, {"signal_id": self._new_id(), **data}, user=user)
+        event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
         await self.store.append(run_id, [event], expected=None)
         await self._go_on(run_id)
 
@@ -291,14 +307,15 @@ class Engine:
         Raises:
             UnknownAlgorithm: there is none.
         """
-        try:
-            return self._algorithms[name]
-        except KeyError:
-            raise UnknownAlgorithm(name, known=tuple(self._algorithms)) from None
+        return self._algorithms.known(name)
+
+    async def messages(self, given: Input) -> list[Message]:
+        """Return what was given as messages, large attachments in the blob store."""
+        return await attachments.store(as_messages(given), self._equipment.blobs)
 
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield replies of this run while they are written in this process; see `Run.live`."""
-        return self._hub.watch(run_id, driven=run_id in self._hosted)
+        return self.hub.watch(run_id, driven=run_id in self._hosted)
 
     async def adopt(self, run_id: str, log: Sequence[Event]) -> bool:
         """Drive a run that has just been started, given its log, if nobody else does.
@@ -347,7 +364,7 @@ class Engine:
         return bool(leases)
 
     def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event]) -> None:
-        driver = Driver(self._equipment, algorithm, lease, self._hub.publisher, log=log)
+        driver = Driver(self._equipment, algorithm, lease, self.hub.publisher, log=log)
         task = asyncio.create_task(
             self._drive(driver, lease.run_id), name=f"lib.run {lease.run_id}"
         )
@@ -359,7 +376,7 @@ class Engine:
             state = await driver.drive()
         finally:
             del self._hosted[run_id]
-            self._hub.end(run_id)
+            self.hub.end(run_id)
         if state.outcome is None and self._closing is None:
             # A signal that came while the lease was given back found the run in these hands.
             await self._go_on(run_id)
@@ -380,19 +397,3 @@ def _tell(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
         _log.info("%s", error)
     elif error is not None:
         _log.error("run %r stopped here", run_id, exc_info=error)
-
-
-def _messages(given: Input) -> list[Message]:
-    if isinstance(given, str):
-        return [Message.user(given)]
-    return [given] if isinstance(given, Message) else list(given)
-
-
-def _by_name(what: str, attribute: str, things: Iterable[T]) -> dict[str, T]:
-    named: dict[str, T] = {}
-    for thing in things:
-        name = getattr(thing, attribute)
-        if name in named:
-            raise ValueError(f"two {what}s of one engine have the {attribute} {name!r}")
-        named[name] = thing
-    return named

@@ -24,7 +24,7 @@ class Past:
 
     Attributes:
         conversation: the messages, without a system message; every call in them is answered.
-        upto: the `seq` up to which the session's log is in it.
+        upto: the `seq` of the end of its last turn.
         whole: whether nothing has been erased of it since.
     """
 
@@ -60,24 +60,28 @@ class Histories:
             StoreError: the logs cannot be read.
         """
         upto, parent = started.data.get("upto"), started.data.get("parent")
-        if not upto or not parent:
-            return _NOTHING
-        session = parent["run_id"]
-        past = self._kept.get(session, _NOTHING)
-        past = await self._read(session, past if past.upto <= upto else _NOTHING, upto)
-        self._keep(session, past)
-        return past
+        return await self.upto(parent["run_id"], upto) if upto and parent else _NOTHING
 
-    async def _read(self, session: str, past: Past, upto: int) -> Past:
-        """Return the past with what the session's log tells between its end and `upto`."""
+    async def upto(self, session_id: str, upto: int) -> Past:
+        """Return what the turns have left which a session had completed up to this `seq`.
+
+        Raises:
+            UnknownAlgorithm: one of them has an algorithm that is not here.
+            StoreError: the logs cannot be read.
+        """
+        past = self._kept.get(session_id, _NOTHING)
+        if past.upto > upto:
+            past = _NOTHING
         missing = upto - past.upto
         if not missing:
             return past
-        events = await self._store.read(session, after=past.upto, limit=missing)
+        events = await self._store.read(session_id, after=past.upto, limit=missing)
         for event in events:
             if event.kind == k.TURN_COMPLETED:
                 past = await self._with_turn(past, event.data["run_id"])
-        return replace(past, upto=upto, whole=past.whole and len(events) == missing)
+                past = replace(past, upto=event.seq)
+        self._keep(session_id, past)
+        return past if len(events) == missing else replace(past, whole=False)
 
     async def _with_turn(self, past: Past, run_id: str) -> Past:
         """Return the past with what a turn has left; nothing is left of one that was erased."""
@@ -91,10 +95,10 @@ class Histories:
         state = fold(algorithm, log, past.conversation)
         return replace(past, conversation=_left(algorithm, state, log[0], past.conversation))
 
-    def _keep(self, session: str, past: Past) -> None:
-        if past.upto >= self._kept.get(session, _NOTHING).upto:  # an older turn is looked at again
-            self._kept[session] = past
-            self._kept.move_to_end(session)
+    def _keep(self, session_id: str, past: Past) -> None:
+        if past.upto >= self._kept.get(session_id, _NOTHING).upto:  # else it is an older turn
+            self._kept[session_id] = past
+            self._kept.move_to_end(session_id)
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
 
 from lib.engine.handler import Live
+
+
+class Watcher(Protocol):
+    """Where a hub puts pieces; None says that this process has stopped driving the run."""
+
+    def put_nowait(self, item: Live | None, /) -> None:
+        """Take one."""
+        ...
 
 
 class LiveHub:
@@ -18,7 +27,7 @@ class LiveHub:
 
     def __init__(self) -> None:
         """Make a hub that nobody watches."""
-        self._watchers: defaultdict[str, set[asyncio.Queue[Live | None]]] = defaultdict(set)
+        self._watchers: defaultdict[str, set[Watcher]] = defaultdict(set)
 
     def publisher(self, run_id: str) -> Callable[[Live], None] | None:
         """Return where to put the pieces of this run, None when nobody watches it."""
@@ -30,6 +39,17 @@ class LiveHub:
                 queue.put_nowait(piece)
 
         return publish
+
+    def add(self, run_id: str, watcher: Watcher) -> None:
+        """Let somebody watch this run, whether it is driven here by now or not."""
+        self._watchers[run_id].add(watcher)
+
+    def discard(self, run_id: str, watcher: Watcher) -> None:
+        """Let somebody watch no longer; safe to repeat."""
+        watchers = self._watchers.get(run_id, set())
+        watchers.discard(watcher)
+        if not watchers:
+            self._watchers.pop(run_id, None)
 
     def end(self, run_id: str) -> None:
         """Tell the watchers of this run that nothing more comes from this process."""
@@ -46,11 +66,9 @@ class LiveHub:
         if not driven:
             return
         queue: asyncio.Queue[Live | None] = asyncio.Queue()
-        self._watchers[run_id].add(queue)
+        self.add(run_id, queue)
         try:
             while (piece := await queue.get()) is not None:
                 yield piece
         finally:
-            self._watchers[run_id].discard(queue)
-            if not self._watchers[run_id]:
-                del self._watchers[run_id]
+            self.discard(run_id, queue)

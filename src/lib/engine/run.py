@@ -10,6 +10,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.decide import refold
 from lib.engine.core.state import RunState
 from lib.engine.handler import Live
+from lib.engine.history import Histories
 from lib.engine.result import Result
 from lib.errors import NotPending, RunNotFound
 from lib.events import Event, EventStore, RunInfo
@@ -35,6 +36,7 @@ class Host(Protocol):
 
     store: EventStore
     poll_s: float
+    histories: Histories
 
     async def hosted(self, run_id: str) -> RunState[Any] | None:
         """Wait until this process stops driving the run; return its state then."""
@@ -111,7 +113,9 @@ class Run:
         log = await self._engine.store.read(self.id)
         if not log:
             raise RunNotFound(self.id)
-        return refold(self._engine.algorithm(log[0].data["algorithm"]), log)[0]
+        algorithm = self._engine.algorithm(log[0].data["algorithm"])
+        past = await self._engine.histories.before(log[0])
+        return refold(algorithm, log, past.conversation)[0]
 
     async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield its events in order as they are appended, until it is closed.

@@ -21,7 +21,8 @@
     │   ├── IdempotencyMismatch
     │   ├── NotPending
     │   ├── RedactionFailed
-    │   └── RunAbandoned
+    │   ├── RunAbandoned
+    │   └── SessionClosed
     ├── RemoteError
     │   ├── LLMError
     │   │   ├── UnsupportedModality
@@ -70,6 +71,7 @@ from lib.errors.engine import (
     NotPending,
     RedactionFailed,
     RunAbandoned,
+    SessionClosed,
     UnknownAlgorithm,
 )
 from lib.errors.events import (
@@ -137,6 +139,7 @@ __all__ = [
     "RunOpen",
     "SchemaTooNew",
     "ScriptError",
+    "SessionClosed",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",

@@ -54,6 +54,18 @@ class RunAbandoned(EngineError):
         super().__init__(f"run {run_id!r} is no longer driven here: {reason}")
 
 
+class SessionClosed(EngineError):
+    """A session has ended, or was asked to, before what was sent to it could be answered.
+
+    Attributes:
+        outcome: how the session ends.
+    """
+
+    def __init__(self, session_id: str, *, outcome: str) -> None:
+        self.session_id, self.outcome = session_id, outcome
+        super().__init__(f"session {session_id!r} is closed ({outcome}): open another one")
+
+
 class RedactionFailed(EngineError):
     """A redactor failed, so what it was given was not written, and the run stopped here.
 

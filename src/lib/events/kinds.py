@@ -11,9 +11,10 @@ A field that holds its default is left out. "?" marks what may be missing.
                         turns which its parent's log had completed up to this `seq`)
     run.resumed         worker, epoch
     run.completed       outcome, output?, error? {type, message}
-    cancel.requested    signal_id, reason?
+    cancel.requested    signal_id, reason?, key? (of a session's turn: only that is cancelled)
     close.requested     signal_id
-    llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?
+    llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?,
+                        provider_state? (true: it may rest on what the provider has kept)
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
@@ -27,7 +28,8 @@ A field that holds its default is left out. "?" marks what may be missing.
                         spend {}
     turn.requested      signal_id, input [message]
     turn.started        key (the signal_id), run_id, algorithm, upto, budget?
-    turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, error?, spend {}
+    turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, reason?, error?,
+                        spend {}
     context.summary     covers, text, usage?, model?, provider?
     memory.requested    key, operation, store?, record_id?, query?, filter?, records?, …
     memory.completed    key, records?, count?, usage?, …

@@ -107,6 +107,10 @@ class SessionLoop:
                 return state._replace(waiting=waiting, answering=key)
             case k.TURN_COMPLETED:
                 return state._replace(answering=None)
+            case k.CANCEL_REQUESTED:  # of a turn that has not begun, or of something else
+                key = event.data.get("key")
+                waiting = tuple(asked for asked in state.waiting if asked.key != key)
+                return state._replace(waiting=waiting)
             case k.CLOSE_REQUESTED:
                 return state._replace(closing=True)
             case _:

@@ -202,7 +202,9 @@ def _approval_decided(state: RunState[Any], event: Event) -> dict[str, Any]:
 
 
 def _cancel_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
-    return {} if state.cancelled else {"cancel_reason": event.data.get("reason", "")}
+    if state.cancelled or "key" in event.data:  # the turn of this key alone is to stop
+        return {}
+    return {"cancel_reason": event.data.get("reason", "")}
 
 
 def _resumed(state: RunState[Any], _event: Event) -> dict[str, Any]:

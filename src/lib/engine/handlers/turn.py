@@ -1,0 +1,72 @@
+"""Turns of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from lib._util.json import digest
+from lib.engine.core.algorithm import Request, TurnRequest
+from lib.engine.core.budget import Budget
+from lib.engine.core.grants import grant
+from lib.engine.core.settle import Draft
+from lib.engine.handler import Admission, Context
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import ToolSpec
+
+
+def turn_run_id(session_id: str, key: str) -> str:
+    """Return the id of the run that answers a turn; starting it again finds it there."""
+    return digest("turn", session_id, key)[:32]
+
+
+class TurnHandler:
+    """Has a run of its own answer each turn of a session; every engine has one."""
+
+    kind = k.TURN_STARTED
+    request_type = TurnRequest
+    offers: Sequence[ToolSpec] = ()
+
+    def admit(self, request: Request, admission: Admission) -> Draft:
+        """Return the intent to answer a turn, with what its run may spend."""
+        request = cast("TurnRequest", request)
+        ceiling = Budget.from_json(dict(request.budget or {}))
+        data: dict[str, Any] = {
+            "key": request.key,
+            "run_id": turn_run_id(admission.run_id, request.key),
+            "algorithm": request.algorithm,
+            "upto": admission.upto,
+        }
+        budget = grant(admission.left, ceiling, sharers=admission.sharers).to_json()
+        return Draft(k.TURN_STARTED, {**data, "budget": budget} if budget else data)
+
+    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+        """Start the turn's run unless it is there, and return how it ended."""
+        decided, data = cast("TurnRequest", context.decided), request.data
+        result = await context.derived.run(
+            request,
+            algorithm=data["algorithm"],
+            input=decided.input,
+            budget=data.get("budget"),
+            user=decided.user,
+            upto=data["upto"],
+        )
+        told: Mapping[str, Any] = {
+            "output": result.output,
+            "reason": result.reason,
+            "error": result.error,
+        }
+        ended: dict[str, Any] = {
+            "key": data["key"],
+            "signal_id": data["key"],
+            "run_id": data["run_id"],
+            "outcome": result.outcome,
+            **{name: value for name, value in told.items() if value},
+            "spend": result.spend.to_json(),
+        }
+        return [Draft(k.TURN_COMPLETED, ended)]
+
+    def recover(self, request: Event) -> Draft | None:
+        """Wait for the turn's run again: whoever holds it goes on with it."""
+        return None

@@ -1,0 +1,205 @@
+"""A conversation that goes on: a run that stays open, and a run of its own for each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from lib._util.json import canonical, digest
+from lib.engine.core.budget import Budget
+from lib.engine.core.session import SESSION
+from lib.engine.history import Histories
+from lib.engine.run import Run
+from lib.engine.turn import LiveHost, Turn
+from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
+from lib.events import Event, NewEvent
+from lib.events import kinds as k
+from lib.llm import Message, message_to_json
+
+Input = str | Message | Sequence[Message]
+
+
+def as_messages(given: Input) -> list[Message]:
+    """Return what was given as messages; text is the user's."""
+    if isinstance(given, str):
+        return [Message.user(given)]
+    return [given] if isinstance(given, Message) else list(given)
+
+
+def session_start(
+    algorithm: str, budget: Budget | None, turn_budget: Budget | None
+) -> dict[str, Any]:
+    """Return the payload of the first event of a session.
+
+    Raises:
+        ValueError: its turns would be sessions, or no run may hang below it.
+    """
+    if algorithm == SESSION:
+        raise ValueError("the turns of a session are answered by another algorithm than its own")
+    if budget is not None and budget.depth == 0:
+        raise ValueError("the turns of a session are runs below it: its depth is 1 at least")
+    config: dict[str, Any] = {"algorithm": algorithm}
+    if turn_budget is not None:
+        config["turn_budget"] = turn_budget.to_json()
+    data: dict[str, Any] = {"algorithm": SESSION, "input": [], "config": config}
+    if budget is not None:
+        data["budget"] = budget.to_json()
+    return data
+
+
+class SessionHost(LiveHost, Protocol):
+    """What a handle on a session needs of an engine; see `Engine`."""
+
+    histories: Histories
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        """Makes names that nobody else has."""
+        ...
+
+    def event(self, kind: str, data: dict[str, Any], *, user: str | None = None) -> NewEvent:
+        """Return an event of now, redacted."""
+        ...
+
+    async def messages(self, given: Input) -> list[Message]:
+        """Return the messages, with large attachments in the blob store."""
+        ...
+
+
+class Session:
+    """A handle on a session; any number may exist, in any process.
+
+    Between turns nobody holds the session and it costs nothing: the log is all there is of it.
+    Turns that are sent while one is open wait for it, in the order of the log.
+    """
+
+    def __init__(self, engine: SessionHost, session_id: str) -> None:
+        """Made by `Engine.session` and `Engine.open_session`."""
+        self.id = session_id
+        self._engine = engine
+        self._seen = 0
+        self._asked: dict[str, tuple[int, str]] = {}
+        self._closed: str | None = None
+
+    @property
+    def run(self) -> Run:
+        """The session as the run that it is."""
+        return Run(self._engine, self.id)
+
+    async def send(
+        self,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        idempotency_key: str | None = None,
+        user: str | None = None,
+        live: bool = True,
+    ) -> Turn:
+        """Say something, and return the turn that will answer it.
+
+        Args:
+            input: text, a message, or several; the user's.
+            idempotency_key: makes it repeatable: in a session, the same key gives the same turn.
+            user: who says it, None for who has opened the session.
+            live: whether to keep the pieces of the replies for `Turn.live`; if not, those that are
+                written before it is called are not told, and a client need not stream them.
+
+        Raises:
+            SessionClosed: the session has ended, or was asked to.
+            IdempotencyMismatch: the key was sent with another input.
+            ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
+            RunNotFound: there is no such session.
+            ValueError: there is no message, or one that is not the user's, or the key is empty.
+        """
+        given = await self._engine.messages(input)
+        if not given or any(message.role != "user" for message in given):
+            raise ValueError("what is sent to a session is one message of the user or several")
+        if idempotency_key == "":
+            raise ValueError("an idempotency key has at least one character")
+        key = self._engine.new_id() if idempotency_key is None else idempotency_key
+        data = {"signal_id": key, "input": [message_to_json(message) for message in given]}
+        await self._catch_up()
+        if key in self._asked:
+            return self._again(key, self._engine.event(k.TURN_REQUESTED, data).data)
+        if self._closed is not None:
+            raise SessionClosed(self.id, outcome=self._closed)
+        turn = Turn(self._engine, self.id, key, after=self._seen)
+        if live:
+            turn.keep_pieces()
+        await self._engine.signal(self.id, k.TURN_REQUESTED, data, user=user)
+        await turn.refresh()
+        return turn
+
+    async def turns(self) -> list[Turn]:
+        """Return the turns of the session in the order in which they are answered.
+
+        Raises:
+            RunNotFound: there is no such session.
+        """
+        await self._catch_up()
+        return [
+            Turn(self._engine, self.id, key, after=seq - 1) for key, (seq, _) in self._asked.items()
+        ]
+
+    async def history(self) -> list[Message]:
+        """Return the conversation after all turns that have ended.
+
+        Raises:
+            RunNotFound: there is no such session.
+            UnknownAlgorithm: the engine does not have the algorithm of a turn.
+        """
+        await self._catch_up()
+        return list((await self._engine.histories.upto(self.id, self._seen)).conversation)
+
+    async def close(self, *, user: str | None = None) -> None:
+        """Ask the session to end as COMPLETED once it has answered what was sent so far.
+
+        Safe to repeat; `await session.run.result()` to see it done.
+
+        Raises:
+            RunNotFound: there is no such session.
+        """
+        await self._catch_up()
+        if self._closed is None:
+            await self._engine.signal(self.id, k.CLOSE_REQUESTED, {}, user=user)
+
+    async def cancel(self, reason: str = "", *, user: str | None = None) -> bool:
+        """Ask the session to end as CANCELLED; return False if it has ended already.
+
+        The open turn is cancelled, and those that wait are not begun.
+
+        Raises:
+            RunNotFound: there is no such session.
+        """
+        return await self.run.cancel(reason, user=user)
+
+    def _again(self, key: str, data: dict[str, Any]) -> Turn:
+        seq, before = self._asked[key]
+        if before != _request(data):
+            raise IdempotencyMismatch(key, run_id=self.id)
+        return Turn(self._engine, self.id, key, after=seq - 1)
+
+    async def _catch_up(self) -> None:
+        events = await self._engine.store.read(self.id, after=self._seen)
+        if not events and await self._engine.store.run(self.id) is None:
+            raise RunNotFound(self.id)
+        for event in events:
+            self._seen = event.seq
+            self._read(event)
+
+    def _read(self, event: Event) -> None:
+        match event.kind:
+            case k.RUN_STARTED if event.data["algorithm"] != SESSION:
+                raise ValueError(f"run {self.id!r} is no session")
+            case k.TURN_REQUESTED if self._closed is None:
+                key = event.data["signal_id"]
+                self._asked.setdefault(key, (event.seq, _request(event.data)))
+            case k.CLOSE_REQUESTED:
+                self._closed = self._closed or "COMPLETED"
+            case k.RUN_COMPLETED:
+                self._closed = event.data["outcome"]
+            case _:
+                pass
+
+
+def _request(data: dict[str, Any]) -> str:
+    return digest(canonical(data["input"]))

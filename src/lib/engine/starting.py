@@ -1,0 +1,69 @@
+"""The first event of a run: written once, however often it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from lib._util.json import canonical, digest
+from lib.engine.derived import Nursery
+from lib.errors import Conflict, IdempotencyMismatch
+from lib.events import EventStore
+from lib.events import kinds as k
+
+NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Starter(Nursery, Protocol):
+    """What it takes of an engine to start a root run; see `Engine`."""
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        """Makes the ids of runs."""
+        ...
+
+
+async def begin_run(
+    engine: Starter,
+    data: dict[str, Any],
+    config: Mapping[str, Any] = NOTHING,
+    *,
+    key: str | None,
+    tenant: str | None,
+    user: str | None,
+) -> str:
+    """Start a root run unless it is there, have it driven, and return its id.
+
+    Args:
+        engine: stores and drives.
+        data: what was asked for; the same again under the same key is the same run.
+        config: what the run remembers of its algorithm beside that.
+        key: makes the start repeatable within the tenant.
+        tenant: who owns it.
+        user: who asks.
+
+    Raises:
+        IdempotencyMismatch: the key has started another request.
+    """
+    # Of the redacted input: a digest of what must not be kept would let it be guessed.
+    request = digest(canonical(engine.event(k.RUN_STARTED, data).data))
+    data = {**data, "config": {**config, **data.get("config", {})}}
+    run_id = engine.new_id()
+    if key is not None:
+        data["request"] = request
+        run_id = digest("start", canonical(tenant), key)[:32]
+    event = engine.event(k.RUN_STARTED, data, tenant=tenant, user=user)
+    try:
+        log = await engine.store.append(run_id, [event], expected=0)
+    except Conflict:
+        await _check_same(engine.store, run_id, request, key or run_id)
+        await engine.resume(run_id)
+    else:
+        await engine.adopt(run_id, log)
+    return run_id
+
+
+async def _check_same(store: EventStore, run_id: str, request: str, key: str) -> None:
+    first = await store.read(run_id, limit=1)
+    if first[0].data.get("request") != request:
+        raise IdempotencyMismatch(key, run_id=run_id)

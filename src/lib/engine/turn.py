@@ -1,0 +1,277 @@
+"""One turn of a session in the hands of its user."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+from lib.engine.core.budget import Spend
+from lib.engine.handler import Live
+from lib.engine.handlers.turn import turn_run_id
+from lib.engine.live import LiveHub
+from lib.engine.result import Result
+from lib.engine.run import Host, Run
+from lib.errors import RunNotFound, SessionClosed
+from lib.events import Event
+from lib.events import kinds as k
+from lib.events.wakeups import Listener
+
+
+class LiveHost(Host, Protocol):
+    """What a handle on a turn needs of an engine; see `Engine`."""
+
+    hub: LiveHub
+
+
+class Pieces:
+    """Keeps pieces of a reply until somebody reads them."""
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self.kept: deque[Live] = deque()
+        self.stopped = False
+        self.reader: Listener | None = None
+
+    def put_nowait(self, item: Live | None, /) -> None:
+        """Take a piece; None says that no more come for now."""
+        self.stopped = item is None
+        if item is not None:
+            self.kept.append(item)
+        if self.reader is not None:
+            self.reader.wake()
+
+
+class Turn:
+    """A handle on a turn; any number may exist, in any process.
+
+    Attributes:
+        session_id: the session.
+        id: names the turn in its session: the key that it was sent under.
+        run_id: the run that answers it, once it has begun.
+    """
+
+    def __init__(self, engine: LiveHost, session_id: str, key: str, *, after: int) -> None:
+        """Made by `Session.send` and `Session.turns`.
+
+        Args:
+            engine: drives and stores.
+            session_id: the session.
+            key: of the turn.
+            after: a `seq` of the session's log after which it was sent.
+        """
+        self.session_id = session_id
+        self.id = key
+        self.run_id = turn_run_id(session_id, key)
+        self._engine = engine
+        self._seen = after
+        self._accepted = False
+        self._begun = False
+        self._result: Result | None = None
+        self._closed: str | None = None
+        self._pieces: Pieces | None = None
+
+    @property
+    def run(self) -> Run:
+        """The run that answers the turn; it is not there before the turns before it have ended."""
+        return Run(self._engine, self.run_id)
+
+    async def result(self) -> Result:
+        """Wait for the end of the turn and return it, driving its session here if nobody else does.
+
+        A turn that waits for a person makes this wait, too: `run.pending()` tells for what.
+
+        Raises:
+            SessionClosed: the session has ended, or was asked to, before the turn.
+            RunNotFound: the session is not there (any more).
+            RunAbandoned: the engine is closing.
+            UnknownAlgorithm: the engine does not have the turn's algorithm.
+            MissingHandler: it asks for what no handler of the engine fulfils.
+            StoreError: the store failed; other errors are faults of a handler or an algorithm.
+        """
+        with self._engine.store.wakeups.listen(self.session_id) as wake:
+            while self._result is None:
+                await self._look()
+                self._check()
+                if self._result is None:
+                    await self._progress(wake)
+        return self._result
+
+    async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
+        """Yield the events of the turn's run in order as they are appended, until it has ended.
+
+        Nothing comes before the turns before it have ended, and nothing at all if it was
+        cancelled by then.
+
+        Args:
+            after: the `seq` after which to begin; give the last one seen to go on.
+
+        Raises:
+            SessionClosed: the session has ended, or was asked to, before the turn.
+            RunNotFound: the session is not there (any more).
+        """
+        with self._engine.store.wakeups.listen(self.session_id) as wake:
+            while await self._engine.store.run(self.run_id) is None:
+                await self._look()
+                self._check()
+                if self._result is not None:
+                    return
+                await self._progress(wake)
+        async for event in self.run.events(after=after):
+            yield event
+
+    async def live(self) -> AsyncGenerator[Live]:
+        """Yield the replies of the turn while they are written, until it has ended.
+
+        Whatever was written since it was sent is kept until it is read here, once, if this process
+        drives the turn; nothing is if another one does. Never stored: read `events()` for what is
+        durable. A piece with a higher `attempt` begins its reply anew.
+        """
+        pieces = self.keep_pieces()
+        try:
+            with self._engine.store.wakeups.listen(self.session_id) as wake:
+                pieces.reader = wake
+                while True:
+                    quiet = not pieces.kept
+                    while pieces.kept:
+                        yield pieces.kept.popleft()
+                    if (quiet or pieces.stopped) and await self._over() and not pieces.kept:
+                        return
+                    await self._progress(wake)
+        finally:
+            self.drop_pieces()
+
+    async def cancel(self, reason: str = "", *, user: str | None = None) -> bool:
+        """Ask the turn to stop; return False if it has ended already.
+
+        The session goes on with the next one. What is under way is interrupted, and every open
+        call gets a result; a turn that has not begun begins nothing.
+
+        Raises:
+            RunNotFound: the session is not there (any more).
+        """
+        await self._look()
+        if self._result is not None or self._closed is not None:
+            return False
+        data = {"key": self.id, **({"reason": reason} if reason else {})}
+        if not self._begun:
+            await self._engine.signal(self.session_id, k.CANCEL_REQUESTED, data, user=user)
+            await self._look()  # somebody may have begun it before the signal came
+        if self._begun and self._result is None:
+            return await self._cancel_run(reason, user)
+        return True
+
+    def keep_pieces(self) -> Pieces:
+        """Keep what is written of the turn's replies from now on, until this handle is gone."""
+        if self._pieces is None:
+            self._pieces = pieces = Pieces()
+            self._engine.hub.add(self.run_id, pieces)
+            self._forget = weakref.finalize(self, self._engine.hub.discard, self.run_id, pieces)
+        return self._pieces
+
+    def drop_pieces(self) -> None:
+        """Keep them no longer."""
+        if self._pieces is not None:
+            self._pieces = None
+            self._forget()
+
+    async def refresh(self) -> None:
+        """Read what has become of the turn.
+
+        Raises:
+            SessionClosed: it was sent too late.
+            RunNotFound: the session is not there (any more).
+        """
+        await self._look()
+        self._check()
+
+    # -- the session's log -----------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Read on in the session's log."""
+        events = await self._engine.store.read(self.session_id, after=self._seen)
+        for event in events:
+            self._seen = event.seq
+            self._read(event)
+        if not events and await self._engine.store.run(self.session_id) is None:
+            raise RunNotFound(self.session_id)
+
+    def _read(self, event: Event) -> None:
+        data = event.data
+        match event.kind:
+            case k.TURN_REQUESTED if data["signal_id"] == self.id:
+                self._accepted = self._accepted or self._closed is None
+            case k.TURN_STARTED if data["key"] == self.id:
+                self._begun = True
+            case k.TURN_COMPLETED if data["key"] == self.id:
+                self._result = _result(data)
+            case k.CANCEL_REQUESTED if data.get("key") == self.id:
+                if self._accepted and not self._begun:
+                    self._result = _never_begun(self.run_id, data)
+            case k.CLOSE_REQUESTED if not self._accepted:
+                self._closed = "COMPLETED"
+            case k.RUN_COMPLETED:
+                self._closed = data["outcome"]
+            case _:
+                pass
+
+    def _check(self) -> None:
+        if self._result is None and self._closed is not None:
+            raise SessionClosed(self.session_id, outcome=self._closed)
+
+    async def _over(self) -> bool:
+        await self._look()
+        return self._result is not None or self._closed is not None
+
+    async def _cancel_run(self, reason: str, user: str | None) -> bool:
+        """Ask the turn's run to stop, which is there or about to be."""
+        with self._engine.store.wakeups.listen(self.session_id) as wake:
+            while await self._engine.store.run(self.run_id) is None and not await self._over():
+                await self._progress(wake)
+        try:
+            return await self.run.cancel(reason, user=user)
+        except RunNotFound:  # erased since
+            return False
+
+    async def _progress(self, wake: Listener) -> None:
+        """Wait until something may have changed, with the session being driven meanwhile.
+
+        Raises:
+            Exception: whatever stopped this process from driving it.
+        """
+        info = await self._engine.store.run(self.session_id)
+        driven = info is not None and info.ready and await self._engine.resume(self.session_id)
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(wake.wait(self._engine.poll_s))]
+        if driven:
+            waits.append(asyncio.ensure_future(self._engine.hosted(self.session_id)))
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in waits:
+                each.cancel()
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    return Result(
+        run_id=data["run_id"],
+        outcome=data["outcome"],
+        output=data.get("output", ""),
+        reason=data.get("reason", ""),
+        error=data.get("error"),
+        spend=Spend.from_json(data.get("spend", {})),
+    )
+
+
+def _never_begun(run_id: str, data: Mapping[str, Any]) -> Result:
+    return Result(
+        run_id=run_id,
+        outcome="CANCELLED",
+        output="",
+        reason=data.get("reason", ""),
+        error=None,
+        spend=Spend(),
+    )
