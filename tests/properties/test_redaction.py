@@ -24,6 +24,7 @@ PIECES = [
     *(" ", "-", ".", "@", "+", "(", "[", "]", "0", "1", "é", "\u200b", "\ud800", '"', ":"),
 ]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
+MAIL, CARD = "jo@example.org", 4111111111111111
 REDACTORS = [PatternRedactor(), PatternRedactor(key=b"0123456789abcdef")]
 KINDS = [kind for detector in DEFAULT for kind in detector.kinds]
 
@@ -59,12 +60,11 @@ def test_redacted_payloads_stay_as_they_are_through_json_and_redaction(
     kind: str, value: Any
 ) -> None:
     redactor = REDACTORS[0]
-    once = redact_event(kind, {"key": "a", "args": value}, redactor)
+    once = redact_event(kind, {"key": "a", "args": [value, MAIL, {MAIL: CARD}]}, redactor)
 
     assert parse(canonical(once)) == json.loads(canonical(once))
     assert redact_event(kind, parse(canonical(once)), redactor) == parse(canonical(once))
-    assert "jo@example.org" not in canonical(once)
-    assert "4111111111111111" not in canonical(once)
+    assert once["args"][1:] == ["[EMAIL]", {"[EMAIL]": "[CARD]"}]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=3))

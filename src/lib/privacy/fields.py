@@ -71,10 +71,13 @@ def walk(kind: str, data: dict[str, Any], redact: Redact) -> dict[str, Any]:
     Events of kinds outside `lib.` are content but for `key`, `signal_id`, `run_id`, `call_id` and
     `span_id`.
     """
-    plain = PLAIN.get(kind, _EVERYWHERE if kind.startswith(k.PREFIX) else _FOREIGN)
-    shapes = _SHAPES if kind.startswith(k.PREFIX) else _NO_SHAPES
+    if not kind.startswith(k.PREFIX):
+        plain = {name: value for name, value in data.items() if name in _FOREIGN}
+        rest = {name: value for name, value in data.items() if name not in plain}
+        return {**_mapping(rest, redact), **plain}
+    known = PLAIN.get(kind, _EVERYWHERE)
     return {
-        name: value if name in plain else shapes.get(name, anything)(value, redact)
+        name: value if name in known else _SHAPES.get(name, anything)(value, redact)
         for name, value in data.items()
     }
 
@@ -176,9 +179,8 @@ _SHAPES: Final[Mapping[str, Walk]] = MappingProxyType(
     {
         "input": _MESSAGES,
         "reply": _but("usage", "stop", "model", "id", "state", parts=_each(_part)),
-        "config": _but("model", "tools", "name"),
+        "config": _but("model", "tools", "name", "algorithm"),
         "error": _but("type", "status"),
         "records": _each(_but("id", "key")),
     }
 )
-_NO_SHAPES: Final[Mapping[str, Walk]] = MappingProxyType({})

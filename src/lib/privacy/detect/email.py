@@ -14,7 +14,9 @@ _LOCAL: Final = r"[\w.!#$%&'*+^`{|}~-]"
 _AT: Final = re.compile(rf"(?<={_LOCAL})@(?=\w)")
 _BEFORE: Final = re.compile(rf"{_LOCAL}+\Z")
 _LABEL: Final = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
-_DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)+(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_]{{2,63}})(?!\w)")
+_DOMAIN: Final = re.compile(
+    rf"(?:{_LABEL}\.)+(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_]{{2,63}})(?![^\W\d_])"
+)
 _OPENERS: Final = ".'`{|*&$!#^"
 
 

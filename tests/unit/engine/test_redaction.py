@@ -1,0 +1,295 @@
+"""With a redactor, nothing that must not be kept reaches a log, a model, or a resumed run."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib._util.json import canonical
+from lib.algorithms import React
+from lib.engine import Engine
+from lib.engine.check import request_check
+from lib.engine.core.state import RunState
+from lib.errors import IdempotencyMismatch, LLMError, RedactionFailed, ToolError
+from lib.events import Event, EventStore, MemoryEventStore
+from lib.events import kinds as k
+from lib.events.stores.sqlite import SQLiteEventStore
+from lib.events.verify import verify_store
+from lib.llm import Image, Message, Reply, ScriptedClient, Text, Thinking, ToolCall, message_to_json
+from lib.privacy.redactor import PatternRedactor
+from lib.testing.agents import kinds, make_engine
+from lib.testing.aio import run
+from lib.tools import Tool, tool
+
+KEYED = PatternRedactor(key=b"0123456789abcdef")
+MAIL, PHONE, CARD = "jo.doe@secret.example", "+49 30 7654321", "4111 1111 1111 1111"
+IBAN, KEY = "DE89370400440532013000", "sk-abcDEF1234567890abcdEFGH"
+PLANTED = [MAIL, PHONE, CARD, CARD.replace(" ", ""), IBAN, KEY, "secret.example"]
+ALL = f"{MAIL} {PHONE} {CARD} {IBAN} {KEY}"
+
+
+class Folded(React):
+    """Notes every event that is folded while the run is alive."""
+
+    def __init__(self) -> None:
+        super().__init__(system=f"write to {MAIL}", settings={"stop": [MAIL]})
+        self.folded: list[Event] = []
+
+    def evolve(self, state: Any, event: Event) -> Any:
+        self.folded.append(event)
+        return super().evolve(state, event)
+
+
+@tool(effects="none")
+def look_up(who: str, details: dict[str, Any]) -> str:
+    """Look somebody up."""
+    return f"{who} {sorted(details)}: {ALL}"
+
+
+@tool(effects="none")
+def fail(who: str) -> str:
+    """Fail."""
+    raise ToolError("failed", f"no {ALL}")
+
+
+@tool(effects="none")
+def crash(who: str) -> str:
+    """Crash."""
+    raise KeyError(ALL)
+
+
+@tool(approval=True)
+def send(text: str) -> str:
+    """Send a text."""
+    return f"sent {text}"
+
+
+TOOLS: tuple[Tool, ...] = (look_up, fail, crash, send)
+
+
+def script() -> list[Any]:
+    return [
+        Reply(
+            (
+                Thinking(f"they said {ALL}", signature="seal"),
+                Text(f"I look up {ALL}"),
+                ToolCall(
+                    "c1", "look_up", {"who": ALL, "details": {MAIL: int(CARD.replace(" ", ""))}}
+                ),
+                ToolCall("c2", "fail", {"who": ALL}),
+                ToolCall("c3", "crash", {"who": ALL}),
+                ToolCall("c4", "send", {}, invalid=f"not json {ALL}"),
+            )
+        ),
+        Reply((ToolCall("c5", "send", {"text": ALL}),)),
+        Reply((ToolCall("c6", "send", {"text": ALL}),)),
+        f"done: {ALL}",
+    ]
+
+
+async def whole_life(store: EventStore, client: ScriptedClient, agent: React) -> str:
+    """Drive a run through every kind of event that holds content."""
+    options: dict[str, Any] = {"agent": agent, "store": store, "redactor": KEYED}
+    async with make_engine(client, *TOOLS, **options) as engine:
+        given = Message.user(Text(f"I am {ALL}"), Text(MAIL, extra={"note": MAIL}))
+        started = await engine.start(given, idempotency_key=f"key of {MAIL}", user="u7")
+        await wait_for_approval(started)
+        (pending,) = await started.pending()
+        await started.approve(pending.key, comment=f"ask {ALL}")
+        await wait_for_approval(started, but=pending.key)
+        (pending,) = await started.pending()
+        await started.deny(pending.key, comment=f"never {ALL}")
+        result = await started.result()
+        assert (result.outcome, KEY in result.output) == ("COMPLETED", False)
+        await engine.signal(
+            started.id, k.EVAL_SCORE, {"name": "tone", "value": f"like {MAIL}", "comment": ALL}
+        )
+        await engine.signal(started.id, "acme.note", {"text": ALL, MAIL: {"deep": [ALL]}})
+        return started.id
+
+
+async def wait_for_approval(started: Any, but: str = "") -> None:
+    async for event in started.events():
+        if event.kind == k.APPROVAL_REQUESTED and event.data["key"] != but:
+            return
+
+
+def planted_in(text: str) -> list[str]:
+    return [secret for secret in PLANTED if secret in text]
+
+
+def test_nothing_planted_is_in_the_log_and_the_live_run_folds_what_is() -> None:
+    agent, store = Folded(), MemoryEventStore()
+    client = ScriptedClient(script())
+
+    async def main() -> None:
+        run_id = await whole_life(store, client, agent)
+        await store.setup()
+        log = await store.read(run_id)
+
+        assert planted_in(canonical([event.data for event in log])) == []
+        assert planted_in(canonical([shown(call.messages) for call in client.calls])) == []
+        assert [event for event in agent.folded if event not in log] == []
+        assert {event.seq for event in agent.folded} >= {e.seq for e in log if e.seq > 1} - {
+            log[-2].seq,
+            log[-1].seq,
+        }
+        checks = [request_check([agent])]
+        assert (await verify_store(store, deep=True, checks=checks)).faults == []
+        assert set(kinds(log)) >= {
+            *("run.started", "llm.completed", "tool.requested", "tool.completed", "tool.failed"),
+            *("approval.requested", "approval.decided", "eval.score", "run.completed"),
+        }
+
+    run(main())
+
+
+def shown(messages: Iterable[Message]) -> list[Any]:
+    return [message_to_json(message) for message in messages]
+
+
+def test_no_planted_byte_is_in_the_files_of_a_store(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SQLiteEventStore(tmp_path / "runs.db")
+        await whole_life(store, ScriptedClient(script()), Folded())
+
+    run(main())
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    assert b"[EMAIL:" in raw
+    assert [secret for secret in PLANTED if secret.encode() in raw] == []
+
+
+def test_a_cancelled_and_a_failed_run_keep_nothing_either() -> None:
+    store = MemoryEventStore()
+
+    async def main() -> None:
+        client = ScriptedClient([Reply((ToolCall("c", "send", {"text": ALL}),)), LLMError(ALL)])
+        async with make_engine(client, *TOOLS, store=store, redactor=KEYED) as engine:
+            cancelled = await engine.start(ALL)
+            await wait_for_approval(cancelled)
+            await cancelled.cancel(f"by {ALL}")
+            assert planted_in((await cancelled.result()).reason) == []
+            failed = await engine.start(ALL)
+            assert (await failed.result()).outcome == "FAILED"
+            logs = [*await store.read(cancelled.id), *await store.read(failed.id)]
+            assert planted_in(canonical([event.data for event in logs])) == []
+
+    run(main())
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_resumed_run_sends_the_same_bytes_as_the_one_that_was_never_interrupted() -> None:
+    def steps() -> list[Any]:
+        asked = Reply((ToolCall("c1", "look_up", {"who": ALL, "details": {}}),))
+        return [asked, f"done {ALL}"]
+
+    async def undisturbed() -> list[Any]:
+        client = ScriptedClient(steps())
+        async with make_engine(client, *TOOLS, redactor=KEYED) as engine:
+            await (await engine.start(ALL)).result()
+        return [shown(call.messages) for call in client.calls]
+
+    async def interrupted(path: MemoryEventStore) -> list[Any]:
+        first, second = steps()
+        before = ScriptedClient([first, Stopped()])
+        async with make_engine(before, *TOOLS, store=path, redactor=KEYED) as engine:
+            started = await engine.start(ALL)
+            with pytest.raises(Stopped):
+                await started.result()
+            after = ScriptedClient([second])
+            fresh: Engine = make_engine(after, *TOOLS, store=path, redactor=KEYED)
+            async with fresh:
+                assert (await fresh.run(started.id).result()).outcome == "COMPLETED"
+        return [shown(call.messages) for call in (*before.calls[:1], *after.calls)]
+
+    assert run(interrupted(MemoryEventStore())) == run(undisturbed())
+
+
+def test_bytes_of_attachments_are_left_as_they_are() -> None:
+    async def main() -> None:
+        store = MemoryEventStore()
+        client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
+        picture = Image(data=MAIL.encode(), media_type="image/png")
+        async with make_engine(client, store=store, redactor=KEYED) as engine:
+            await (await engine.start(Message.user(Text(MAIL), picture))).result()
+        assert client.calls[0].messages[0].parts[1] == picture
+
+    run(main())
+
+
+def test_the_same_key_with_the_same_secret_is_the_same_start() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient(["ok"]), redactor=KEYED) as engine:
+            first = await engine.start(f"to {MAIL}", idempotency_key="k")
+            again = await engine.start(f"to {MAIL}", idempotency_key="k")
+            assert first.id == again.id
+            with pytest.raises(IdempotencyMismatch):
+                await engine.start("to mo@secret.example", idempotency_key="k")
+            await first.result()
+
+    run(main())
+
+
+class Flaky:
+    """Redacts until it meets a word."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def redact(self, text: str) -> str:
+        if self.word in text:
+            raise ValueError(text)
+        return text
+
+
+def test_a_redactor_that_fails_stops_the_run_before_anything_is_written() -> None:
+    store = MemoryEventStore()
+
+    async def main() -> None:
+        client = ScriptedClient(["boom"])
+        async with make_engine(client, store=store, redactor=Flaky("boom")) as engine:
+            with pytest.raises(RedactionFailed):
+                await engine.start("boom")
+            started = await engine.start("hello")
+            with pytest.raises(RedactionFailed) as raised:
+                await started.result()
+            assert raised.value.kind == k.LLM_COMPLETED
+            with pytest.raises(RedactionFailed):
+                await engine.signal(started.id, k.CANCEL_REQUESTED, {"reason": "boom"})
+            log = await store.read(started.id)
+            assert kinds(log) == ["run.started", "llm.requested"]
+            info = await started.info()
+            assert (info.status, info.owner) == ("open", None)
+
+    run(main())
+
+
+def test_another_engine_with_a_redactor_that_works_finishes_the_run() -> None:
+    store = MemoryEventStore()
+
+    async def main() -> str:
+        async with make_engine(
+            ScriptedClient(["boom"]), store=store, redactor=Flaky("boom")
+        ) as one:
+            started = await one.start("hello")
+            with pytest.raises(RedactionFailed):
+                await started.result()
+            async with make_engine(ScriptedClient(["boom"]), store=store) as two:
+                return (await two.run(started.id).result()).output
+
+    assert run(main()) == "boom"
+
+
+def test_without_a_redactor_everything_is_kept() -> None:
+    async def main() -> RunState[Any]:
+        async with make_engine(ScriptedClient([ALL])) as engine:
+            started = await engine.start(ALL)
+            assert (await started.result()).output == ALL
+            return await started.state()
+
+    assert run(main()).loop.messages[0].text == ALL
