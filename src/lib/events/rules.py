@@ -93,10 +93,15 @@ def _request(info: RunInfo, events: Sequence[Event]) -> Broken:
 
 def _result(_info: RunInfo, events: Sequence[Event]) -> Broken:
     open_kind: dict[str, str] = {}
+    turns: set[str] = set()
     for event in events:
         key, family = _text(event, "key"), event.kind.rpartition(".")[0]
         if event.kind in k.REQUESTS:
             open_kind[key] = family
+        elif event.kind == k.TURN_REQUESTED:
+            turns.add(_text(event, "signal_id"))
+        elif event.kind == k.TURN_COMPLETED and not key and _text(event, "signal_id") in turns:
+            turns.remove(_text(event, "signal_id"))  # a log written by hand starts no turns
         elif event.kind in k.RESULTS and open_kind.pop(key, None) != family:
             yield event.seq, f"{event.kind!r} finds no open request {key!r}"
 

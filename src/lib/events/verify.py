@@ -5,6 +5,7 @@ Beside the rules of `lib.events.rules` for each log:
     payload  every payload can be read
     parent   a child names a request or a turn of its parent, and has its root and its tenant
     child    a child that is recorded as ended has ended, with that outcome
+             (of a parent or a child that was erased there is a tombstone, and nothing to compare)
     blob     every blob that is referred to exists; deep: and has its content
 
 The memory that it takes is bounded by the largest run.
@@ -148,13 +149,19 @@ class _Tree:
         faults: list[Fault] = []
         parent = events[0].data.get("parent")
         if parent is not None:
-            messages = await self._parent(info, parent)
+            messages = await self._unless_erased(parent["run_id"], self._parent(info, parent))
             faults += [Fault(info.run_id, 1, "parent", message) for message in messages]
         for event in events:
             if event.kind in (k.CHILD_COMPLETED, k.TURN_COMPLETED):
-                messages = await self._child(event)
+                run_id = str(event.data.get("run_id"))
+                messages = await self._unless_erased(run_id, self._child(event, run_id))
                 faults += [Fault(info.run_id, event.seq, "child", message) for message in messages]
         return faults
+
+    async def _unless_erased(self, run_id: str, messages: Awaitable[list[str]]) -> list[str]:
+        """Return what is wrong with a relative; nothing if it has been erased, even just now."""
+        found = await messages
+        return [] if found and await self._store.tombstone(run_id) is not None else found
 
     async def _parent(self, info: RunInfo, named: Mapping[str, Any]) -> list[str]:
         parent = await self._store.run(named["run_id"])
@@ -182,9 +189,9 @@ class _Tree:
             asked = self._asked[parent] = _asked(await self._store.read(parent))
         return key in asked and asked[key] in (None, child)
 
-    async def _child(self, event: Event) -> list[str]:
-        run_id, outcome = event.data.get("run_id"), event.data.get("outcome")
-        child = await self._store.run(str(run_id))
+    async def _child(self, event: Event, run_id: str) -> list[str]:
+        outcome = event.data.get("outcome")
+        child = await self._store.run(run_id)
         if child is None:
             return [f"its child {run_id!r} is not in this store"]
         messages: list[str] = []
@@ -196,11 +203,14 @@ class _Tree:
 
 
 def _asked(events: Sequence[Event]) -> dict[str, str | None]:
-    """Return which child each request is for, by its key; a turn takes whichever names it."""
+    """Return which child each request is for, by its key.
+
+    A turn that was asked for and has not been started takes whichever names it.
+    """
     asked: dict[str, str | None] = {}
     for event in events:
-        if event.kind == k.CHILD_REQUESTED:
+        if event.kind in (k.CHILD_REQUESTED, k.TURN_STARTED):
             asked[str(event.data.get("key"))] = str(event.data.get("run_id"))
         elif event.kind == k.TURN_REQUESTED:
-            asked[str(event.data.get("signal_id"))] = None
+            asked.setdefault(str(event.data.get("signal_id")), None)
     return asked

@@ -262,6 +262,47 @@ TREES: dict[str, tuple[list[tuple[str, list[NewEvent]]], list[tuple[str, int, st
                 [
                     started(),
                     TURN,
+                    TURN,
+                    new(k.TURN_STARTED, key="turn-1", run_id="kid", algorithm="react", upto=2),
+                    new(
+                        k.TURN_COMPLETED,
+                        key="turn-1",
+                        signal_id="turn-1",
+                        run_id="kid",
+                        outcome="COMPLETED",
+                    ),
+                    TURN,
+                ],
+            ),
+            ("kid", [child("root", key="turn-1"), ended()]),
+        ],
+        [],
+    ),
+    "a turn that another run was started for": (
+        [
+            (
+                "root",
+                [
+                    started(),
+                    TURN,
+                    new(k.TURN_STARTED, key="turn-1", run_id="other", algorithm="react", upto=2),
+                ],
+            ),
+            ("kid", [child("root", key="turn-1")]),
+        ],
+        [("kid", 1, "parent")],
+    ),
+    "a turn that nobody asked for": (
+        [("root", [started(), new(k.TURN_COMPLETED, signal_id="turn-1", run_id="kid")])],
+        [("root", 2, "result")],
+    ),
+    "turns written by hand": (
+        [
+            (
+                "root",
+                [
+                    started(),
+                    TURN,
                     new(k.TURN_COMPLETED, signal_id="turn-1", run_id="kid", outcome="COMPLETED"),
                 ],
             ),
@@ -379,6 +420,48 @@ def test_blobs_are_there_and_deep_down_what_they_should_be(tmp_path: Path) -> No
         assert "damaged" in deep.faults[0].message
         assert "5 bytes, not 99" in deep.faults[1].message
         assert [f.seq for f in empty.faults] == [2, 3, 4, 5, 6]
+
+    run(main())
+
+
+def test_an_erased_relative_is_no_fault_and_one_that_never_was_is() -> None:
+    async def main() -> list[tuple[str, int, str]]:
+        store = MemoryEventStore()
+        await store.setup()
+        logs = {
+            "root": [started(), asks("kid"), hears("kid"), asks("lost", "child/2")],
+            "kid": [child("root"), asks("grandkid"), ended()],
+            "grandkid": [child("kid"), ended()],
+            "orphan": [child("never")],
+            "mother": [started(), asks("none"), hears("none")],
+        }
+        for run_id, events in logs.items():
+            await store.append(run_id, events, expected=0)
+        await store.erase("kid")
+        report = await verify_store(store)
+        return [(fault.run_id, fault.seq, fault.rule) for fault in report.faults]
+
+    assert run(main()) == [("orphan", 1, "parent"), ("mother", 3, "child")]
+
+
+class Vanishing(MemoryEventStore):
+    """Erases a parent between two looks at it."""
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        found = await super().read(run_id, after=after, limit=limit)
+        if run_id == "kid":
+            await self.erase("root")
+        return found
+
+
+def test_a_parent_that_is_erased_just_now_is_no_fault() -> None:
+    async def main() -> None:
+        store = Vanishing()
+        await store.setup()
+        await store.append("root", [started(), asks("kid")], expected=0)
+        await store.append("kid", [child("root")], expected=0)
+
+        assert (await verify_store(store)).faults == []
 
     run(main())
 

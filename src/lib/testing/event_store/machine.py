@@ -108,7 +108,7 @@ class _Agreement(RuleBasedStateMachine):
         self._runner.run(self._memory.setup())
         self._leases: list[Lease] = []
         partitions = range(self._store.partitions)
-        self._cursors = dict.fromkeys(partitions, (START, START))
+        self._cursors: dict[int, tuple[str, str]] = dict.fromkeys(partitions, (START, START))
 
     def _opened(self) -> EventStore:
         store = self.store_kind.open(Path(self._place.name), self._clock)
