@@ -11,7 +11,7 @@ from lib._util.json import canonical, digest
 from lib.engine.core.algorithm import Request
 from lib.engine.core.budget import UNLIMITED, Budget
 from lib.engine.core.settle import Draft
-from lib.engine.redaction import Redaction, redaction
+from lib.engine.redaction import NOTHING_REDACTED, Redaction
 from lib.engine.result import Result
 from lib.events import BlobStore, Event
 from lib.llm import Delta, ToolSpec
@@ -132,7 +132,7 @@ class Context:
     clock: Clock
     derived: DerivedRuns
     live: Callable[[Live], None] | None = None
-    redacted: Redaction = redaction(None)
+    redacted: Redaction = NOTHING_REDACTED
 
 
 class Handler(Protocol):
