@@ -8,7 +8,24 @@ from lib.errors.base import LibError, RemoteError
 
 
 class LLMError(RemoteError):
-    """A model call failed."""
+    """A model call failed.
+
+    Attributes:
+        state_lost: whether the provider does not know the handle that the call's `state=` was, or
+            knows it no longer: the whole conversation without it may succeed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        state_lost: bool = False,
+    ) -> None:
+        self.state_lost = state_lost
+        super().__init__(message, status=status, retryable=retryable, retry_after_s=retry_after_s)
 
 
 class UnsupportedModality(LLMError):

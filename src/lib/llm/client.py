@@ -220,10 +220,12 @@ class LLMClient(Protocol):
             tools: what the model may call.
             output: the shape that the text of the answer must have.
             settings: parameters of the model such as temperature and max_tokens.
-            state: the handle that an earlier `Reply` brought; a client may ignore it.
+            state: the handle that an earlier `Reply` brought, and in it as `covers` how many of
+                the messages, from the first on, it stands for: a client that uses it sends the
+                others. One that does not know what its provider keeps ignores it.
 
         Raises:
-            LLMError: the call failed.
+            LLMError: the call failed; `state_lost` says that it did for the handle.
             UnsupportedModality: a message carries what the client did not declare.
         """
         ...

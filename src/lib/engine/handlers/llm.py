@@ -64,16 +64,24 @@ class LLMHandler:
         for name in ("model", "settings"):
             if value := getattr(request, name):
                 data[name] = value
+        if request.state is not None:
+            data["provider_state"] = True
         return Draft(k.LLM_REQUESTED, data)
 
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Call the model and return its reply, or how it failed."""
-        attempts = 0
+        attempts, state = 0, cast("LLMRequest", context.decided).state
 
         async def attempt() -> Reply:
-            nonlocal attempts
+            nonlocal attempts, state
             attempts += 1
-            return await self._call(request, context, attempts)
+            try:
+                return await self._call(request, context, attempts, state)
+            except LLMError as error:
+                if state is None or not error.state_lost:
+                    raise
+            attempts, state = attempts + 1, None  # the whole conversation will do
+            return await self._call(request, context, attempts, None)
 
         try:
             reply = await retry(
@@ -103,7 +111,9 @@ class LLMHandler:
             at=context.clock.now(),
         )
 
-    async def _call(self, request: Event, context: Context, attempt: int) -> Reply:
+    async def _call(
+        self, request: Event, context: Context, attempt: int, state: Mapping[str, Any] | None
+    ) -> Reply:
         decided = cast("LLMRequest", context.decided)
         messages = await load(decided.messages, context.blobs)
         options: dict[str, Any] = {
@@ -112,6 +122,8 @@ class LLMHandler:
             "output": decided.output,
             "settings": decided.settings,
         }
+        if state is not None:
+            options["state"] = {**state, "covers": decided.covers}
         if context.live is None:
             return await self._client.complete(messages, **options)
         key = request.data["key"]
@@ -144,7 +156,10 @@ def _misfit(reply: Reply, output: Mapping[str, Any]) -> str:
 
 
 def with_distinct_calls(reply: Reply) -> Reply:
-    """Return the reply with call ids that differ: some servers repeat or leave out theirs."""
+    """Return the reply with call ids that differ: some servers repeat or leave out theirs.
+
+    What its provider has kept goes by the old ids, and is of no use with the new ones.
+    """
     ids = {call.id for call in reply.tool_calls}
     if len(ids) == len(reply.tool_calls) and "" not in ids:
         return reply
@@ -154,7 +169,7 @@ def with_distinct_calls(reply: Reply) -> Reply:
         if isinstance(part, ToolCall):
             part = replace(part, id=_distinct(part.id, seen))  # noqa: PLW2901 - the same part
         parts.append(part)
-    return replace(reply, parts=tuple(parts))
+    return replace(reply, parts=tuple(parts), state=None)
 
 
 def _distinct(call_id: str, seen: set[str]) -> str:
