@@ -38,6 +38,7 @@ __all__ = [
     "settings",
     "sql",
     "texts",
+    "transaction",
 ]
 
 Connection: TypeAlias = "psycopg.AsyncConnection[Any]"
@@ -300,6 +301,15 @@ def cursor(connection: Connection) -> Cursor:
     made.format = Format.BINARY
     made.adapters.register_dumper(Wire, _WireDumper)
     return made
+
+
+@asynccontextmanager
+async def transaction(connection: Connection, *, read_only: bool = False) -> AsyncGenerator[Cursor]:
+    """Begin a transaction that sees what others commit, whatever connections do by default."""
+    await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+    await connection.set_read_only(read_only)
+    async with connection.transaction(), cursor(connection) as using:
+        yield using
 
 
 async def run(

@@ -6,7 +6,16 @@ from lib.errors.base import LibError
 
 
 class StoreError(LibError):
-    """An event store could not do what it was asked."""
+    """An event store could not do what it was asked.
+
+    Attributes:
+        retryable: whether the same call may succeed later. An append that lost its connection may
+            have been stored nevertheless: read before you repeat it.
+    """
+
+    def __init__(self, *args: object, retryable: bool = False) -> None:
+        self.retryable = retryable
+        super().__init__(*args)
 
 
 class Conflict(StoreError):

@@ -1,0 +1,78 @@
+"""Where a store is: its database and its schema, as statements and as messages name it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from lib._util.postgres import settings, sql
+from lib.events.stores.postgres.rows import RUN_COLUMNS
+
+_SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
+_TABLES: Final = (
+    "lib_meta",
+    "lib_partitions",
+    "lib_runs",
+    "lib_events",
+    "lib_blob_uses",
+    "lib_marks",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One schema of one database.
+
+    Attributes:
+        name: for messages; no user and no password.
+    """
+
+    schema: str
+    name: str
+
+    @property
+    def quoted(self) -> str:
+        """The schema as SQL."""
+        return f'"{self.schema}"'
+
+    def put(self, statement: str) -> sql.SQL:
+        """Return the statement with the names of the tables and the columns of a run in it."""
+        return _put(self.schema, statement)
+
+    def schema_made(self) -> sql.SQL:
+        """Return a statement that makes the schema unless it is there, which needs no right."""
+        return _made(self.schema)
+
+
+def place_of(url: str, schema: str) -> Place:
+    """Return where a store is.
+
+    Raises:
+        ValueError: the URL cannot be read, or the schema has not a plain name.
+    """
+    if not _SCHEMA.fullmatch(schema):
+        raise ValueError(
+            "a schema is named by up to 63 small letters, digits and _, "
+            f"and begins with no digit: {schema!r} is not"
+        )
+    given = settings(url)
+    database = f"{given.get('host', '')}/{given.get('dbname', '')}"
+    return Place(schema, f"PostgresEventStore({database!r}, schema={schema!r})")
+
+
+@lru_cache(256)
+def _put(schema: str, statement: str) -> sql.SQL:
+    text = statement.replace("{run_columns}", RUN_COLUMNS)
+    for table in _TABLES:
+        text = text.replace(f"{{{table}}}", f'"{schema}".{table}')
+    return sql.SQL(text)  # pyright: ignore[reportArgumentType] - the schema has been checked
+
+
+@lru_cache(16)
+def _made(schema: str) -> sql.SQL:
+    return sql.SQL(
+        f"DO $$ BEGIN IF to_regnamespace('\"{schema}\"') IS NULL "  # pyright: ignore[reportArgumentType]
+        f'THEN CREATE SCHEMA "{schema}"; END IF; END $$'
+    )

@@ -1,0 +1,103 @@
+"""Runs and events as rows, and names as PostgreSQL can keep them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lib.errors import StoreCorrupt
+from lib.events.codec import decode_data, decode_time
+from lib.events.event import Event
+from lib.events.runs import RunInfo
+from lib.events.store import tombstone_name
+
+MAX_NAME_BYTES: Final = 2_600
+"""What an index has room for."""
+
+Row = tuple[Any, ...]
+
+RUN_COLUMNS: Final = """
+    run_id, root_id, parent_id, algorithm, tenant, "user", created_at, updated_at, head, outcome,
+    ready, owner, lease_until
+"""
+
+
+def text(value: str) -> str:
+    r"""Return text that PostgreSQL can keep, which has no NUL; it sorts and begins as before.
+
+    NUL becomes `\x01\x01`, and `\x01` becomes `\x01\x02`. Payloads need it not: JSON escapes both.
+    """
+    if "\x00" in value or "\x01" in value:
+        return value.replace("\x01", "\x01\x02").replace("\x00", "\x01\x01")
+    return value
+
+
+def untext(value: str) -> str:
+    """Return what `text` was given."""
+    if "\x01" in value:
+        return value.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01")
+    return value
+
+
+def maybe_text(value: str | None) -> str | None:
+    """Return text as `text` does, or None."""
+    return None if value is None else text(value)
+
+
+def _maybe(value: str | None) -> str | None:
+    return None if value is None else untext(value)
+
+
+def check_name(value: str | None) -> None:
+    """Refuse a name that an index has no room for.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    if value is not None and len(value) * 4 > MAX_NAME_BYTES:
+        found = len(text(value).encode("utf-8", "surrogatepass"))
+        if found > MAX_NAME_BYTES:
+            raise ValueError(
+                f"PostgreSQL keeps names of runs, tenants and marks up to {MAX_NAME_BYTES} bytes, "
+                f"not {found}"
+            )
+
+
+def run_name(run_id: str) -> bytes:
+    """Return what a run is found by."""
+    return bytes.fromhex(tombstone_name(run_id))
+
+
+def run_of(row: Row) -> RunInfo:
+    """Return the run of a row that begins with `RUN_COLUMNS`."""
+    outcome, ready, owner, lease_until = row[9:13]
+    return RunInfo(
+        run_id=untext(row[0]),
+        root_id=untext(row[1]),
+        parent_id=_maybe(row[2]),
+        algorithm=untext(row[3]),
+        tenant=_maybe(row[4]),
+        user=_maybe(row[5]),
+        created_at=decode_time(row[6]),
+        updated_at=decode_time(row[7]),
+        head=row[8],
+        status="open" if outcome is None else "closed",
+        outcome=_maybe(outcome),
+        ready=ready,
+        owner=_maybe(owner),
+        lease_until=None if lease_until is None else decode_time(lease_until),
+    )
+
+
+def event_of(row: Row) -> Event:
+    """Return the event of a row of run_id, tenant, seq, kind, at, user and data.
+
+    Raises:
+        StoreCorrupt: the payload cannot be read.
+    """
+    run_id, tenant, seq, kind, at, user, data = row
+    run_id = untext(run_id)
+    try:
+        data, at = decode_data(data), decode_time(at)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreCorrupt(f"event {seq} of run {run_id!r} cannot be read") from error
+    return Event(run_id, seq, untext(kind), data, at, _maybe(tenant), _maybe(user))

@@ -1,0 +1,305 @@
+"""The event store in PostgreSQL: checks its input, then hands the work to its parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Final
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.postgres import Connections
+from lib.errors import StoreClosed, StoreReadOnly
+from lib.events.codec import encode_data
+from lib.events.event import Event, NewEvent
+from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text, partition_of
+from lib.events.store import START, Feed, Tombstone
+from lib.events.stores.postgres import layout
+from lib.events.stores.postgres.batch import Append, Elsewhere
+from lib.events.stores.postgres.changes import Changes
+from lib.events.stores.postgres.errors import typed_errors
+from lib.events.stores.postgres.place import place_of
+from lib.events.stores.postgres.reader import Reader
+from lib.events.stores.postgres.watch import Watch
+from lib.events.stores.postgres.writer import PartitionWriter
+from lib.events.wakeups import Wakeups
+
+_KEPT_HOMES: Final = 100_000
+_MAX_PARTITIONS: Final = 1_024
+_SPARE: Final = 4
+_NEEDED_SPARE: Final = 2
+_READING: Final = 4
+
+
+class PostgresEventStore:
+    """Event logs in one schema of a PostgreSQL database, for the processes of many machines.
+
+    Appends of one process that wait for the same partition share a transaction. Processes see
+    each other's commits within 50 ms to a second of looking, and only look while somebody listens.
+
+    Nothing rests on the state of a session, so a pooler in transaction mode may stand between.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "public",
+        partitions: int | None = None,
+        pool_size: int | None = None,
+        timeout_s: float = 30.0,
+        read_only: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Describe the store; `setup()` opens it.
+
+        Args:
+            url: of the database (`postgresql://…`), or key=value pairs as libpq takes them.
+            schema: where its tables are, made when it is missing; each schema is a store.
+            partitions: how many appends go on at the same time; fixed when the store is made.
+                None takes what it has, or 8 for a new one.
+            pool_size: connections of this process at most: one for each partition that is written
+                to, and at least 2 for all else. None is partitions + 4.
+            timeout_s: how long a call waits for a connection before it fails.
+            read_only: never write, not even a migration.
+            clock: tells when a lease ends, and paces the look for other processes' commits. The
+                clocks of the machines that share a store have to agree better than leases last.
+
+        Raises:
+            ValueError: the URL cannot be read, a schema has a name that is not plain, or the
+                pool is too small for the partitions.
+        """
+        self._place = place_of(url, schema)
+        if partitions is not None and not 1 <= partitions <= _MAX_PARTITIONS:
+            raise ValueError(f"a store has 1 to {_MAX_PARTITIONS} partitions, not {partitions}")
+        self._wanted, self._pool_size = partitions, pool_size
+        self._read_only = read_only
+        self._check_pool(partitions or layout.DEFAULT_PARTITIONS)
+        self._url, self._timeout_s = url, timeout_s
+        self._clock = clock
+        self._wakeups = Wakeups()
+        self._gate = asyncio.Lock()
+        self._held = AsyncExitStack()
+        self._partitions = partitions or layout.DEFAULT_PARTITIONS
+        self._reader: Reader | None = None
+        self._changes: Changes | None = None
+        self._writers: list[PartitionWriter] = []
+        self._homes: dict[str, int] = {}
+
+    def _check_pool(self, partitions: int) -> None:
+        """Refuse a pool in which writers would wait for each other's connections."""
+        needed = 1 if self._read_only else partitions + _NEEDED_SPARE
+        if self._pool_size is not None and self._pool_size < needed:
+            raise ValueError(
+                f"pool_size={self._pool_size} is too small: {self._place.name} has {partitions} "
+                f"partitions, each of which is written to on a connection of its own, and needs "
+                f"at least {needed} (partitions + {_NEEDED_SPARE}); leave it out for "
+                f"{partitions + _SPARE}"
+            )
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are, once the store is set up."""
+        return self._partitions
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """Tells listeners of this event loop that logs have grown."""
+        return self._wakeups
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        """Open the store, create or migrate its layout; see `EventStore.setup`.
+
+        Raises:
+            ValueError: it was made with another number of partitions, or the pool is too small
+                for those it has.
+        """
+        async with self._gate:
+            if self._reader is None:
+                async with AsyncExitStack() as held:
+                    await self._open(held)
+                    self._held = held.pop_all()
+
+    async def _open(self, held: AsyncExitStack) -> None:
+        """Open what the store needs; `held` closes it in the reverse order."""
+        with typed_errors(self._place.name):
+            looking = Connections(self._url, name=self._place.name)
+            opened = layout.readable if self._read_only else layout.opened
+            async with looking.first() as connection:
+                self._partitions = await opened(connection, self._place, self._wanted)
+            self._check_pool(self._partitions)
+            connections = await self._connect(held)
+        reader = Reader(self._place, connections, self._partitions, read_only=self._read_only)
+        heads = await reader.heads()
+        watch = Watch(reader, self._wakeups, self._clock, heads, self._place.name)
+        watching = asyncio.create_task(watch.watch(), name="lib.events.watch")
+        held.push_async_callback(_cancelled, watching)
+        if not self._read_only:
+            self._changes = Changes(self._place, connections)
+            self._writers = [
+                PartitionWriter(self._place, connections, part, self._partitions, watch.grown)
+                for part in range(self._partitions)
+            ]
+            for writer in self._writers:
+                held.push_async_callback(writer.drained)
+        self._reader = reader
+
+    async def _connect(self, held: AsyncExitStack) -> Connections:
+        usual = _READING if self._read_only else self._partitions + _SPARE
+        connections = Connections(
+            self._url,
+            name=self._place.name,
+            max_size=self._pool_size or usual,
+            timeout_s=self._timeout_s,
+        )
+        held.push_async_callback(connections.close)
+        await connections.open()
+        return connections
+
+    async def close(self) -> None:
+        """Commit what waits, and close the connections; safe to repeat."""
+        async with self._gate:
+            self._reader = self._changes = None
+            held, self._held = self._held, AsyncExitStack()
+            await held.aclose()
+            self._writers.clear()
+
+    # -- writing ---------------------------------------------------------------------------
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        """Append all events or none, durably; see `EventStore.append`.
+
+        Raises:
+            StoreError: also when a connection is lost under way; then it is not known whether the
+                events are stored, and only the log can tell.
+        """
+        self._writing()
+        check_batch(run_id, events, expected)
+        append = Append.of(run_id, events, [encode_data(event.data) for event in events], expected)
+        home = self._home(append)
+        while True:
+            try:
+                stored = await self._writers[home].put(append)
+            except Elsewhere as found:
+                home = found.partition
+            else:
+                self._remember(run_id, home)
+                return stored
+
+    def _home(self, append: Append) -> int:
+        """Return the partition of a run as far as it is known; else it is taken to be a root."""
+        known = self._homes.get(append.run_id)
+        if known is not None:
+            return known
+        root = append.events[0].data.get("root") if append.expected == 0 else None
+        return partition_of(root if isinstance(root, str) else append.run_id, self._partitions)
+
+    def _remember(self, run_id: str, home: int) -> None:
+        if len(self._homes) >= _KEPT_HOMES:
+            self._homes.clear()
+        self._homes[run_id] = home
+
+    async def claim(
+        self,
+        owner: str,
+        *,
+        ttl_s: float,
+        run_id: str | None = None,
+        limit: int = 1,
+        algorithms: Collection[str] | None = None,
+    ) -> list[Lease]:
+        """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
+        changes, now = self._writing(), self._clock.now()
+        return await changes.claim(
+            owner,
+            now=now,
+            until=now + timedelta(seconds=ttl_s),
+            run_id=run_id,
+            limit=limit,
+            algorithms=algorithms,
+        )
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """Return the lease with a later end, or None if it has been lost."""
+        return await self._writing().renew(lease, self._clock.now() + timedelta(seconds=ttl_s))
+
+    async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
+        """Give the lease back; see `EventStore.release`."""
+        await self._writing().release(lease, idle_at)
+
+    async def set_mark(self, name: str, value: str) -> None:
+        """Keep a small durable value."""
+        changes = self._writing()
+        check_text(name)
+        check_text(value)
+        await changes.set_mark(name, value)
+
+    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        """Change a small durable value that is as expected; return whether it was."""
+        changes = self._writing()
+        check_text(name)
+        check_text(value or "")
+        return await changes.swap_mark(name, expected, value)
+
+    async def erase(self, run_id: str) -> bool:
+        """Delete the run and its events for good; return whether there was one."""
+        return await self._writing().erase(run_id, self._clock.now())
+
+    def _writing(self) -> Changes:
+        if self._changes is None:
+            self._reading()
+            raise StoreReadOnly(f"{self._place.name} was opened with read_only=True")
+        return self._changes
+
+    # -- reading ---------------------------------------------------------------------------
+
+    async def schema_version(self) -> int:
+        """Return the layout version of the stored data."""
+        return await self._reading().schema_version()
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the run's events with `seq > after` in order."""
+        return await self._reading().read(run_id, after, limit)
+
+    async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
+        """Return the runs that the query lists, in the order of their creation."""
+        return await self._reading().runs(query or RunQuery())
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        """Return one run, or None."""
+        return await self._reading().run(run_id)
+
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+        """Return events of all runs of a partition in commit order; see `EventStore.feed`."""
+        return await self._reading().feed(after, limit, partition)
+
+    async def mark(self, name: str) -> str | None:
+        """Return a small durable value, or None."""
+        return await self._reading().mark(name)
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        """Return the small durable values whose names begin so, ordered by name."""
+        return await self._reading().marks(prefix)
+
+    async def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what is left of an erased run, or None."""
+        return await self._reading().tombstone(run_id)
+
+    async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
+        """Return the ids of up to `limit` runs whose logs refer to this blob."""
+        return await self._reading().blob_users(digest, limit)
+
+    def _reading(self) -> Reader:
+        if self._reader is None:
+            raise StoreClosed(f"call setup() first: {self._place.name} is not open")
+        return self._reader
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
