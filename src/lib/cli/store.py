@@ -16,7 +16,7 @@ from rich.text import Text
 
 from lib.algorithms import React
 from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
-from lib.cli.stores import StorePath, reading
+from lib.cli.stores import FORMS, StoreParam, reading
 from lib.cli.terminal import json_line, text_line
 from lib.engine.check import request_check
 from lib.errors import RunNotFound
@@ -24,6 +24,7 @@ from lib.events import Event, RunInfo, RunQuery
 from lib.events.blobs import DirectoryBlobStore
 from lib.events.codec import event_to_json
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.urls import StorePlace
 from lib.events.verify import VerifyReport, verify_store
 from lib.llm import GenAIPrices, PriceBook
 from lib.observe.spend import ModelSpend
@@ -31,7 +32,7 @@ from lib.observe.spend import ModelSpend
 _RUNS: Final = 100
 _PIPE_WIDTH: Final = 240
 
-the_store = click.argument("store", type=StorePath())
+the_store = click.argument("store", type=StoreParam())
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
 
 
@@ -43,25 +44,25 @@ class _Line(NamedTuple):
     used: ModelSpend
 
 
-@click.group()
+@click.group(help=f"Look into an event store, read-only. STORE is {FORMS}.")
 def command() -> None:
-    """Look into an event store, read-only. STORE is a path or sqlite:///PATH."""
+    """Look into an event store."""
 
 
 @command.command()
 @the_store
 @as_json
-def check(store: Path, *, as_json: bool) -> None:
+def check(store: StorePlace, *, as_json: bool) -> None:
     """Tell whether this release can read STORE, and what is in it."""
     facts = asyncio.run(_facts(store))
     _show([facts], as_json=as_json)
 
 
-async def _facts(store: Path) -> dict[str, Any]:
+async def _facts(store: StorePlace) -> dict[str, Any]:
     async with reading(store) as opened:
         runs = await opened.runs()
         return {
-            "store": str(store),
+            "store": store.shown,
             "layout": await opened.schema_version(),
             "supported": LAYOUT_VERSION,
             "runs": len(runs),
@@ -82,7 +83,7 @@ async def _facts(store: Path) -> dict[str, Any]:
 @click.option("--provider", help="Who was paid for calls of which the log does not say it.")
 @as_json
 def runs(
-    store: Path,
+    store: StorePlace,
     *,
     only_open: bool,
     tenant: str | None,
@@ -115,7 +116,9 @@ def _price_book(provider: str | None, *, priced: bool) -> GenAIPrices | None:
         raise click.BadParameter(str(error), param_hint="--provider") from error
 
 
-async def _runs(store: Path, query: RunQuery, prices: PriceBook | None) -> AsyncIterator[_Line]:
+async def _runs(
+    store: StorePlace, query: RunQuery, prices: PriceBook | None
+) -> AsyncIterator[_Line]:
     async with reading(store) as opened:
         async for run, spend in runs_with_spend(opened, query, prices=prices):
             more: dict[str, Any] = {"events": run.head, **call_fields(spend)}
@@ -123,7 +126,7 @@ async def _runs(store: Path, query: RunQuery, prices: PriceBook | None) -> Async
 
 
 async def _totals(
-    store: Path, query: RunQuery, by: By, prices: PriceBook | None
+    store: StorePlace, query: RunQuery, by: By, prices: PriceBook | None
 ) -> AsyncIterator[_Line]:
     totals = Totals(by)
     async with reading(store) as opened:
@@ -174,14 +177,14 @@ def _run_row(run: RunInfo) -> dict[str, Any]:
 @the_store
 @click.argument("run_id", metavar="RUN")
 @as_json
-def events(store: Path, run_id: str, *, as_json: bool) -> None:
+def events(store: StorePlace, run_id: str, *, as_json: bool) -> None:
     """List the events of a RUN of STORE. Payloads are shown in full with --json only."""
     found = asyncio.run(_events(store, run_id))
     rows = [event_to_json(event) if as_json else _event_row(event) for event in found]
     _show(rows, as_json=as_json)
 
 
-async def _events(store: Path, run_id: str) -> list[Event]:
+async def _events(store: StorePlace, run_id: str) -> list[Event]:
     async with reading(store) as opened:
         found = await opened.read(run_id)
         if not found:
@@ -207,7 +210,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 )
 @click.option("--deep", is_flag=True, help="Decide every log again and read every blob.")
 @as_json
-def verify(store: Path, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
+def verify(store: StorePlace, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
     """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults."""
     report = asyncio.run(_verify(store, blobs, deep=deep))
     faults = [
@@ -220,7 +223,7 @@ def verify(store: Path, *, blobs: Path | None, deep: bool, as_json: bool) -> Non
         raise click.exceptions.Exit(1)
 
 
-async def _verify(store: Path, blobs: Path | None, *, deep: bool) -> VerifyReport:
+async def _verify(store: StorePlace, blobs: Path | None, *, deep: bool) -> VerifyReport:
     checks = [request_check([React()])] if deep else []
     kept = DirectoryBlobStore(blobs) if blobs else None
     async with reading(store) as opened:

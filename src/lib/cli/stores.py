@@ -9,40 +9,44 @@ from typing import Final
 
 import click
 
-from lib.cli.paths import checked_path
-from lib.events import EventStore, SQLiteEventStore
+from lib.events import EventStore
+from lib.events.urls import StorePlace, store_at, store_place
 
-URL_PREFIX: Final = "sqlite:///"
+FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE or redis://HOST"
 
 
-class StorePath(click.ParamType[Path]):
-    """The path of an event store that exists."""
+class StoreParam(click.ParamType[StorePlace]):
+    """An argument that names an event store; the file of one in a file exists."""
 
     name = "store"
 
     def convert(
-        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
-        """Return the path that the argument names."""
-        named = str(value).removeprefix(URL_PREFIX)
-        if "://" in named:  # not repeated, since it may hold a password
-            self.fail(f"give a path or {URL_PREFIX}PATH", param, ctx)
+        self, value: str | StorePlace, param: click.Parameter | None, ctx: click.Context | None
+    ) -> StorePlace:
+        """Return what the argument names."""
+        if isinstance(value, StorePlace):
+            return value
         try:
-            path = Path(checked_path(named))
-            found = path.is_file()
+            place = store_place(value)
+            found = place.kind != "sqlite" or Path(place.target).is_file()
         except (OSError, ValueError) as error:
             self.fail(str(error), param, ctx)
+        if place.kind == "memory":
+            self.fail(f"name a store that outlives this command: {FORMS}", param, ctx)
         if not found:
-            self.fail(f"there is no event store at {str(path)!r}", param, ctx)
-        return path
+            self.fail(f"there is no event store at {place.shown!r}", param, ctx)
+        return place
 
 
 @asynccontextmanager
-async def reading(path: Path) -> AsyncGenerator[EventStore]:
+async def reading(place: StorePlace) -> AsyncGenerator[EventStore]:
     """Open an event store read-only, and close it."""
-    store = SQLiteEventStore(path, read_only=True)
-    await store.setup()
     try:
+        store = store_at(place, read_only=True)
+    except ValueError as error:
+        raise click.UsageError(f"{place.shown}: {error}") from error
+    try:
+        await store.setup()
         yield store
     finally:
         await store.close()

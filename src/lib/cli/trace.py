@@ -14,11 +14,12 @@ from rich.text import Text
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.files import write_atomically
-from lib.cli.stores import StorePath, reading
+from lib.cli.stores import FORMS, StoreParam, reading
 from lib.cli.terminal import text_line
 from lib.errors import RunNotFound
 from lib.evals import Score
 from lib.events import EventStore, RunInfo, RunQuery
+from lib.events.urls import StorePlace
 from lib.observe.page import Page, render_page
 from lib.observe.trace import Capture, RunTrace, read_trace
 from lib.observe.waterfall import Waterfall
@@ -40,7 +41,7 @@ _PAGE_CHARS: Final = 20_000
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--store", type=StorePath(), required=True, help="A path or sqlite:///PATH.")
+@click.option("--store", type=StoreParam(), required=True, help=f"{FORMS[0].upper()}{FORMS[1:]}.")
 @click.option("--depth", type=click.IntRange(min=1), help="Levels to show; 1 is the root alone.")
 @click.option("--limit", type=click.IntRange(min=1), help=f"Rows to show; by default {ROWS}.")
 @click.option("--width", type=click.IntRange(min=1), help="Columns; by default the terminal's.")
@@ -56,7 +57,7 @@ _PAGE_CHARS: Final = 20_000
 def command(
     run_id: str,
     *,
-    store: Path,
+    store: StorePlace,
     depth: int | None,
     limit: int | None,
     width: int | None,
@@ -92,8 +93,10 @@ def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:
     return scores
 
 
-async def _read(path: Path, run_id: str, capture: Capture) -> tuple[RunInfo, Sequence[RunTrace]]:
-    async with reading(path) as store:
+async def _read(
+    place: StorePlace, run_id: str, capture: Capture
+) -> tuple[RunInfo, Sequence[RunTrace]]:
+    async with reading(place) as store:
         root_id = (await _find(store, run_id)).root_id
         root = await store.run(root_id)
         now = SYSTEM_CLOCK.now()

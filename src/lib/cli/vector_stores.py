@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import click
 
 import lib.vector
-from lib.cli.paths import checked_path
+from lib._util.places import checked_path
 from lib.vector import Metric, VectorStore
 from lib.vector.protocol import KeptStore
 from lib.vector.records import Layout

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from lib.errors import (
     BlobMissing,
     Conflict,
     ContentTooLarge,
     MigrationNeeded,
+    RunErased,
     RunNotFound,
     SchemaTooNew,
     StoreClosed,
@@ -19,10 +21,13 @@ from lib.errors import (
 from lib.events.blobs import INLINE_LIMIT, BlobStore, DirectoryBlobStore, MemoryBlobStore
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery
-from lib.events.store import EventStore, Feed
+from lib.events.store import EventStore, Feed, Tombstone
 from lib.events.stores.memory import MemoryEventStore
+from lib.events.urls import open_store
 
 if TYPE_CHECKING:
+    from lib.events.stores.postgres import PostgresEventStore
+    from lib.events.stores.redis import RedisEventStore
     from lib.events.stores.sqlite import SQLiteEventStore
 
 __all__ = [
@@ -40,6 +45,9 @@ __all__ = [
     "MemoryEventStore",
     "MigrationNeeded",
     "NewEvent",
+    "PostgresEventStore",
+    "RedisEventStore",
+    "RunErased",
     "RunInfo",
     "RunNotFound",
     "RunQuery",
@@ -49,12 +57,20 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "StoreReadOnly",
+    "Tombstone",
+    "open_store",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "SQLiteEventStore":
-        from lib.events.stores.sqlite import SQLiteEventStore  # noqa: PLC0415 - loads its driver
+_STORES: Final = {
+    "PostgresEventStore": "lib.events.stores.postgres",
+    "RedisEventStore": "lib.events.stores.redis",
+    "SQLiteEventStore": "lib.events.stores.sqlite",
+}
+"""Where the classes are that load a driver."""
 
-        return SQLiteEventStore
+
+def __getattr__(name: str) -> Any:
+    if name in _STORES:
+        return getattr(import_module(_STORES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from lib.cli import main
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
+from lib.events.layout import LAYOUT_VERSION
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -58,8 +59,8 @@ def test_check_tells_the_layout_and_how_much_there_is(path: Path) -> None:
         [
             {
                 "store": str(path),
-                "layout": 1,
-                "supported": 1,
+                "layout": LAYOUT_VERSION,
+                "supported": LAYOUT_VERSION,
                 "runs": 2,
                 "open": 1,
                 "events": 9,
@@ -166,13 +167,21 @@ def test_what_is_not_there_is_a_wrong_call_and_not_a_new_file(tmp_path: Path) ->
     missing = tmp_path / "nothing.db"
 
     assert call("runs", missing).exit_code == 2
-    assert "give a path or sqlite:///PATH" in call("runs", "redis://localhost").stderr
+    assert "unknown scheme 'mysql'" in call("runs", "mysql://localhost").stderr
+    assert "outlives this command" in call("runs", "memory:").stderr
+    assert "no event store at ':memory:'" in call("runs", ":memory:").stderr
     assert not missing.exists()
 
 
 @pytest.mark.parametrize(
     "given",
-    ["postgresql://me:secret@db/app", "host=db password=secret", "v.db?table=x", "long" * 100],
+    [
+        "postgresql://me:secret@db/a@b",
+        "mysql://me:secret@db/app",
+        "host=db password=secret",
+        "v.db?table=x",
+        "long" * 100,
+    ],
 )
 def test_what_is_no_path_of_a_file_is_a_wrong_call_that_shows_no_password(given: str) -> None:
     result = call("check", given)

@@ -1,0 +1,124 @@
+"""Event stores by their URLs, as configuration and command lines name them.
+
+    sqlite:///relative.db, sqlite:////absolute.db, or a bare path
+    postgresql://user:password@host:port/database    as libpq takes it
+    redis://:password@host:port/0, rediss://…        as redis-py takes it
+    memory:
+
+A driver is imported when a store that needs it is made.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from lib._util.places import checked_path
+from lib.events.store import EventStore
+from lib.events.stores.memory import MemoryEventStore
+
+Kind = Literal["sqlite", "postgresql", "redis", "memory"]
+
+_SERVERS: Final[dict[str, Kind]] = {
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "redis": "redis",
+    "rediss": "redis",
+}
+_FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE, redis://HOST, memory:"
+_ENCODED: Final = (
+    "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlace:
+    """Where an event store is.
+
+    Attributes:
+        target: the path or the URL that its class takes; may hold a password.
+        shown: the same for people to read, without a password.
+    """
+
+    kind: Kind
+    target: str = field(repr=False)
+    shown: str = field(compare=False)
+
+
+def store_place(url: str | os.PathLike[str]) -> StorePlace:
+    """Return what a URL or a path names; whether there is a store is not looked at.
+
+    Raises:
+        ValueError: it names none; the message says how to, and holds no password.
+    """
+    given = os.fspath(url)
+    if given == "memory:":
+        return StorePlace(kind="memory", target="", shown=given)
+    scheme, colon, rest = given.partition(":")
+    scheme = scheme.lower()
+    if colon and scheme in (*_SERVERS, "sqlite", "memory") and not rest.startswith("//"):
+        raise ValueError(f"this is no {scheme} URL: known are {_FORMS}")
+    if scheme in _SERVERS:
+        return StorePlace(kind=_SERVERS[scheme], target=given, shown=_without_password(given))
+    if scheme == "sqlite" and colon:
+        path = rest.removeprefix("//")
+        if not path.startswith("/") or path == "/":
+            raise ValueError("a SQLite store is named sqlite:///PATH, with three slashes")
+        return _file(path[1:])
+    if colon and rest.startswith("//"):
+        raise ValueError(f"unknown scheme {scheme!r}: known are {_FORMS}")
+    return _file(given)
+
+
+def _file(path: str) -> StorePlace:
+    if not path:
+        raise ValueError(f"an empty name is no store: known are {_FORMS}")
+    return StorePlace(kind="sqlite", target=checked_path(path), shown=path)
+
+
+def _without_password(given: str) -> str:
+    try:
+        url = urlsplit(given, allow_fragments=False)
+        host = url.hostname or ""
+    except ValueError:  # whose message quotes the password with the rest
+        raise ValueError(f"this is no URL; {_ENCODED}") from None
+    if "@" in url.path + url.query:
+        raise ValueError(f"there is an '@' behind the host; {_ENCODED}")
+    user = f"{url.username}@" if url.username else ""
+    place = url.netloc.rpartition("@")[2] if host else ""
+    return f"{url.scheme}://{user}{place}{url.path}"
+
+
+def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> EventStore:
+    """Return the event store that a URL or a path names; `setup()` opens it.
+
+    Args:
+        url: of one of the forms above.
+        read_only: never write, not even a migration or a new store.
+
+    Raises:
+        ValueError: it names no store, or one in memory was to be read only.
+        MissingDriver: the driver of such a store is not installed.
+    """
+    return store_at(store_place(url), read_only=read_only)
+
+
+def store_at(place: StorePlace, *, read_only: bool = False) -> EventStore:
+    """Return the event store of a place; see `open_store`."""
+    if place.kind == "sqlite":
+        from lib.events.stores.sqlite import SQLiteEventStore  # noqa: PLC0415 - loads its driver
+
+        return SQLiteEventStore(place.target, read_only=read_only)
+    if place.kind == "postgresql":
+        from lib.events.stores.postgres import PostgresEventStore  # noqa: PLC0415 - as above
+
+        return PostgresEventStore(place.target, read_only=read_only)
+    if place.kind == "redis":
+        from lib.events.stores.redis import RedisEventStore  # noqa: PLC0415 - as above
+
+        return RedisEventStore(place.target, read_only=read_only)
+    if read_only:
+        raise ValueError("a store in memory begins empty: it cannot be read-only")
+    return MemoryEventStore()

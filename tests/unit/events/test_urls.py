@@ -1,0 +1,118 @@
+"""Event stores by their URLs."""
+
+from pathlib import Path
+
+import pytest
+
+from lib.errors import StoreClosed, StoreReadOnly
+from lib.events import MemoryEventStore, SQLiteEventStore, open_store
+from lib.events.urls import StorePlace, store_place
+from lib.testing.aio import run
+from lib.testing.event_store.kit import begin
+
+PLACES = {
+    "runs.db": ("sqlite", "runs.db", "runs.db"),
+    "/srv/runs.db": ("sqlite", "/srv/runs.db", "/srv/runs.db"),
+    "memory": ("sqlite", "memory", "memory"),
+    ":memory:": ("sqlite", ":memory:", ":memory:"),
+    "sqlite:///runs.db": ("sqlite", "runs.db", "runs.db"),
+    "sqlite:////srv/50%25.db": ("sqlite", "/srv/50%25.db", "/srv/50%25.db"),
+    "sqlite:///memory:": ("sqlite", "memory:", "memory:"),
+    "SQLite:///runs.db": ("sqlite", "runs.db", "runs.db"),
+    "memory:": ("memory", "", "memory:"),
+    "postgresql://db/app": ("postgresql", "postgresql://db/app", "postgresql://db/app"),
+    "postgres://me:secret@db:5/app?password=secret": (
+        "postgresql",
+        "postgres://me:secret@db:5/app?password=secret",
+        "postgres://me@db:5/app",
+    ),
+    "postgresql:///app?host=/run/postgresql": (
+        "postgresql",
+        "postgresql:///app?host=/run/postgresql",
+        "postgresql:///app",
+    ),
+    "redis://:secret@[::1]:6379/0": (
+        "redis",
+        "redis://:secret@[::1]:6379/0",
+        "redis://[::1]:6379/0",
+    ),
+    "rediss://me:secret@host": ("redis", "rediss://me:secret@host", "rediss://me@host"),
+}
+NONE = {
+    "": "an empty name",
+    "mysql://me:secret@db/app": "unknown scheme 'mysql'",
+    "memory://": "unknown scheme 'memory'",
+    "sqlite://": "three slashes",
+    "sqlite:///": "three slashes",
+    "sqlite://runs.db": "three slashes",
+    "sqlite:runs.db": "no sqlite URL",
+    "sqlite:///runs.db?mode=ro": "no '?'",
+    "redis:secret": "no redis URL",
+    "postgresql:/secret": "no postgresql URL",
+    "postgresql://[secret": "no URL",
+    "postgresql://me:sec/ret@db": "an '@' behind the host",
+    "redis://db?password=s@secret": "an '@' behind the host",
+    "host=db password=secret": "libpq connection string",
+}
+
+
+@pytest.mark.parametrize("given", PLACES)
+def test_a_url_or_a_path_names_a_store_and_shows_no_password(given: str) -> None:
+    kind, target, shown = PLACES[given]
+    place = store_place(given)
+
+    assert (place.kind, place.target, place.shown) == (kind, target, shown)
+    assert "secret" not in repr(place)
+
+
+@pytest.mark.parametrize("given", NONE)
+def test_what_names_no_store_is_refused_without_its_password(given: str) -> None:
+    with pytest.raises(ValueError, match=NONE[given]) as caught:
+        open_store(given)
+
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_path_may_be_a_path_object(tmp_path: Path) -> None:
+    expected = StorePlace(kind="sqlite", target=str(tmp_path / "x"), shown="")
+
+    assert store_place(tmp_path / "x") == expected
+
+
+def test_a_store_in_a_file_is_opened_for_writing_and_for_reading(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+        assert isinstance(store, SQLiteEventStore)
+        with pytest.raises(StoreClosed):
+            await store.runs()
+        await store.setup()
+        log = await begin(store, "run")
+        await store.close()
+        reader = open_store(tmp_path / "runs.db", read_only=True)
+        await reader.setup()
+        assert await reader.read("run") == log
+        with pytest.raises(StoreReadOnly):
+            await reader.erase("run")
+        await reader.close()
+
+    run(main())
+
+
+def test_a_store_in_memory_begins_empty_and_so_is_not_read_only() -> None:
+    assert isinstance(open_store("memory:"), MemoryEventStore)
+    for url in ("memory:", ":memory:"):
+        with pytest.raises(ValueError, match="cannot be read-only"):
+            open_store(url, read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [("postgresql://db/app", "PostgresEventStore"), ("rediss://db", "RedisEventStore")],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_store_on_a_server_is_not_asked_before_it_is_set_up(
+    url: str, name: str, *, read_only: bool
+) -> None:
+    assert type(open_store(url, read_only=read_only)).__name__ == name
