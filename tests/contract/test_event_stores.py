@@ -3,7 +3,9 @@
 import pytest
 
 from lib.events import MemoryEventStore, SQLiteEventStore
+from lib.events.stores.redis import RedisEventStore
 from lib.testing.event_store import EventStoreContract, StoreKind, check_against_memory
+from lib.testing.servers import redis
 
 EVENT_STORES = {
     "memory": StoreKind(
@@ -17,12 +19,24 @@ EVENT_STORES = {
     "sqlite in memory": StoreKind(
         open=lambda _, clock: SQLiteEventStore(clock=clock), survives_close=False, shared=False
     ),
+    "redis": StoreKind(
+        open=lambda place, clock: RedisEventStore(
+            redis.url(), prefix=redis.prefix_of(place), clock=clock
+        ),
+        survives_close=True,
+        shared=True,
+    ),
 }
 
+SERVERS = {"redis": redis.url}
+"""What starts the server of a store; it blocks, so not in an event loop."""
 
-@pytest.fixture(params=EVENT_STORES.values(), ids=list(EVENT_STORES))
+
+@pytest.fixture(params=list(EVENT_STORES))
 def each_kind(request: pytest.FixtureRequest) -> StoreKind:
-    return request.param
+    if start := SERVERS.get(request.param):
+        start()
+    return EVENT_STORES[request.param]
 
 
 class TestEventStores(EventStoreContract):

@@ -6,6 +6,7 @@ It listens on a socket in a temporary folder only, and is gone with the process.
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -122,6 +124,11 @@ def own_server(*settings: str) -> RedisServer:
 def fresh_prefix() -> str:
     """Return a prefix for keys that no other place of the shared server has."""
     return f"fresh{next(_prefixes)}"
+
+
+def prefix_of(place: Path) -> str:
+    """Return the prefix for keys that belongs to a directory."""
+    return sha256(os.fsencode(place)).hexdigest()[:16]
 
 
 def _program() -> str:

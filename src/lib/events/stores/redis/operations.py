@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from lib.errors import StoreError
-from lib.events.blobs import blob_refs
+from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import decode_data, encode_time
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, advance, partition_of
@@ -145,7 +145,7 @@ class Append:
 
     def _digests(self) -> set[bytes]:
         pairs = zip(self._stored, self.payloads, strict=True)
-        logged = [event for event, payload in pairs if '"$blob"' in payload]
+        logged = [event for event, payload in pairs if BLOB_MARKER in payload]
         return digests(logged)
 
     def outcome(self, reply: Any) -> Stored:
@@ -162,7 +162,7 @@ class Append:
 
 def digests(events: Iterable[Event]) -> set[bytes]:
     """Return the digests of the blobs to which events refer."""
-    return {raw(ref.digest) for event in events for ref in blob_refs(event.data)}
+    return {raw(digest) for event in events for digest in blob_digests(event.data)}
 
 
 @dataclass(frozen=True, slots=True)

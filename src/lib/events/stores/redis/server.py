@@ -79,6 +79,8 @@ class Server:
             "protocol": 2,
             "retry": never,
             "retry_on_error": [],
+            # Else it reads the version of its own package from the disk for every connection.
+            **dict.fromkeys(_names_of_library(self._redis)),
         }
         return {**self._redis.asyncio.connection.parse_url(url), **ours}
 
@@ -157,6 +159,10 @@ class Server:
 async def _ask(connection: Any, *command: bytes | str | int) -> Any:
     await connection.send_command(*command)
     return await connection.read_response()
+
+
+def _names_of_library(redis: Any) -> Sequence[str]:
+    return ("driver_info",) if hasattr(redis, "driver_info") else ("lib_name", "lib_version")
 
 
 def _driver() -> Any:
