@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from lib.errors import StoreError
 from lib.events.stores.redis.operations import Operation, Outdated
 
 _MAX_OPERATIONS: Final = 256
@@ -71,15 +70,14 @@ class Lane:
             return
         try:
             replies = await self._commit(args)
-        # Nobody else would ever tell those who wait.
-        except BaseException as error:
+        except BaseException as error:  # nobody else would ever tell those who wait
             for operation, future in batch:
                 operation.failed()
                 _refuse(future, error)
-            if not isinstance(error, StoreError):
+            if not isinstance(error, Exception):
                 raise
-            return
-        self._settle(batch, replies)
+        else:
+            self._settle(batch, replies)
 
     def _settle(self, batch: Sequence[Waiting], replies: Sequence[Any]) -> None:
         outcomes: list[Any] = []

@@ -112,17 +112,24 @@ class Append:
         return advance(info, self.run_id, fresh, self.expected)
 
     def partition(self, info: RunInfo | None) -> int:
-        """Return where the run is, or will be."""
-        root_id = info.root_id if info else self.advance(None)[0].root_id
+        """Return where the run is, or will be.
+
+        Raises:
+            Outdated: it is not known, and this does not start it.
+        """
+        root_id = info.root_id if info else self._guess(None)[0].root_id
         return partition_of(root_id, self.partitions)
+
+    def _guess(self, info: RunInfo | None) -> tuple[RunInfo, list[Event]]:
+        try:
+            return self.advance(info)
+        except (StoreError, ValueError) as refusal:
+            raise Outdated from refusal
 
     def arguments(self) -> list[bytes]:
         """Return it as arguments of the script."""
         before = self.known.get(self.run_id)
-        try:
-            after, stored = self.advance(before)
-        except (StoreError, ValueError) as refusal:
-            raise Outdated from refusal
+        after, stored = self._guess(before)
         self._stored = stored
         self._partition = self.partition(after)
         self.known.learn(after)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from lib.errors import MissingDriver, StoreCorrupt, StoreError, StoreReadOnly
+from lib.errors import MissingDriver, StoreClosed, StoreCorrupt, StoreError, StoreReadOnly
 
 _REFUSALS: Final = (
     # What Redis says, also from within a script, where the driver knows no types.
@@ -40,9 +40,9 @@ _DRIVER_REFUSALS: Final = {
 
 
 def place_of(url: str) -> str:
-    """Return the URL without user, password and options."""
+    """Return the URL without user, password and options, even if the password has a slash."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return f"{parts.scheme}://{(parts.netloc + parts.path).rpartition('@')[2]}"
 
 
 class Server:
@@ -67,7 +67,16 @@ class Server:
         self._connections = connections
         self._timeout_s = timeout_s
         self._free = asyncio.Semaphore(connections)
-        self._pool = self._redis.asyncio.ConnectionPool(**self._options(url))
+        self._closed = False
+        try:
+            self._pool = self._redis.asyncio.ConnectionPool(**self._options(url))
+            self._pool.make_connection()
+        except (TypeError, ValueError):
+            # Not what the driver says: it may quote a part of the password.
+            raise ValueError(
+                "the URL is not redis://, rediss:// or unix://, or has a port or an option that "
+                "redis-py does not know"
+            ) from None
 
     def _options(self, url: str) -> dict[str, Any]:
         never = self._redis.asyncio.retry.Retry(self._redis.backoff.NoBackoff(), 0)
@@ -106,12 +115,19 @@ class Server:
             return [await connection.read_response() for _ in commands]
 
     async def close(self) -> None:
-        """Close all connections."""
-        with suppress(OSError, self._redis.exceptions.RedisError):
-            await self._pool.disconnect()
+        """Wait for what is under way, and close all connections."""
+        self._closed = True
+        try:
+            for _ in range(self._connections):
+                await self._free.acquire()
+        finally:
+            with suppress(OSError, self._redis.exceptions.RedisError):
+                await self._pool.disconnect()
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Any]:
+        if self._closed:
+            raise StoreClosed(f"{self._store} has been closed")
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._free.acquire()

@@ -206,12 +206,9 @@ class RedisEventStore:
         payloads = [encode_data(event.data) for event in events]
         append = Append(self._known, self._partitions, run_id, events, payloads, expected)
         info = self._known.get(run_id)
-        if info is None and expected != 0:
-            info = await self._look(opened.reader, run_id)
         while True:
-            lane = opened.lanes[append.partition(info)]
             try:
-                stored: Stored = await lane.put(append)
+                stored: Stored = await opened.lanes[append.partition(info)].put(append)
             except Outdated:
                 info = await self._look(opened.reader, run_id)
                 append.advance(info)  # what is refused now is refused for good

@@ -72,9 +72,13 @@ async def inspect(server: Server, store: str) -> None:
     """Warn if the server may lose what it has confirmed.
 
     Raises:
-        StoreError: it cannot be reached, or is too old.
+        StoreError: it is too old.
     """
-    text: bytes = await server.call("INFO")
+    try:
+        text: bytes = await server.call("INFO")
+    except StoreError as error:  # not permitted, or there is worse, which the next call will tell
+        _log.warning("%s does not say how it is run", store, exc_info=error)
+        return
     pairs = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     info = {name: value for name, _, value in pairs}
     version = info.get("redis_version", "0")
