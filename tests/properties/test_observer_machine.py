@@ -7,6 +7,7 @@ is the clock's, so that the same steps go the same way.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -214,9 +215,11 @@ class Machine(RuleBasedStateMachine):
     @rule(which=picks)
     def deliver_again(self, which: int) -> None:
         """Let a process that starts later get some events for a second time."""
-        mark = self.do(self.store.mark(f"bus/{GROUP}"))
+        mark = self.do(self.store.mark(f"bus/{GROUP}/0"))
         if mark:
-            self.do(self.store.set_mark(f"bus/{GROUP}", str(max(0, int(mark) - which))))
+            place = json.loads(mark)
+            place["cursor"] = str(max(0, int(place["cursor"]) - which))
+            self.do(self.store.set_mark(f"bus/{GROUP}/0", json.dumps(place)))
 
     # -- rules: backends
 

@@ -196,7 +196,7 @@ def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_nobody(
         clock, failing, sound = Clock(), Handler(fails=range(1, 12)), Handler()
         async with opened() as store:
             log = await begin(store, "run", notes=1)
-            bus = Bus(store, clock=clock)
+            bus = Bus(store, clock=clock, max_deliveries=20)
             await bus.subscribe("failing", failing)
             await bus.subscribe("sound", sound)
             async with running(bus):
@@ -310,7 +310,7 @@ def test_a_batch_under_way_is_finished_before_its_group_is_gone() -> None:
                 assert await flush is True
 
             assert done == [1]
-            assert await store.mark("bus/group") is not None
+            assert await store.mark("bus/group/0") is not None
 
     run(main())
 

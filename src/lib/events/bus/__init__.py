@@ -1,0 +1,9 @@
+"""The bus: carries the events of all runs to groups of handlers, in the order of their commits."""
+
+from __future__ import annotations
+
+from lib.events.bus.bus import Bus
+from lib.events.bus.dead import DeadLetter
+from lib.events.bus.share import Handler
+
+__all__ = ["Bus", "DeadLetter", "Handler"]
