@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from lib.algorithms.react import React
+from lib.algorithms.session import SessionLoop
 
-__all__ = ["React"]
+__all__ = ["React", "SessionLoop"]

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from lib.engine.core.algorithm import Algorithm, Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.algorithm import (
+    Algorithm,
+    Finish,
+    LLMRequest,
+    Request,
+    ToolRequest,
+    TurnRequest,
+    Wait,
+)
 from lib.engine.core.budget import Budget, Spend
 from lib.engine.engine import Engine
 from lib.engine.handler import Admission, Context, DerivedRuns, Handler, Live
 from lib.engine.handlers.child import Agent, ChildHandler
 from lib.engine.handlers.llm import LLMHandler
 from lib.engine.handlers.tool import ToolHandler
+from lib.engine.handlers.turn import TurnHandler
 from lib.engine.result import Result
 from lib.engine.run import PendingApproval, Run
+from lib.engine.session import Session
+from lib.engine.turn import Turn
 from lib.errors import (
     IdempotencyMismatch,
     MissingHandler,
     NotPending,
     RunAbandoned,
+    SessionClosed,
     UnknownAlgorithm,
 )
 
@@ -41,9 +53,14 @@ __all__ = [
     "Result",
     "Run",
     "RunAbandoned",
+    "Session",
+    "SessionClosed",
     "Spend",
     "ToolHandler",
     "ToolRequest",
+    "Turn",
+    "TurnHandler",
+    "TurnRequest",
     "UnknownAlgorithm",
     "Wait",
 ]

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib.engine.core.algorithm import Algorithm, Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.algorithm import (
+    Algorithm,
+    Finish,
+    LLMRequest,
+    Request,
+    ToolRequest,
+    TurnRequest,
+    Wait,
+)
 from lib.engine.core.budget import exhausted
 from lib.engine.core.settle import MADE_NO_CALL, OUTCOME_UNKNOWN, Draft, fail_open, never_made
 from lib.engine.core.state import RunState, begin, evolve
@@ -85,7 +93,7 @@ def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
     lacking = exhausted(
         state.budget,
         state.spend.including(state.granted) if state.open else state.spend,
-        llm_calls=sum(isinstance(request, LLMRequest) for request in due),
+        llm_calls=sum(isinstance(request, LLMRequest | TurnRequest) for request in due),
         tool_calls=sum(isinstance(request, ToolRequest) for request in due),
     )
     if not due or lacking is None:
