@@ -75,14 +75,26 @@ def scrub(connection: sqlite3.Connection) -> None:
     if erased == _count(connection, _SCRUBBED):
         return
     with _impatient(connection):
-        # SQLite gives the log up for the last connection only: that is how to learn who that is.
-        [[mode]] = connection.execute("PRAGMA journal_mode=DELETE").fetchall()
-        if mode != "delete":
+        if not _is_alone(connection):
             return
         connection.execute("VACUUM")
         record = "INSERT OR REPLACE INTO lib_meta (key, value) VALUES (?, ?)"
         connection.execute(record, (_SCRUBBED, erased))
         use_write_ahead_log(connection)
+
+
+def _is_alone(connection: sqlite3.Connection) -> bool:
+    """Tell whether nobody else has the file open, which then has no write-ahead log any more.
+
+    That SQLite refuses to give the log up is how to learn of the others.
+    """
+    try:
+        [[mode]] = connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return mode == "delete"
 
 
 def _count(connection: sqlite3.Connection, key: str) -> str | None:

@@ -101,12 +101,12 @@ def _remember_the_erased(connection: sqlite3.Connection) -> None:
     """Make room for tombstones, and find which runs refer to which blob."""
     for statement in _VERSION_2:
         connection.execute(statement)
-    query = "SELECT run, data FROM lib_events WHERE instr(data, ?)"
+    query = "SELECT run, CAST(data AS BLOB) FROM lib_events WHERE instr(data, ?)"
     for run, data in connection.execute(query, (BLOB_MARKER,)):
         connection.executemany(USE_BLOB, [(digest, run) for digest in _digests(data)])
 
 
-def _digests(data: str) -> set[str]:
+def _digests(data: bytes) -> set[str]:
     try:
         return blob_digests(decode_data(data))
     except (TypeError, ValueError):  # damage stays where it is: it is read, and verified, as such
