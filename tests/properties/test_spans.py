@@ -81,7 +81,8 @@ def test_a_closed_span_never_changes_whatever_comes_after_it(
 def test_a_child_does_not_move_when_its_parents_log_grows(drawn: list[list[Event]]):
     above, log = drawn[0], drawn[-1]
     key = log[0].data.get("parent", NOTHING).get("key")
-    starters = [event for event in above if event.kind in {k.TOOL_REQUESTED, k.TURN_REQUESTED}]
+    kinds = {k.TOOL_REQUESTED, k.CHILD_REQUESTED, k.TURN_REQUESTED}
+    starters = [event for event in above if event.kind in kinds]
     asked = [
         event.seq
         for event in starters
@@ -122,7 +123,7 @@ def test_open_are_exactly_the_spans_of_what_the_log_leaves_open(log: list[Event]
     opened: dict[tuple[str, str], None] = {("run", ""): None}
     asked: set[str] = set()
     for event in log:
-        family = event.kind.removeprefix("lib.").rpartition(".")[0]
+        family = event.kind.removeprefix("lib.").rpartition(".")[0].replace("child", "tool")
         key = event.data.get("key") or event.data.get("signal_id", "")
         if event.kind == k.RUN_COMPLETED:
             opened = {}
@@ -142,7 +143,7 @@ def test_open_are_exactly_the_spans_of_what_the_log_leaves_open(log: list[Event]
     spans = spans_from_events(log)
 
     assert {span.span_id for span in spans if span.end is None} == {
-        span_id_of("run", family, key) for family, key in opened if family != "child"
+        span_id_of("run", family, key) for family, key in opened
     }
 
 

@@ -2,7 +2,8 @@
 
 Every call counts once, in the log of the run that made it. A run's children have logs of their
 own: what `lib.child.completed` tells of a child is not added, so that the spend of a tree is the
-sum over its runs. A request that another worker has carried out again is still one request.
+sum over its runs, and is what the root run counts against its budget. A request that another worker
+has carried out again is still one request.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class TotalSpend:
 
     Attributes:
         llm_calls: calls of models that runs asked for, whether they were answered or not.
-        tool_calls: calls of tools that were made, whether they succeeded or not.
+        tool_calls: calls of tools and of agents that were made, whether they succeeded or not.
         guard_calls: checks by guards.
         models: what was used, by the model that answered as its provider names it, else by the
             model that was asked for; None for calls of which the log names none.
@@ -150,7 +151,7 @@ class SpendFold:
                 request = self._open.pop((event.run_id, str(event.data.get("key"))), None)
                 if request is not None and event.kind == k.LLM_COMPLETED:
                     self._use(event, _object(event.data.get("reply")), event.data, request)
-            case k.TOOL_REQUESTED:
+            case k.TOOL_REQUESTED | k.CHILD_REQUESTED:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
             case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.MEMORY_COMPLETED:
                 self._calls["guard_calls"] += event.kind == k.GUARD_VERDICT

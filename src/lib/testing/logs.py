@@ -150,6 +150,7 @@ class _Log:
         self._open: dict[str, Event] = {}
         self._asked: list[str] = []
         self._turns: list[str] = []
+        self._said: set[str] = set()
         self._ended = False
         self._tenant = draw(st.none() | _WORDS)
 
@@ -172,7 +173,7 @@ class _Log:
         if self._ended:
             return steps
         steps += [self._annotate, self._resume, self._ask_memory, self._ask_child]
-        steps += [self._end_turn] * bool(self._turns)
+        steps += [self._begin_turn] * bool(self._turns)
         steps += [self._answer] * (6 if self._open else 0)
         if self._due:
             return [*steps, *[self._call] * 6, *[self._ask_person] * 4]
@@ -220,7 +221,8 @@ class _Log:
             "user.note": {"text": self._say()},
         }
         kind = self._draw(st.sampled_from(sorted(data)))
-        if kind == k.TURN_REQUESTED:
+        if kind == k.TURN_REQUESTED and signal not in self._said:
+            self._said.add(signal)
             self._turns.append(signal)
         self._add(kind, {"signal_id": signal, **data[kind]})
 
@@ -247,11 +249,6 @@ class _Log:
         said = {"signal_id": key, "key": key, "approved": self._draw(st.booleans())}
         self._add(k.APPROVAL_DECIDED, {**said, **self._some(comment=self._say)})
 
-    def _end_turn(self) -> None:
-        signal = self._turns.pop(0)
-        outcome = self._draw(st.sampled_from(k.OUTCOMES))
-        self._add(k.TURN_COMPLETED, {"signal_id": signal, "run_id": "child", "outcome": outcome})
-
     # -- requests --------------------------------------------------------------------------
 
     def _ask_model(self) -> None:
@@ -274,6 +271,10 @@ class _Log:
     def _ask_child(self) -> None:
         key = self._key("child")
         self._add(k.CHILD_REQUESTED, {"key": key, "run_id": f"{self._run_id}-{key}"})
+
+    def _begin_turn(self) -> None:
+        data = {"key": self._turns.pop(0), "run_id": "child", "algorithm": "react"}
+        self._add(k.TURN_STARTED, {**data, "upto": len(self.events)})
 
     def _ask_person(self) -> None:
         key = self._draw(st.sampled_from(sorted(self._due)))
@@ -302,6 +303,7 @@ class _Log:
             k.TOOL_REQUESTED: self._answer_tool,
             k.MEMORY_REQUESTED: self._answer_memory,
             k.CHILD_REQUESTED: self._answer_child,
+            k.TURN_STARTED: self._answer_turn,
         }
         answers[request.kind](request)
 
@@ -352,7 +354,14 @@ class _Log:
 
     def _answer_child(self, request: Event) -> None:
         data = {name: request.data[name] for name in ("key", "run_id")}
-        self._add(k.CHILD_COMPLETED, {**data, "outcome": "COMPLETED", "spend": {}})
+        told = self._some(output=self._say, reason=self._word, error=self._error)
+        outcome = self._draw(st.sampled_from(k.OUTCOMES))
+        self._add(k.CHILD_COMPLETED, {**data, "outcome": outcome, "spend": {}, **told})
+
+    def _answer_turn(self, request: Event) -> None:
+        data = {name: request.data[name] for name in ("key", "run_id")}
+        data |= {"signal_id": data["key"], "outcome": self._draw(st.sampled_from(k.OUTCOMES))}
+        self._add(k.TURN_COMPLETED, {**data, "spend": {}})
 
     # -- drawing ---------------------------------------------------------------------------
 

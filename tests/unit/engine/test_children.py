@@ -1,101 +1,35 @@
 """Agents call agents: each call is a run of its own, begun once, paid for once."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from lib.algorithms import React
-from lib.engine import (
-    Agent,
-    Budget,
-    ChildHandler,
-    Engine,
-    LLMHandler,
-    Result,
-    ToolHandler,
-    UnknownAlgorithm,
-)
-from lib.engine.check import request_check
-from lib.events import Event, EventStore, MemoryEventStore, RunInfo, RunQuery
+from lib.engine import Agent, Budget, ChildHandler, Engine, Result, UnknownAlgorithm
+from lib.errors import LLMError, RunErased
+from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
-from lib.events.verify import verify_store
-from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult, Usage
-from lib.resilience import RetryPolicy
+from lib.llm import Message, Reply, ToolCall
+from lib.observe import spans_from_events, spend_of
 from lib.testing.agents import kinds
 from lib.testing.aio import run
-from lib.tools import Tool, tool
-
-BOSS, HELPER = React("boss", system="boss"), React("helper", system="helper", tools=["look"])
-AGENT = Agent("helper", "Helps.", "helper")
-USAGE = Usage(input_tokens=10, output_tokens=5, cost=0.25)
-
-Think = Callable[[Sequence[Message]], Any]
-
-
-def results(messages: Sequence[Message]) -> list[ToolResult]:
-    return [part for m in messages for part in m.parts if isinstance(part, ToolResult)]
-
-
-def delegate(*tasks: str, name: str = "helper") -> Reply:
-    calls = [ToolCall(f"c{number}", name, {"task": task}) for number, task in enumerate(tasks)]
-    return Reply(tuple(calls), USAGE, "tool_calls")
-
-
-def say(text: str) -> Reply:
-    return Reply((Text(text),), USAGE)
-
-
-def boss_of(*tasks: str) -> Think:
-    """Return a boss that hands out the tasks, and says what has come of them."""
-
-    def think(messages: Sequence[Message]) -> Reply:
-        told = results(messages)
-        return say("|".join(result.content for result in told)) if told else delegate(*tasks)
-
-    return think
-
-
-def echo(messages: Sequence[Message]) -> Reply:
-    return say(f"done: {messages[-1].text}")
-
-
-def team(
-    boss: Think,
-    helper: Think = echo,
-    *tools: Tool,
-    store: EventStore | None = None,
-    agents: Sequence[Agent] = (AGENT,),
-    **options: Any,
-) -> Engine:
-    def think(messages: Sequence[Message]) -> Any:
-        return (boss if messages[0].text == "boss" else helper)(messages)
-
-    handlers = [
-        LLMHandler(FunctionClient(think), retries=RetryPolicy(attempts=1)),
-        ChildHandler(agents),
-        ToolHandler(tools),
-    ]
-    settings: dict[str, Any] = {"poll_s": 0.01, "grace_s": 0.5, **options}
-    return Engine(store or MemoryEventStore(), handlers, algorithms=[BOSS, HELPER], **settings)
-
-
-async def verified(store: EventStore) -> None:
-    checks = [request_check([BOSS, HELPER])]
-    assert (await verify_store(store, deep=True, checks=checks)).faults == []
-
-
-async def children_of(store: EventStore, run_id: str) -> list[list[Event]]:
-    return [await store.read(c.run_id) for c in await store.runs(RunQuery(parent_id=run_id))]
-
-
-async def child_of(store: EventStore, run_id: str) -> RunInfo:
-    """Wait until the run has started another one, and return that."""
-    with store.wakeups.listen() as wake:
-        while not (children := await store.runs(RunQuery(parent_id=run_id))):
-            await wake.wait()
-    return children[0]
+from lib.testing.team import (
+    AGENT,
+    HELPER,
+    boss_of,
+    call,
+    child_of,
+    children_of,
+    echo,
+    say,
+    task,
+    team,
+    told,
+    until,
+    verified,
+)
+from lib.tools import tool
 
 
 def play(engine: Engine, **start: Any) -> tuple[Result, list[Event], list[list[Event]]]:
@@ -110,10 +44,14 @@ def play(engine: Engine, **start: Any) -> tuple[Result, list[Event], list[list[E
     return run(main())
 
 
-def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
-    result, log, (child,) = play(team(boss_of("count the sheep")), tenant="acme", user="ada")
+def outcomes(log: list[Event]) -> list[str]:
+    return [event.data["outcome"] for event in log if event.kind == k.CHILD_COMPLETED]
 
-    assert (result.outcome, result.output) == ("COMPLETED", "done: count the sheep")
+
+def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
+    result, log, (child,) = play(team(boss_of(task(0, "count"))), tenant="acme", user="ada")
+
+    assert (result.outcome, result.output) == ("COMPLETED", "done: count")
     assert kinds(log) == [
         "run.started",
         *("llm.requested", "llm.completed", "child.requested", "child.completed"),
@@ -134,7 +72,7 @@ def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
         "call_id": "c0",
         "run_id": child[0].run_id,
         "outcome": "COMPLETED",
-        "output": "done: count the sheep",
+        "output": "done: count",
         "spend": {**answered["spend"], "tokens": 15, "cost": 0.25, "llm_calls": 1},
     }
     started = child[0]
@@ -145,26 +83,45 @@ def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
 
 
 def test_what_a_child_spends_is_spent_by_its_parent_once() -> None:
-    result, _, children = play(team(boss_of("a", "b")))
+    result, log, children = play(team(boss_of(task(0, "a"), task(1, "b"))))
 
     assert len(children) == 2
     assert result.spend[:4] == (60, 1.0, 4, 2)
+    total = spend_of([*log, *children[0], *children[1]])
+    assert (total.total.tokens, total.total.cost) == (60, 1)
+    assert (total.llm_calls, total.tool_calls) == (4, 2)
+
+
+def test_a_childs_span_hangs_under_the_call_that_asked_for_it() -> None:
+    _, log, children = play(team(boss_of(task(0, "a"), task(1, "b"))))
+
+    boss, *spans = spans_from_events(log, capture_content=True)
+    calls = {span.attributes["lib.key"]: span for span in spans if span.kind == "tool"}
+    assert [span.name for span in calls.values()] == ["execute_tool helper"] * 2
+    assert [span.output for span in calls.values()] == ["done: a", "done: b"]
+    for child in children:
+        own = spans_from_events(child, parent_events=log)[0]
+        assert own.parent_id == calls[child[0].data["parent"]["key"]].span_id
+        assert own.trace_id == boss.trace_id
+    assert "done: a" in str(spans[-1].input)
 
 
 def test_a_child_that_was_started_already_is_not_started_again() -> None:
     gate = asyncio.Event()
+    store = MemoryEventStore()
 
     async def patient(messages: Sequence[Message]) -> Reply:
         await gate.wait()
         return echo(messages)
 
     async def main() -> tuple[Result, list[list[Event]]]:
-        store = MemoryEventStore()
-        async with team(boss_of("a"), patient, store=store) as engine:
+        async with team(boss_of(task(0, "a")), patient, store=store) as engine:
             started = await engine.start("go")
-            await child_of(store, started.id)
-        gate.set()
-        async with team(boss_of("a"), patient, store=store) as engine:
+            child = await child_of(store, started.id)
+            await until(store, child.run_id, k.LLM_REQUESTED)
+        async with team(boss_of(task(0, "a")), patient, store=store) as engine:
+            assert kinds(await store.read(child.run_id))[-1] == "llm.requested"  # not cancelled
+            gate.set()
             result = await engine.run(started.id).result()
             await verified(store)
             return result, await children_of(store, started.id)
@@ -173,6 +130,7 @@ def test_a_child_that_was_started_already_is_not_started_again() -> None:
 
     assert result.output == "done: a"
     assert [kinds(child).count("run.started") for child in children] == [1]
+    assert "run.resumed" in kinds(children[0])
 
 
 def test_a_child_that_another_worker_drives_is_waited_for() -> None:
@@ -184,16 +142,30 @@ def test_a_child_that_another_worker_drives_is_waited_for() -> None:
         return echo(messages)
 
     async def main() -> Result:
-        async with team(boss_of("a"), patient, store=store) as first:
-            started = await first.start("go")
+        never = Agent("helper", "Helps.", "helper", approval=True)
+        engine = team(boss_of(task(0, "a")), patient, store=store, agents=[never])
+        other = team(boss_of(), patient, store=store)
+        async with engine:
+            started = await engine.start("go")
+            await engine.hosted(started.id)
+            (waiting,) = await started.pending()
+            real, engine.adopt = engine.adopt, _adopted_by(other)
+            await started.approve(waiting.key)
             child = await child_of(store, started.id)
-            assert child.root_id == started.id
-            other = team(boss_of("a"), store=store)
-            assert await other.resume(child.run_id) is False
+            await until(store, child.run_id, k.LLM_REQUESTED)
+            assert await engine.hosted(child.run_id) is None
             gate.set()
+            engine.adopt = real
             return await started.result()
 
     assert run(main()).output == "done: a"
+
+
+def _adopted_by(other: Engine) -> Any:
+    async def adopt(run_id: str, log: Sequence[Event]) -> bool:
+        return await other.adopt(run_id, log)
+
+    return adopt
 
 
 def test_an_engine_needs_the_algorithms_of_its_agents() -> None:
@@ -212,10 +184,144 @@ def test_an_agent_and_a_tool_of_one_name_are_refused() -> None:
         ChildHandler([AGENT, AGENT])
 
 
-def test_no_depth_is_handed_down_beyond_the_budget() -> None:
-    result, log, children = play(team(boss_of("a")), budget=Budget(depth=0))
+def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> None:
+    result, log, children = play(team(boss_of(task(0, "a"))), budget=Budget(depth=0))
 
     assert children == []
     assert "no depth is left" in result.output
     assert [e.data.get("unstarted") for e in log if e.kind == k.TOOL_REQUESTED] == [True]
     assert result.spend.tool_calls == 0
+
+
+def test_agents_that_call_themselves_end_at_the_last_level() -> None:
+    def again(messages: Sequence[Message]) -> Reply:
+        results = told(messages)
+        return say(results[0].content) if results else call(task(0, "again"))
+
+    async def main() -> tuple[Result, int]:
+        async with team(again, again) as engine:
+            result = await (await engine.start("go", budget=Budget(depth=3))).result()
+            await verified(engine.store)
+            return result, len(await engine.store.runs())
+
+    result, runs = run(main())
+
+    assert "no depth is left" in result.output
+    assert runs == 4
+    assert result.spend.llm_calls == 8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (ToolCall("c0", "helper", {"tusk": "a"}), "lacks the property 'task'"),
+        (ToolCall("c0", "helper", {}, invalid="{"), "the arguments are no JSON object"),
+    ],
+)
+def test_arguments_that_do_not_fit_start_nothing(wrong: ToolCall, message: str) -> None:
+    result, log, children = play(team(boss_of(wrong)))
+
+    assert children == []
+    failed = next(event.data for event in log if event.kind == k.TOOL_FAILED)
+    assert (failed["reason"], failed["code"]) == ("error", "invalid_arguments")
+    assert message in result.output, result.output
+
+
+def test_arguments_of_another_schema_are_told_as_json() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    counter = Agent("helper", "Counts.", "helper", input_schema=schema)
+
+    result, _, _ = play(team(boss_of(ToolCall("c0", "helper", {"a": 1})), agents=[counter]))
+
+    assert result.output == 'done: {"a":1}'
+
+
+def test_an_agent_that_is_not_on_offer_cannot_be_called() -> None:
+    async def main() -> Result:
+        async with team(boss_of(), boss_of(task(0, "a"))) as engine:
+            return await (await engine.start("go", algorithm="helper")).result()
+
+    def alone(messages: Sequence[Message]) -> Reply:
+        return boss_of(task(0, "a"))(messages)
+
+    from lib.algorithms import React
+    from lib.engine import LLMHandler
+    from lib.llm import FunctionClient
+
+    async def limited() -> Result:
+        handlers = [LLMHandler(FunctionClient(alone)), ChildHandler([AGENT])]
+        algorithms = [React("boss", tools=["look"]), HELPER]
+        async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
+            return await (await engine.start("go")).result()
+
+    assert run(main()).outcome == "COMPLETED"
+    assert "no tool is named 'helper'" in run(limited()).output
+
+
+@pytest.mark.parametrize(
+    ("helper", "error"),
+    [
+        (LLMError("no more", status=500), "the agent ended as FAILED (llm: no more)"),
+        (Reply(say("half").parts, stop="length"), "(length); what there is of its answer:\nhalf"),
+    ],
+)
+def test_a_child_that_does_not_complete_is_an_error_that_the_model_can_read(
+    helper: Exception | Reply, error: str
+) -> None:
+    def think(_messages: Sequence[Message]) -> Reply:
+        if isinstance(helper, Exception):
+            raise helper
+        return helper
+
+    result, log, _ = play(team(boss_of(task(0, "a")), think))
+
+    assert result.outcome == "COMPLETED"
+    assert error in result.output, result.output
+    assert outcomes(log) != ["COMPLETED"]
+
+
+def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
+    careful = Agent("helper", "Helps.", "helper", approval=True)
+
+    async def main(*, approve: bool) -> tuple[str, int]:
+        async with team(boss_of(task(0, "a")), agents=[careful]) as engine:
+            started = await engine.start("go")
+            await engine.hosted(started.id)
+            (waiting,) = await started.pending()
+            assert (waiting.name, waiting.arguments) == ("helper", {"task": "a"})
+            await (started.approve if approve else started.deny)(waiting.key)
+            result = await started.result()
+            assert await started.pending() == []
+            await verified(engine.store)
+            return result.output, len(await engine.store.runs())
+
+    assert run(main(approve=True)) == ("done: a", 2)
+    assert run(main(approve=False)) == ("not called: a person denied it", 1)
+
+
+def test_an_erased_child_is_a_failure_and_its_parent_goes_on() -> None:
+    store = MemoryEventStore()
+
+    async def main() -> tuple[Result, list[Event]]:
+        async with team(boss_of(task(0, "a")), _never, store=store) as engine:
+            started = await engine.start("go")
+            child = await child_of(store, started.id)
+            await until(store, child.run_id, k.LLM_REQUESTED)
+        await store.setup()
+        await store.erase(child.run_id)
+        async with team(boss_of(task(0, "a")), echo, store=store) as engine:
+            result = await engine.run(started.id).result()
+            await verified(store)
+            return result, await store.read(started.id)
+
+    result, log = run(main())
+
+    assert "FAILED (erased" in result.output
+    assert outcomes(log) == ["FAILED"]
+    with pytest.raises(RunErased):
+        raise RunErased("x")
+
+
+async def _never(_messages: Sequence[Message]) -> Reply:
+    await asyncio.Event().wait()
+    return say("never")

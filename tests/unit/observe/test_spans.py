@@ -157,7 +157,7 @@ def test_a_negative_limit_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("key", "family"), [("tool/1/a", "tool"), ("turn-1", "turn"), ("child/1", "run"), ("?", "run")]
+    ("key", "family"), [("tool/1/a", "tool"), ("turn-1", "turn"), ("child/1", "tool"), ("?", "run")]
 )
 def test_a_child_hangs_under_exactly_what_started_it(key: str, family: str):
     parent = make_log(

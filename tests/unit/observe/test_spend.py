@@ -159,8 +159,8 @@ def test_a_child_counts_in_its_own_log_and_never_again_in_its_parents() -> None:
         START, asked(), answered(model="m", usage={**USED, "cost": 0.25}), run_id="child"
     )
 
-    assert spend_of(parent) == TotalSpend()
-    assert spend_of([*parent, *child]) == spend_of(child)
+    assert spend_of(parent) == TotalSpend(tool_calls=1)
+    assert spend_of([*parent, *child]) == spend_of(child) + spend_of(parent)
 
 
 def test_tool_calls_count_when_they_were_made() -> None:

@@ -10,9 +10,10 @@ The rules:
    anything.
 3. The run's own span comes first, the others follow in the order in which they began: parents
    before children.
-4. A child run has no span in its parent's log. Its own log says what started it, and with the
-   parent's log at hand its root hangs exactly there: under a tool call or a turn, else under the
-   parent run. The run of a turn carries the session's run id as its conversation, in every span.
+4. A child run has its spans in its own log, which says what started it, and with the parent's log
+   at hand its root hangs exactly there: under the call of a tool or of an agent, which is one to
+   the model that makes it, or under a turn, else under the parent run. The run
+   of a turn carries the session's run id as its conversation, in every span.
 5. A run is a session if it is given a turn before its end, or if its algorithm is called "session";
    else a workflow, if there is a handoff, a feedback or a turn of a debate in it, or if its
    algorithm is called "swarm", "reflexion" or "debate"; else an agent. So its kind and its name can

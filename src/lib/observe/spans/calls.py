@@ -126,14 +126,14 @@ def tool_requested(run: RunSpans, event: Event, key: str) -> None:
         a.TOOL_EFFECTS: word(data.get("effects")),
         a.TOOL_UNSTARTED: unstarted,
     }
-    _begin_call(run, event, "tool", key, attributes | _mcp(data))
+    begin_call(run, event, "tool", key, attributes | _mcp(data))
 
 
 def tool_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a tool call with its output."""
     data = event.data
     output = data.get("output")
-    _answer(run, event, key, {"content": output})
+    answer(run, event, key, {"content": output})
     attributes = {a.TOOL_TRUNCATED: number(data.get("truncated")), **_mcp(data)}
     run.finish(event.at, "tool", key, attributes, shown=run.content.show(output))
 
@@ -141,14 +141,14 @@ def tool_completed(run: RunSpans, event: Event, key: str) -> None:
 def tool_failed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a tool call that has failed, or that was never made."""
     data = event.data
-    _answer(run, event, key, {"content": data.get("message"), "is_error": True})
+    answer(run, event, key, {"content": data.get("message"), "is_error": True})
     error = {"type": data.get("code"), "message": data.get("message")}
     _fail(run, event, "tool", key, error=error, attributes=_mcp(data))
 
 
 def approval_requested(run: RunSpans, event: Event, key: str) -> None:
     """Begin to wait for a person."""
-    _begin_call(run, event, "approval", key, {})
+    begin_call(run, event, "approval", key, {})
 
 
 def approval_decided(run: RunSpans, event: Event, key: str) -> None:
@@ -159,9 +159,10 @@ def approval_decided(run: RunSpans, event: Event, key: str) -> None:
     run.finish(event.at, "approval", key, attributes, shown=shown)
 
 
-def _begin_call(
+def begin_call(
     run: RunSpans, event: Event, family: str, key: str, attributes: dict[str, Any]
 ) -> None:
+    """Begin a call that a model has made, or the waiting for a person to allow it."""
     data = event.data
     # A model can make up the name of a tool; what cannot be one is content.
     called = word(data.get("name"))
@@ -176,11 +177,12 @@ def _begin_call(
         name=f"{operation} {called}" if called else operation,
         kind="tool" if family == "tool" else "internal",
         attributes=attributes,
-        shown=run.content.show(data.get("args")),
+        shown=run.content.show(data.get("args", data.get("input"))),
     )
 
 
-def _answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> None:
+def answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> None:
+    """Put what a call has answered into the conversation."""
     part = {"type": "tool_result", "call_id": event.data.get("call_id"), **result}
     run.conversation.answer(key, {"role": "tool", "parts": [part]})
 

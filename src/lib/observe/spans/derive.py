@@ -19,7 +19,10 @@ from lib.observe.spans.values import mapping, text
 
 INTERRUPTED: Final = "interrupted"
 
-_STARTERS: Final = {k.TOOL_REQUESTED: ("tool", "key"), k.TURN_REQUESTED: ("turn", "signal_id")}
+_STARTERS: Final = {
+    **dict.fromkeys((k.TOOL_REQUESTED, k.CHILD_REQUESTED), ("tool", "key")),
+    k.TURN_REQUESTED: ("turn", "signal_id"),
+}
 """What a child run can hang under: the family of its span, and where its key is."""
 
 

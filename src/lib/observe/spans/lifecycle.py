@@ -13,8 +13,8 @@ from lib.observe.spans.run import RunSpans
 from lib.observe.spans.values import items, mapping, name, number, text, word
 
 _UNANSWERED: Final = "unanswered"
-_UNKNOWN: Final = "unknown"
-_OUTCOME_STATUS: Final[Mapping[str, Status]] = {"COMPLETED": "ok", "CANCELLED": "ok"}
+UNKNOWN: Final = "unknown"
+OUTCOME_STATUS: Final[Mapping[str, Status]] = {"COMPLETED": "ok", "CANCELLED": "ok"}
 _KINDS: Final[Mapping[str, SpanKind]] = {
     "session": "session",
     "debate": "workflow",
@@ -64,8 +64,8 @@ def cancel_requested(run: RunSpans, event: Event, key: str) -> None:
 def run_completed(run: RunSpans, event: Event, _key: str) -> None:
     """Finish the run's own span, and whatever waits for what will not come any more."""
     data = event.data
-    outcome = word(data.get("outcome")) or _UNKNOWN
-    status: Status = _OUTCOME_STATUS.get(outcome, "error")
+    outcome = word(data.get("outcome")) or UNKNOWN
+    status: Status = OUTCOME_STATUS.get(outcome, "error")
     _end_waiting(run, event, called_off=outcome == "CANCELLED")
     attributes = {
         a.RUN_OUTCOME: outcome,
@@ -73,7 +73,7 @@ def run_completed(run: RunSpans, event: Event, _key: str) -> None:
         a.REASON: run.content.show(text(data.get("reason")))
         if outcome == "CANCELLED"
         else word(data.get("reason")),
-        a.ERROR_TYPE: None if status == "ok" else _error_type(data, outcome),
+        a.ERROR_TYPE: None if status == "ok" else error_type(data, outcome),
     }
     message = text(mapping(data.get("error")).get("message"))
     run.end(
@@ -95,11 +95,12 @@ def _end_waiting(run: RunSpans, event: Event, *, called_off: bool) -> None:
         if called_off or family == "approval":
             run.finish(event.at, family, key, {})
         else:
-            kind = _UNANSWERED if family == "turn" else _UNKNOWN
+            kind = _UNANSWERED if family == "turn" else UNKNOWN
             run.finish(event.at, family, key, {a.ERROR_TYPE: kind}, status="error")
 
 
-def _error_type(data: Mapping[str, Any], outcome: str) -> str:
+def error_type(data: Mapping[str, Any], outcome: str) -> str:
+    """Return the word for why a run did not complete."""
     if outcome != "FAILED":
         return outcome.lower()
     return word(mapping(data.get("error")).get("type")) or word(data.get("reason")) or "failed"
@@ -115,10 +116,10 @@ def turn_requested(run: RunSpans, event: Event, key: str) -> None:
 def turn_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a turn as its run has ended."""
     data = event.data
-    outcome = word(data.get("outcome")) or _UNKNOWN
-    status: Status = _OUTCOME_STATUS.get(outcome, "error")
+    outcome = word(data.get("outcome")) or UNKNOWN
+    status: Status = OUTCOME_STATUS.get(outcome, "error")
     attributes = {
         a.RUN_OUTCOME: outcome,
-        a.ERROR_TYPE: None if status == "ok" else _error_type(data, outcome),
+        a.ERROR_TYPE: None if status == "ok" else error_type(data, outcome),
     }
     run.finish(event.at, "turn", key, attributes, status=status)

@@ -10,7 +10,7 @@ from typing import Final
 
 from lib.events import Event
 from lib.events import kinds as k
-from lib.observe.spans import calls, lifecycle, moments
+from lib.observe.spans import agents, calls, lifecycle, moments
 from lib.observe.spans.run import RunSpans
 
 Reader = Callable[[RunSpans, Event, str], None]
@@ -31,6 +31,8 @@ READERS: Final[Mapping[str, tuple[Reader, str]]] = {
     k.TOOL_FAILED: (calls.tool_failed, _KEY),
     k.APPROVAL_REQUESTED: (calls.approval_requested, _KEY),
     k.APPROVAL_DECIDED: (calls.approval_decided, _KEY),
+    k.CHILD_REQUESTED: (agents.child_requested, _KEY),
+    k.CHILD_COMPLETED: (agents.child_completed, _KEY),
     k.TURN_REQUESTED: (lifecycle.turn_requested, _SIGNAL),
     k.TURN_COMPLETED: (lifecycle.turn_completed, _SIGNAL),
     k.CONTEXT_SUMMARY: (moments.context_summary, _SEQ),
