@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from lib.errors import BlobMissing, ContentTooLarge
-from lib.events import INLINE_LIMIT, BlobStore
+from lib.events import INLINE_LIMIT, BlobStore, Event, NewEvent
+from lib.events.blobs import StoredBlob, blob_refs
 from lib.llm import Attachment, BlobRef, Message, Part
 
 
@@ -51,3 +53,72 @@ async def _load(part: Part, blobs: BlobStore | None) -> Part:
     if blobs is None:
         raise BlobMissing(part.blob.sha256)
     return replace(part, data=await blobs.get(part.blob.sha256), blob=None)
+
+
+HELD_BYTES: Final = 64 * 1024 * 1024
+"""How much content an engine holds between a put and the append that refers to it, at most."""
+
+
+class HeldBlobs:
+    """A blob store that holds what was put until an append refers to it, and then looks again.
+
+    Somebody who erases another run may find content unused between its put and its append. See
+    `lib.privacy.blobs`. What was put first is let go first, and is then not put again.
+    """
+
+    def __init__(self, blobs: BlobStore, *, most_bytes: int = HELD_BYTES) -> None:
+        """Hold nothing yet."""
+        self._blobs = blobs
+        self._most_bytes = most_bytes
+        self._held: dict[str, tuple[bytes, int]] = {}
+
+    async def put(self, content: bytes) -> str:
+        """Keep the content, and hold it; see `BlobStore.put`."""
+        digest = await self._blobs.put(content)
+        _, times = self._held.pop(digest, (content, 0))
+        self._held[digest] = (content, times + 1)
+        total = sum(len(held) for held, _ in self._held.values())
+        while total > self._most_bytes:
+            oldest, _ = self._held.pop(next(iter(self._held)))
+            total -= len(oldest)
+        return digest
+
+    async def get(self, digest: str) -> bytes:
+        """Return the content; see `BlobStore.get`."""
+        return await self._blobs.get(digest)
+
+    async def has(self, digest: str) -> bool:
+        """Tell whether the content is here."""
+        return await self._blobs.has(digest)
+
+    async def delete(self, digest: str) -> bool:
+        """Forget the content; return whether it was here."""
+        return await self._blobs.delete(digest)
+
+    async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:
+        """Return the contents in the order of their digests; see `BlobStore.stored`."""
+        return await self._blobs.stored(after=after, limit=limit)
+
+    async def appended(self, events: Iterable[Event | NewEvent]) -> None:
+        """Put again what these events refer to, if it has been deleted since it was put.
+
+        Raises:
+            BlobError: the store cannot be written.
+        """
+        for digest in {ref.digest for event in events for ref in blob_refs(event.data)}:
+            content, times = self._held.pop(digest, (None, 0))
+            if times > 1 and content is not None:
+                self._held[digest] = (content, times - 1)
+            if content is not None and not await self._blobs.has(digest):
+                await self._blobs.put(content)
+
+
+def held(blobs: BlobStore | None) -> HeldBlobs | None:
+    """Return the blob store that an engine uses in place of its own."""
+    return None if blobs is None else HeldBlobs(blobs)
+
+
+async def appended(blobs: HeldBlobs | None, events: Iterable[Event | NewEvent]) -> None:
+    """Say that these events have been appended; see `HeldBlobs.appended`."""
+    if blobs is not None:
+        await blobs.appended(events)

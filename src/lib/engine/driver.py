@@ -24,6 +24,7 @@ from typing import Any
 
 from lib._util.clock import Clock
 from lib.engine.admission import Handlers
+from lib.engine.attachments import HeldBlobs, appended
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
 from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
@@ -40,7 +41,7 @@ from lib.errors import (
     RunNotFound,
     StoreError,
 )
-from lib.events import BlobStore, Event, EventStore, Lease, NewEvent
+from lib.events import Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
 
@@ -57,7 +58,7 @@ class Equipment:
     store: EventStore
     handlers: Handlers
     engine: Nursery
-    blobs: BlobStore | None
+    blobs: HeldBlobs | None
     redacted: Redaction
     clock: Clock
     worker: str
@@ -212,6 +213,7 @@ class Driver:
             return False
         except RunNotFound as error:
             raise RunAbandoned(self._state.run_id, ERASED) from error
+        await appended(self._with.blobs, events)
         return True
 
     def _fold(self, state: RunState[Any], events: Sequence[Event]) -> RunState[Any]:

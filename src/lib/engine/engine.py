@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -29,6 +28,7 @@ from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
 from lib.engine.starting import begin_run
+from lib.engine.tenancy import OneTenant
 from lib.errors import RunAbandoned, RunNotFound, StoreClosed
 from lib.events import BlobStore, Event, EventStore, Lease, NewEvent, RunQuery
 from lib.events import kinds as k
@@ -117,7 +117,7 @@ class Engine:
             store=store,
             handlers=Handlers(handlers),
             engine=self,
-            blobs=blobs,
+            blobs=attachments.held(blobs),
             redacted=self._redacted,
             clock=clock,
             worker=worker or f"worker-{new_id()}",
@@ -136,12 +136,7 @@ class Engine:
         self._pump = asyncio.create_task(self.bus.run(), name="lib.bus")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -238,13 +233,13 @@ class Engine:
         run_id = await begin_run(self, data, key=idempotency_key, tenant=tenant, user=user)
         return Session(self, run_id)
 
-    def open_session(self, session_id: str) -> Session:
-        """Return a handle on a session of the store."""
-        return Session(self, session_id)
+    def open_session(self, session_id: str, *, tenant: str | None = None) -> Session:
+        """Return a handle on a session of the store; see `run`."""
+        return Session(self if tenant is None else OneTenant(self, tenant), session_id)
 
-    def run(self, run_id: str) -> Run:
-        """Return a handle on a run of the store."""
-        return Run(self, run_id)
+    def run(self, run_id: str, *, tenant: str | None = None) -> Run:
+        """Return a handle on a run of the store; to a tenant, another's run is a missing one."""
+        return Run(self if tenant is None else OneTenant(self, tenant), run_id)
 
     async def resume(self, run_id: str) -> bool:
         """Drive a run here if nobody does; return whether this engine drives it now.
@@ -287,6 +282,7 @@ class Engine:
         """
         event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
         await self.store.append(run_id, [event], expected=None)
+        await attachments.appended(self._equipment.blobs, [event])
         await self._go_on(run_id)
 
     # -- for handles, drivers and observers ------------------------------------------------
@@ -323,6 +319,7 @@ class Engine:
         Raises:
             UnknownAlgorithm: the engine does not have its algorithm.
         """
+        await attachments.appended(self._equipment.blobs, log)
         return await self._claim(run_id, self.algorithm(log[0].data["algorithm"]), log)
 
     async def hosted(self, run_id: str) -> RunState[Any] | None:
