@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,7 +43,7 @@ class StoreParam(click.ParamType[StorePlace]):
 async def reading(place: StorePlace) -> AsyncGenerator[EventStore]:
     """Open an event store read-only, and close it."""
     try:
-        store = store_at(place, read_only=True)
+        store = await asyncio.to_thread(store_at, place, read_only=True)  # may load a driver
     except ValueError as error:
         raise click.UsageError(f"{place.shown}: {error}") from error
     try:

@@ -2,7 +2,7 @@
 
     sqlite:///relative.db, sqlite:////absolute.db, or a bare path
     postgresql://user:password@host:port/database    as libpq takes it
-    redis://:password@host:port/0, rediss://…        as redis-py takes it
+    redis://:password@host:port/0, rediss://…, unix:///path    as redis-py takes it
     memory:
 
 A driver is imported when a store that needs it is made.
@@ -26,6 +26,7 @@ _SERVERS: Final[dict[str, Kind]] = {
     "postgresql": "postgresql",
     "redis": "redis",
     "rediss": "redis",
+    "unix": "redis",
 }
 _FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE, redis://HOST, memory:"
 _ENCODED: Final = (

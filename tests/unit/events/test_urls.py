@@ -36,6 +36,11 @@ PLACES = {
         "redis://:secret@[::1]:6379/0",
         "redis://[::1]:6379/0",
     ),
+    "unix://me:secret@/run/redis.sock?db=1": (
+        "redis",
+        "unix://me:secret@/run/redis.sock?db=1",
+        "unix://me@/run/redis.sock",
+    ),
     "rediss://me:secret@host": ("redis", "rediss://me:secret@host", "rediss://me@host"),
 }
 NONE = {
