@@ -22,6 +22,7 @@ from lib.engine.result import Result
 from lib.engine.run import PendingApproval, Run
 from lib.engine.session import Session
 from lib.engine.turn import Turn
+from lib.engine.worker import Worker
 from lib.errors import (
     IdempotencyMismatch,
     MissingHandler,
@@ -63,4 +64,5 @@ __all__ = [
     "TurnRequest",
     "UnknownAlgorithm",
     "Wait",
+    "Worker",
 ]

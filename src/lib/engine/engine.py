@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Self
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -17,20 +16,21 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
-from lib.engine.driver import Driver, Equipment
+from lib.engine.driver import Equipment
 from lib.engine.handler import Handler, Live
 from lib.engine.handlers.child import ChildHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
 from lib.engine.history import Histories
+from lib.engine.hosting import Hosting
 from lib.engine.live import LiveHub
 from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
 from lib.engine.starting import begin_run
 from lib.engine.tenancy import OneTenant
-from lib.errors import RunAbandoned, RunNotFound, StoreClosed
-from lib.events import BlobStore, Event, EventStore, Lease, NewEvent, RunQuery
+from lib.errors import RunNotFound
+from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.llm import Message, message_to_json
@@ -51,6 +51,7 @@ class Engine:
         poll_s: how often to look for what other processes have done, where nothing tells.
         histories: what the turns of sessions go on with.
         hub: carries pieces of replies.
+        hosting: the runs that it drives.
     """
 
     def __init__(
@@ -97,7 +98,6 @@ class Engine:
         self.bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
         self.poll_s = poll_s
-        self._drives = drive
         self.hub = LiveHub()
         self._redacted = redaction(redactor)
         self.new_id = new_id
@@ -124,7 +124,9 @@ class Engine:
             lease_s=lease_s,
             grace_s=grace_s,
         )
-        self._hosted: dict[str, tuple[Driver, asyncio.Task[RunState[Any]]]] = {}
+        self.hosting = Hosting(
+            self._equipment, self._algorithms, self.hub, self._go_on, drives=drive
+        )
         self._pump: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -132,7 +134,7 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         await self.store.setup()
-        self._closing = None
+        self._closing, self.hosting.closing = None, False
         self._pump = asyncio.create_task(self.bus.run(), name="lib.bus")
         return self
 
@@ -144,16 +146,14 @@ class Engine:
         if self._pump is None:
             return
         if self._closing is None:
+            self.hosting.closing = True
             self._closing = asyncio.create_task(self._close(self._pump), name="lib.close")
         await asyncio.shield(self._closing)
 
     async def _close(self, pump: asyncio.Task[None]) -> None:
         pump.cancel()
         try:
-            while self._hosted:
-                for driver, _ in self._hosted.values():
-                    driver.stop()
-                await asyncio.wait([task for _, task in self._hosted.values()])
+            await self.hosting.close()
             await asyncio.wait([pump])
         finally:
             await self.store.close()
@@ -248,12 +248,12 @@ class Engine:
             RunNotFound: there is no such run.
             UnknownAlgorithm: the engine does not have its algorithm.
         """
-        if run_id in self._hosted:
+        if run_id in self.hosting:
             return True
         info = await self.store.run(run_id)
         if info is None:
             raise RunNotFound(run_id)
-        return await self._claim(run_id, self.algorithm(info.algorithm))
+        return await self.hosting.claim(run_id, self.algorithm(info.algorithm))
 
     async def recover(self, *, limit: int = 100) -> list[Run]:
         """Take up runs that are ready and that nobody drives, oldest first, and return them.
@@ -265,9 +265,9 @@ class Engine:
             algorithm = self._algorithms.get(info.algorithm)
             if len(taken) == limit:
                 break
-            if algorithm is None or not info.ready or info.run_id in self._hosted:
+            if algorithm is None or not info.ready or info.run_id in self.hosting:
                 continue
-            if await self._claim(info.run_id, algorithm):
+            if await self.hosting.claim(info.run_id, algorithm):
                 taken.append(Run(self, info.run_id))
         return taken
 
@@ -311,7 +311,7 @@ class Engine:
 
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield replies of this run while they are written in this process; see `Run.live`."""
-        return self.hub.watch(run_id, driven=run_id in self._hosted)
+        return self.hub.watch(run_id, driven=run_id in self.hosting)
 
     async def adopt(self, run_id: str, log: Sequence[Event]) -> bool:
         """Drive a run that has just been started, given its log, if nobody else does.
@@ -320,7 +320,7 @@ class Engine:
             UnknownAlgorithm: the engine does not have its algorithm.
         """
         await attachments.appended(self._equipment.blobs, log)
-        return await self._claim(run_id, self.algorithm(log[0].data["algorithm"]), log)
+        return await self.hosting.claim(run_id, self.algorithm(log[0].data["algorithm"]), log)
 
     async def hosted(self, run_id: str) -> RunState[Any] | None:
         """Wait until this process stops driving the run; return its state then.
@@ -330,67 +330,10 @@ class Engine:
         Raises:
             RunAbandoned: this engine is closing.
         """
-        hosted = self._hosted.get(run_id)
-        if hosted is None:
-            return None
-        try:
-            return await asyncio.shield(hosted[1])
-        except RunAbandoned:
-            if self._closing is not None:
-                raise
-            return None
-
-    async def _claim(
-        self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
-    ) -> bool:
-        """Drive the run if nobody does; return whether it is driven here now.
-
-        Cancelled in the wrong moment, it leaves the run to whoever comes when the lease has ended.
-        """
-        if not self._drives:
-            return False
-        equipment = self._equipment
-        leases = await self.store.claim(equipment.worker, ttl_s=equipment.lease_s, run_id=run_id)
-        for lease in leases:
-            if self._closing is not None or run_id in self._hosted:
-                with suppress(StoreClosed):  # then it ends by itself
-                    await self.store.release(lease)
-                return False
-            # An epoch above 1 means that the log may have grown.
-            self._host(lease, algorithm, log if lease.epoch == 1 else ())
-        return bool(leases)
-
-    def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event]) -> None:
-        driver = Driver(self._equipment, algorithm, lease, self.hub.publisher, log=log)
-        task = asyncio.create_task(
-            self._drive(driver, lease.run_id), name=f"lib.run {lease.run_id}"
-        )
-        self._hosted[lease.run_id] = (driver, task)
-        task.add_done_callback(lambda done: _tell(lease.run_id, done))
-
-    async def _drive(self, driver: Driver, run_id: str) -> RunState[Any]:
-        try:
-            state = await driver.drive()
-        finally:
-            del self._hosted[run_id]
-            self.hub.end(run_id)
-        if state.outcome is None and self._closing is None:
-            # A signal that came while the lease was given back found the run in these hands.
-            await self._go_on(run_id)
-        return state
+        return await self.hosting.ended(run_id)
 
     async def _go_on(self, run_id: str) -> None:
         """Drive a run that is ready here, if its algorithm is known and nobody else does."""
         info = await self.store.run(run_id)
         if info is not None and info.ready and info.algorithm in self._algorithms:
             await self.resume(run_id)
-
-
-def _tell(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
-    if task.cancelled():
-        return
-    error = task.exception()
-    if isinstance(error, RunAbandoned):
-        _log.info("%s", error)
-    elif error is not None:
-        _log.error("run %r stopped here", run_id, exc_info=error)

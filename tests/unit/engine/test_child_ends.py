@@ -350,7 +350,7 @@ def test_a_log_that_does_not_hold_what_was_appended_stops_its_run() -> None:
         async with make_engine(client, restore, store=store) as engine:
             run_ = await engine.start("go")
             started.append(run_.id)
-            _, task_ = engine._hosted[run_.id]  # pyright: ignore[reportPrivateUsage]
+            task_ = engine.hosting[run_.id]
             with pytest.raises(RunAbandoned, match="its log has been replaced"):
                 await task_
 

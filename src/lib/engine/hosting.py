@@ -1,0 +1,163 @@
+"""The runs that an engine drives in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from lib.engine.algorithms import Algorithms
+from lib.engine.core.algorithm import Algorithm
+from lib.engine.core.state import RunState
+from lib.engine.driver import Driver, Equipment
+from lib.engine.live import LiveHub
+from lib.errors import RunAbandoned, StoreClosed
+from lib.events import Event, Lease
+
+_log = logging.getLogger(__name__)
+
+
+class Hosting:
+    """Claims runs and drives them, each in a task of its own.
+
+    Attributes:
+        drives: whether it drives anything; False leaves that to other processes.
+        closing: whether the engine is about to end, so that nothing is begun any more.
+    """
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        algorithms: Algorithms,
+        hub: LiveHub,
+        go_on: Callable[[str], Awaitable[None]],
+        *,
+        drives: bool,
+    ) -> None:
+        """Begin without a run.
+
+        Args:
+            equipment: what the engine lends to drivers.
+            algorithms: how runs go on.
+            hub: where pieces of replies go.
+            go_on: is called with a run that waits, in case a signal has come meanwhile.
+            drives: see above.
+        """
+        self.drives = drives
+        self.closing = False
+        self._with = equipment
+        self._algorithms = algorithms
+        self._hub = hub
+        self._go_on = go_on
+        self._runs: dict[str, tuple[Driver, asyncio.Task[RunState[Any]]]] = {}
+
+    def __contains__(self, run_id: str) -> bool:
+        """Tell whether the run is driven here."""
+        return run_id in self._runs
+
+    def __getitem__(self, run_id: str) -> asyncio.Task[RunState[Any]]:
+        """Return the task that drives the run."""
+        return self._runs[run_id][1]
+
+    @property
+    def algorithms(self) -> list[str]:
+        """The names of the algorithms whose runs can be driven here."""
+        return list(self._algorithms)
+
+    async def claim_some(self, limit: int) -> list[Lease]:
+        """Claim up to so many ready runs that nobody drives, oldest first; see `begin`."""
+        return await self._with.store.claim(
+            self._with.worker, ttl_s=self._with.lease_s, limit=limit, algorithms=self.algorithms
+        )
+
+    async def begin(self, lease: Lease) -> bool:
+        """Drive a run that has been claimed; return whether it is driven here now."""
+        info = await self._with.store.run(lease.run_id)
+        # Nothing is left to drive of a run that was erased meanwhile.
+        return info is not None and await self._take(lease, self._algorithms.known(info.algorithm))
+
+    async def claim(
+        self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
+    ) -> bool:
+        """Drive the run if nobody does; return whether it is driven here now.
+
+        Cancelled in the wrong moment, it leaves the run to whoever comes when the lease has ended.
+        """
+        if not self.drives:
+            return False
+        store, worker = self._with.store, self._with.worker
+        leases = await store.claim(worker, ttl_s=self._with.lease_s, run_id=run_id)
+        return bool(leases) and await self._take(leases[0], algorithm, log)
+
+    async def _take(
+        self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event] = ()
+    ) -> bool:
+        if self.closing or lease.run_id in self._runs:
+            with suppress(StoreClosed):  # then it ends by itself
+                await self._with.store.release(lease)
+            return False
+        # An epoch above 1 means that the log may have grown.
+        self._host(lease, algorithm, log if lease.epoch == 1 else ())
+        return True
+
+    def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event]) -> None:
+        driver = Driver(self._with, algorithm, lease, self._hub.publisher, log=log)
+        task = asyncio.create_task(
+            self._drive(driver, lease.run_id), name=f"lib.run {lease.run_id}"
+        )
+        self._runs[lease.run_id] = (driver, task)
+        task.add_done_callback(lambda done: _tell(lease.run_id, done))
+
+    async def _drive(self, driver: Driver, run_id: str) -> RunState[Any]:
+        try:
+            state = await driver.drive()
+        finally:
+            del self._runs[run_id]
+            self._hub.end(run_id)
+        if state.outcome is None and not self.closing:
+            # A signal that came while the lease was given back found the run in these hands.
+            await self._go_on(run_id)
+        return state
+
+    async def ended(self, run_id: str) -> RunState[Any] | None:
+        """Wait until this process stops driving the run; return its state then.
+
+        Returns None if the run is not driven here, or no longer because another worker is.
+
+        Raises:
+            RunAbandoned: the engine is closing.
+        """
+        hosted = self._runs.get(run_id)
+        if hosted is None:
+            return None
+        try:
+            return await asyncio.shield(hosted[1])
+        except RunAbandoned:
+            if self.closing:
+                raise
+            return None
+
+    def interrupt(self, run_id: str) -> None:
+        """Stop driving a run soon, if it is driven here; anybody can take it up then."""
+        hosted = self._runs.get(run_id)
+        if hosted is not None:
+            hosted[0].stop()
+
+    async def close(self) -> None:
+        """Stop driving all of them."""
+        while self._runs:
+            for driver, _ in self._runs.values():
+                driver.stop()
+            await asyncio.wait([task for _, task in self._runs.values()])
+
+
+def _tell(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if isinstance(error, RunAbandoned):
+        _log.info("%s", error)
+    elif error is not None:
+        _log.error("run %r stopped here", run_id, exc_info=error)

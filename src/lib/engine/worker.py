@@ -1,0 +1,246 @@
+"""A worker: lets an engine drive the runs of a store that nobody drives.
+
+Any number of workers share a store. Each claims runs that are ready, among them those of workers
+that died, when their leases have ended. A worker asks the store when a wake-up tells that
+something has grown, and every `poll_s`, since nothing tells that a lease has ended; in between it
+rests, ever longer while there is nothing to do, so that busy stores are not asked at each append.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from lib.engine.engine import Engine
+from lib.errors import RunAbandoned, StoreClosed, StoreError
+from lib.events import Lease
+from lib.events.wakeups import Listener
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_S: Final = 0.02
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 300.0
+_LONGEST_OUTAGE_PAUSE_S: Final = 30.0
+_MANY: Final = 10_000
+
+
+def _say(line: str) -> None:
+    _log.info("%s", line)
+
+
+class Worker:
+    """Drives runs that nobody drives: `async with engine: await Worker(engine).run()`.
+
+    Attributes:
+        max_runs: how many runs it drives at once; what they start themselves is not counted.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        max_runs: int = 32,
+        poll_s: float = 1.0,
+        drain_s: float = 30.0,
+        say: Callable[[str], None] = _say,
+    ) -> None:
+        """Put the parts together; nothing happens before `run`.
+
+        Args:
+            engine: what drives the runs, those of its algorithms only; entered by the caller.
+            max_runs: see above.
+            poll_s: how often to ask the store if nothing tells that it has grown.
+            drain_s: how long runs under way may go on after `drain`.
+            say: is told of each change of state, in a line of text; by default the log.
+
+        Raises:
+            ValueError: a number is out of its range, or the engine was made not to drive.
+        """
+        if max_runs < 1 or poll_s <= 0 or drain_s < 0:
+            raise ValueError("a worker needs max_runs >= 1, poll_s > 0 and drain_s >= 0")
+        if not engine.hosting.drives:
+            raise ValueError("this engine drives nothing: make it without drive=False")
+        self.max_runs = max_runs
+        self._engine = engine
+        self._hosting = engine.hosting
+        self._poll_s = poll_s
+        self._drain_s = drain_s
+        self._say = say
+        self._draining = asyncio.Event()
+        self._stopped = False
+        self._wake: Listener | None = None
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
+        self._outage = 0
+
+    @property
+    def under_way(self) -> int:
+        """How many runs it drives now."""
+        return len(self._under_way)
+
+    def drain(self) -> None:
+        """Claim nothing more, and let `run` end when what is under way has ended or waits."""
+        self._draining.set()
+        if self._wake is not None:
+            self._wake.wake()
+
+    def stop(self) -> None:
+        """Let `run` end at once; runs under way are interrupted, and anybody may take them up."""
+        self._stopped = True
+        self.drain()
+        for run_id in self._under_way:
+            self._hosting.interrupt(run_id)
+
+    async def run(self) -> None:
+        """Work until `drain` or `stop` is called.
+
+        Cancelled, it claims nothing more, and leaves what is under way to the engine.
+
+        Raises:
+            StoreClosed: the engine has not been entered, or was left meanwhile.
+        """
+        self._say(f"working: up to {self.max_runs} runs of {', '.join(self._hosting.algorithms)}")
+        with self._engine.store.wakeups.listen() as wake:
+            self._wake = wake
+            try:
+                await self._work(wake)
+                await self._finish()
+            finally:
+                self._wake = None
+                for task in self._under_way.values():
+                    task.cancel()
+        self._say("stopped")
+
+    # -- claiming --------------------------------------------------------------------------
+
+    async def _work(self, wake: Listener) -> None:
+        rest_s = _SHORTEST_S
+        while not self._draining.is_set():
+            found = await self._look()
+            rest_s = _SHORTEST_S if found else min(rest_s * 2, self._poll_s)
+            await self._rest(_jittered(rest_s))
+            if not found:
+                await wake.wait(_jittered(self._poll_s))
+            await self._room()
+
+    async def _look(self) -> int:
+        """Take up what is ready; return how many runs that were."""
+        try:
+            found = await self._take()
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            await self._bear(error)
+            return 0
+        if self._outage:
+            self._outage = 0
+            self._say("the store answers again")
+        return found
+
+    async def _bear(self, error: StoreError) -> None:
+        """Wait for a store that fails; say so once."""
+        self._outage += 1
+        if self._outage == 1:
+            self._say(f"the store fails, trying again: {error}")
+        pause_s = min(_SHORTEST_S * 2 ** min(self._outage, 20), _LONGEST_OUTAGE_PAUSE_S)
+        await self._rest(_jittered(pause_s))
+
+    async def _take(self) -> int:
+        """Claim what there is room for; what has failed here lately is left for later."""
+        found, resting = 0, list[Lease]()
+        try:
+            while room := self._free():
+                leases = await self._hosting.claim_some(room)
+                for lease in leases:
+                    if self._draining.is_set() or self._rests(lease.run_id):
+                        resting.append(lease)
+                    else:
+                        self._begin(lease)
+                        found += 1
+                if len(leases) < room:
+                    break
+        finally:  # only now, or they would come again
+            for lease in resting:
+                await self._engine.store.release(lease)
+        return found
+
+    def _free(self) -> int:
+        return 0 if self._draining.is_set() else self.max_runs - self.under_way
+
+    async def _room(self) -> None:
+        """Wait until another run can be taken, or none is to be."""
+        while self._under_way and not self._free() and not self._draining.is_set():
+            asked = asyncio.create_task(self._draining.wait())
+            await asyncio.wait(
+                [asked, *self._under_way.values()], return_when=asyncio.FIRST_COMPLETED
+            )
+            asked.cancel()
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait so long, or until it is asked to end."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+        except TimeoutError:
+            return
+
+    # -- driving ---------------------------------------------------------------------------
+
+    def _begin(self, lease: Lease) -> None:
+        task = asyncio.create_task(self._drive(lease), name=f"lib.worker {lease.run_id}")
+        self._under_way[lease.run_id] = task
+        task.add_done_callback(partial(self._ended, lease.run_id))
+
+    async def _drive(self, lease: Lease) -> None:
+        await self._hosting.begin(lease)
+        while lease.run_id in self._hosting:
+            await self._hosting.ended(lease.run_id)
+
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[run_id]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None or isinstance(error, RunAbandoned):
+            self._failures.pop(run_id, None)
+        else:
+            self._put_off(run_id, error)
+
+    def _put_off(self, run_id: str, error: BaseException) -> None:
+        """Leave a run alone for a while that cannot go on here, such as for want of a handler."""
+        failures = self._failures.get(run_id, (0, 0.0))[0] + 1
+        pause_s = min(_FIRST_PAUSE_S * 2 ** min(failures - 1, 20), _LONGEST_PAUSE_S)
+        now = self._engine.clock.monotonic()
+        self._failures[run_id] = (failures, now + pause_s)
+        if len(self._failures) > _MANY:
+            self._failures = {key: put for key, put in self._failures.items() if put[1] > now}
+        self._say(f"run {run_id} stopped here: {type(error).__name__}; again in {pause_s:g} s")
+
+    def _rests(self, run_id: str) -> bool:
+        _, until = self._failures.get(run_id, (0, 0.0))
+        return self._engine.clock.monotonic() < until
+
+    # -- the end ---------------------------------------------------------------------------
+
+    async def _finish(self) -> None:
+        """Let what is under way end by itself for a while, then interrupt it."""
+        left = list(self._under_way.values())
+        if left and not self._stopped:
+            self._say(f"draining: {len(left)} runs under way")
+            _, unfinished = await asyncio.wait(left, timeout=self._drain_s)
+            left = list(unfinished)
+        if left:
+            self._say(f"interrupting {len(left)} runs")
+            for run_id in self._under_way:
+                self._hosting.interrupt(run_id)
+            await asyncio.wait(left)
+
+
+def _jittered(seconds: float) -> float:
+    """Return about so many seconds, so that workers do not ask all at once."""
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - not a secret
