@@ -16,7 +16,7 @@ A field that holds its default is left out. "?" marks what may be missing.
     llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?,
                         provider_state? (true: it may rest on what the provider has kept)
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?
-    llm.failed          key, reason, error {type, message, status?}, attempts?, usage?
+    llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
                         … args, unstarted (true)
     tool.completed      key, call_id, output, truncated?

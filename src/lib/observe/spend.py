@@ -151,6 +151,8 @@ class SpendFold:
                 request = self._open.pop((event.run_id, str(event.data.get("key"))), None)
                 if request is not None and event.kind == k.LLM_COMPLETED:
                     self._use(event, _object(event.data.get("reply")), event.data, request)
+                elif request is not None and event.data.get("usage"):  # a reply that was blocked
+                    self._use(event, event.data, request)
             case k.TOOL_REQUESTED | k.CHILD_REQUESTED:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
             case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.MEMORY_COMPLETED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,10 +11,14 @@ from lib.engine.attachments import load, store
 from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Admission, Context, Live
+from lib.engine.handlers.guarding import Guarding, watch
 from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
 from lib.events import kinds as k
+from lib.guards import Guard
 from lib.llm import LLMClient, Reply, ToolCall, ToolSpec, parse_output, reply_to_json
+from lib.llm.client import usage_to_json
+from lib.llm.pieces import deltas_of
 from lib.llm.prices import PriceBook, with_cost
 from lib.resilience import RetryPolicy, retry
 
@@ -30,6 +34,7 @@ class LLMHandler:
         self,
         client: LLMClient,
         *,
+        guards: Iterable[Guard] = (),
         retries: RetryPolicy | None = None,
         jitter: random.Random | None = None,
         prices: PriceBook | None = None,
@@ -38,12 +43,17 @@ class LLMHandler:
 
         Args:
             client: speaks to the model.
+            guards: asked in this order; "input" before a call, of what is new since the last
+                reply, and "output" of a reply before anybody else sees any of it: then no piece of
+                it is shown while it is written. What they block ends the run as BLOCKED.
             retries: how often and how long to try; each attempt is counted in the log.
             jitter: spreads the attempts of many processes.
             prices: for replies whose provider states no cost; it goes into the log with the reply,
                 so that budgets see it and it never changes afterwards.
         """
         self._client = client
+        self._guards = tuple(guards)
+        self._holds_back = watch(self._guards, "output")
         self._retries = retries or RetryPolicy()
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._prices = prices
@@ -70,7 +80,11 @@ class LLMHandler:
 
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Call the model and return its reply, or how it failed."""
-        attempts, state = 0, cast("LLMRequest", context.decided).state
+        decided = cast("LLMRequest", context.decided)
+        attempts, state = 0, decided.state
+        guarding = Guarding(self._guards, request, context)
+        if why := await guarding.input(decided.messages):
+            return [*guarding.verdicts, _blocked(request, why)]
 
         async def attempt() -> Reply:
             nonlocal attempts, state
@@ -90,11 +104,15 @@ class LLMHandler:
                 clock=context.clock,
                 random=self._jitter.random,
             )
+            reply = self._priced(reply, request, context)
+            if why := await guarding.output(reply):
+                return [*guarding.verdicts, _blocked(request, why, attempts, reply)]
             (message,) = await store([reply.message], context.blobs)
         except (LLMError, BlobError) as error:
-            return [_failed(request, error, attempts)]
-        reply = self._priced(replace(reply, parts=message.parts), request, context)
-        return [_completed(request, context, reply, attempts)]
+            return [*guarding.verdicts, _failed(request, error, attempts)]
+        self._show(reply, request, context, attempts)
+        reply = replace(reply, parts=message.parts)
+        return [*guarding.verdicts, _completed(request, context, reply, attempts)]
 
     def recover(self, request: Event) -> Draft | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
@@ -124,7 +142,7 @@ class LLMHandler:
         }
         if state is not None:
             options["state"] = {**state, "covers": decided.covers}
-        if context.live is None:
+        if context.live is None or self._holds_back:
             return await self._client.complete(messages, **options)
         key = request.data["key"]
         async for piece in self._client.stream(messages, **options):
@@ -132,6 +150,12 @@ class LLMHandler:
                 return piece
             context.live(Live(key=key, attempt=attempt, delta=piece))
         raise InvalidReply("the client's stream ended without a reply", retryable=True)
+
+    def _show(self, reply: Reply, request: Event, context: Context, attempt: int) -> None:
+        """Show a reply that was held back, now that the guards have seen it."""
+        if context.live is not None and self._holds_back:
+            for delta in deltas_of(reply):
+                context.live(Live(key=request.data["key"], attempt=attempt, delta=delta))
 
 
 def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:
@@ -179,6 +203,19 @@ def _distinct(call_id: str, seen: set[str]) -> str:
         wanted = f"{call_id or 'call'}-{number}"
     seen.add(wanted)
     return wanted
+
+
+def _blocked(request: Event, why: str, attempts: int = 0, reply: Reply | None = None) -> Draft:
+    """Return how a call ends that guards have stopped; what it cost is kept, what it said not."""
+    error = {"type": "Blocked", "message": f"the {'reply' if reply else 'input'} is {why}"}
+    data: dict[str, Any] = {"key": request.data["key"], "reason": "blocked", "error": error}
+    if attempts > 1:
+        data["attempts"] = attempts
+    if reply is not None and (usage := usage_to_json(reply.usage)):
+        data["usage"] = usage
+    if reply is not None and reply.model:
+        data["model"] = reply.model
+    return Draft(k.LLM_FAILED, data)
 
 
 def _failed(request: Event, error: LLMError | BlobError, attempts: int) -> Draft:

@@ -11,10 +11,12 @@ from typing import Any, cast
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
 from lib.engine.handler import Admission, Context
+from lib.engine.handlers.guarding import Guarding
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.kinds import Reason
+from lib.guards import Guard
 from lib.llm import ToolSpec
 from lib.tools import Tool, ToolContext, ToolRegistry
 from lib.tools.builtin.hygiene import clean, fenced, new_boundary
@@ -33,15 +35,23 @@ class ToolHandler:
     request_type = ToolRequest
 
     def __init__(
-        self, tools: ToolRegistry | Iterable[Tool], *, boundary: Callable[[], str] = new_boundary
+        self,
+        tools: ToolRegistry | Iterable[Tool],
+        *,
+        guards: Iterable[Guard] = (),
+        boundary: Callable[[], str] = new_boundary,
     ) -> None:
         """Take the tools.
 
         Args:
             tools: what models may call.
+            guards: asked in this order; "tool_call" before a call has its effect, "tool_result" of
+                what came of it, an output or a failure, before the model reads it. What they block
+                is a failure of the call, and the run goes on.
             boundary: makes the unforeseeable words around untrusted output.
         """
         self._tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._guards = tuple(guards)
         self._boundary = boundary
 
     @property
@@ -72,12 +82,30 @@ class ToolHandler:
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Make the call and return its output, or why there is none."""
         data, offered = request.data, cast("ToolRequest", context.decided).offered
+        guarding = Guarding(self._guards, request, context)
         try:
             tool = self._tools.get(data["name"], among=offered)
+            if "invalid" in data:
+                raise ToolError("invalid_arguments", "the arguments are no JSON object")  # noqa: TRY301 - a result like the others
+            if why := await guarding.call(data):
+                raise ToolError("blocked", f"not called: {why}")  # noqa: TRY301 - likewise
+        except ToolError as error:
+            return [*guarding.verdicts, _failed(data, error)]
+        result, said = await self._made(tool, data, context)
+        if said is not None and (why := await guarding.result(data, said)):
+            withheld = _withheld(tool, why, made=result.kind == k.TOOL_COMPLETED)
+            result = tool_failed(data, "blocked", "blocked", withheld)
+        return [*guarding.verdicts, result]
+
+    async def _made(
+        self, tool: Tool, data: Mapping[str, Any], context: Context
+    ) -> tuple[Draft, str | None]:
+        """Make the call; return its result, and what others than we say in it, if anything."""
+        try:
             text = await self._call(tool, data, context)
         except ToolError as error:
-            message, _ = clip(error.message, MAX_MESSAGE_CHARS)
-            return [tool_failed(data, _reason(error, data), error.code, message)]
+            failed = _failed(data, error)
+            return failed, None if error.code == "timeout" else failed.data["message"]
         if tool.untrusted_output:
             text = clean(text)  # before it is cut: what nobody sees takes no room
         text, cut = clip(text, tool.max_output_chars)
@@ -88,7 +116,7 @@ class ToolHandler:
         }
         if cut:
             result["truncated"] = cut
-        return [Draft(k.TOOL_COMPLETED, result)]
+        return Draft(k.TOOL_COMPLETED, result), text
 
     def recover(self, request: Event) -> Draft | None:
         """Repeat what may be repeated; for the rest, say that the outcome is unknown."""
@@ -97,8 +125,6 @@ class ToolHandler:
         return tool_failed(request.data, "unknown", "unknown", OUTCOME_UNKNOWN)
 
     async def _call(self, tool: Tool, data: Mapping[str, Any], context: Context) -> str:
-        if "invalid" in data:
-            raise ToolError("invalid_arguments", "the arguments are no JSON object")
         call = ToolContext(
             run_id=context.run_id,
             call_id=data["call_id"],
@@ -134,6 +160,17 @@ class ToolHandler:
         if not tool.untrusted_output:
             return text
         return fenced(text, source=tool.name, boundary=self._boundary())
+
+
+def _failed(data: Mapping[str, Any], error: ToolError) -> Draft:
+    message, _ = clip(error.message, MAX_MESSAGE_CHARS)
+    return tool_failed(data, _reason(error, data), error.code, message)
+
+
+def _withheld(tool: Tool, why: str, *, made: bool) -> str:
+    effect = "it has had its effect" if made else "it failed, and may have had its effect"
+    told = "called" if tool.effects == "none" else f"called, and {effect}"
+    return f"{told}; what came of it is withheld, {why}"
 
 
 def _being_cancelled() -> bool:

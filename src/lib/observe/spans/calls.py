@@ -105,7 +105,11 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
 def llm_failed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a model call that has failed."""
     data = event.data
-    attributes = {a.ATTEMPTS: number(data.get("attempts"))}
+    attributes = {
+        a.RESPONSE_MODEL: identifier(data.get("model")),
+        a.ATTEMPTS: number(data.get("attempts")),
+        **run.usage(data.get("usage")),
+    }
     _fail(run, event, "llm", key, error=mapping(data.get("error")), attributes=attributes)
 
 

@@ -7,13 +7,16 @@ from typing import Any
 from lib.evals import Score, score_of
 from lib.events import Event
 from lib.observe import attributes as a
+from lib.observe.span import span_id_of
 from lib.observe.spans.run import RunSpans
 from lib.observe.spans.values import identifier, name, number, text, word
 
 
 def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
-    """Add a check of content; the log holds the content's hash only."""
+    """Add a check under the call whose content it is; the log holds the content's hash only."""
     data = event.data
+    family = "tool" if (word(data.get("stage")) or "").startswith("tool") else "llm"
+    checked = span_id_of(event.run_id, family, text(data.get("key")) or "")
     guard = name(data.get("guard"))
     attributes = {
         a.GUARD_NAME: guard,
@@ -23,7 +26,9 @@ def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
         **_spent(run, event),
     }
     called = _called("guard", guard)
-    run.mark(event, "guard", key, name=called, kind="guardrail", attributes=attributes)
+    run.mark(
+        event, "guard", key, name=called, kind="guardrail", attributes=attributes, under=checked
+    )
 
 
 def eval_score(run: RunSpans, event: Event, key: str) -> None:

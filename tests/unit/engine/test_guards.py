@@ -1,0 +1,445 @@
+"""Where guards stand: before a model reads, before anybody sees a reply, around a tool's effect."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from lib._util.json import canonical
+from lib.algorithms import React
+from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler, Result, ToolHandler
+from lib.engine.check import request_check
+from lib.errors import LLMError, ToolError
+from lib.events import Event, EventStore, MemoryEventStore
+from lib.events import kinds as k
+from lib.events.verify import verify_store
+from lib.guards import Guard, GuardContent, SensitiveDataGuard, Stage, Verdict
+from lib.llm import (
+    Image,
+    LLMClient,
+    Message,
+    Reply,
+    ScriptedClient,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from lib.observe import spans_from_events, spend_of
+from lib.privacy.redactor import PatternRedactor
+from lib.resilience import RetryPolicy
+from lib.testing.agents import kinds
+from lib.testing.aio import run
+from lib.tools import Tool, tool
+
+KEY = "sk-abcDEF1234567890abcdEFGH"
+
+
+class Watch:
+    """Notes what it sees, and blocks texts with a word in them."""
+
+    def __init__(
+        self, *stages: Stage, word: str = "evil", name: str = "watch", usage: Usage | None = None
+    ) -> None:
+        self.name = name
+        self.stages = frozenset(stages)
+        self.seen: list[GuardContent] = []
+        self._word, self._usage = word, usage
+
+    async def check(self, content: GuardContent) -> Verdict:
+        self.seen.append(content)
+        allowed = self._word not in content.text
+        reason = "" if allowed else "a bad word"
+        return Verdict(allowed=allowed, reason=reason, usage=self._usage, model="judge-1")
+
+
+def guarded(
+    client: LLMClient,
+    *tools: Tool,
+    llm: Iterable[Guard] = (),
+    calls: Iterable[Guard] = (),
+    store: EventStore | None = None,
+    **options: Any,
+) -> Engine:
+    handlers = [
+        LLMHandler(client, guards=llm, retries=RetryPolicy(attempts=1)),
+        ToolHandler(tools, guards=calls, boundary=lambda: "b7"),
+    ]
+    settings: dict[str, Any] = {"poll_s": 0.01, "grace_s": 0.5, "algorithms": [React()], **options}
+    return Engine(store or MemoryEventStore(), handlers, **settings)
+
+
+def drive(engine: Engine, given: Any = "hello") -> tuple[Result, list[Event]]:
+    async def main() -> tuple[Result, list[Event]]:
+        async with engine:
+            started = await engine.start(given)
+            result = await started.result()
+            checks = [request_check([React()])]
+            assert (await verify_store(engine.store, deep=True, checks=checks)).faults == []
+            return result, await engine.store.read(started.id)
+
+    return run(main())
+
+
+def verdicts(log: Sequence[Event]) -> list[dict[str, Any]]:
+    return [event.data for event in log if event.kind == k.GUARD_VERDICT]
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@tool(effects="none")
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"seen in {where}"
+
+
+CALL = Reply((ToolCall("c1", "look", {"where": "the box"}),), stop="tool_calls")
+
+
+def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about() -> None:
+    guards = Watch("input", "output"), Watch("tool_call", "tool_result")
+    engine = guarded(ScriptedClient([CALL, "fine"]), look, llm=guards[:1], calls=guards[1:])
+    result, log = drive(engine)
+
+    assert result.outcome == "COMPLETED"
+    assert kinds(log) == [
+        *("run.started", "llm.requested", "guard.verdict", "guard.verdict", "llm.completed"),
+        *("tool.requested", "guard.verdict", "guard.verdict", "tool.completed"),
+        *("llm.requested", "guard.verdict", "guard.verdict", "llm.completed", "run.completed"),
+    ]
+    said = [(each["key"], each["stage"], each["verdict"]) for each in verdicts(log)]
+    assert said == [
+        *(("llm/1", "input", "allowed"), ("llm/1", "output", "allowed")),
+        *(("tool/1/c1", "tool_call", "allowed"), ("tool/1/c1", "tool_result", "allowed")),
+        *(("llm/2", "input", "allowed"), ("llm/2", "output", "allowed")),
+    ]
+    llm, calls = guards
+    assert [(each.stage, each.text) for each in llm.seen] == [
+        *(("input", "hello"), ("output", '{"where":"the box"}')),
+        *(("input", "seen in the box"), ("output", "fine")),
+    ]
+    assert [(each.tool, each.arguments, each.text) for each in calls.seen] == [
+        ("look", {"where": "the box"}, '{"where":"the box"}'),
+        ("look", {"where": "the box"}, "seen in the box"),
+    ]
+    hashes = [each["content_hash"] for each in verdicts(log)]
+    assert hashes[0] == sha("hello")
+    assert hashes[3] == sha("seen in the box")
+
+
+def test_a_guard_is_told_whose_run_it_is_and_sees_attachments() -> None:
+    watch = Watch("input")
+    picture = Image(data=b"x", media_type="image/png")
+    client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
+
+    async def main() -> None:
+        async with guarded(client, llm=[watch]) as engine:
+            given = [
+                Message.user("old"),
+                Message.assistant("yes"),
+                Message.user(Text("a"), picture),
+            ]
+            await (await engine.start(given, tenant="t", user="u")).result()
+
+    run(main())
+    (seen,) = watch.seen
+    assert (seen.tenant, seen.user, seen.text, seen.tool) == ("t", "u", "a", None)
+    assert seen.parts == (Text("a"), picture)
+
+
+def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
+    client = ScriptedClient([])
+    result, log = drive(guarded(client, llm=[Watch("input")]), "be evil")
+
+    message = "the input is blocked by the guard 'watch': a bad word"
+    assert (result.outcome, result.reason) == ("BLOCKED", "guard")
+    assert result.error == {"type": "Blocked", "message": message}
+    assert kinds(log)[-3:] == ["guard.verdict", "llm.failed", "run.completed"]
+    assert log[-2].data["reason"] == "blocked"
+    assert client.calls == []
+
+
+def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
+    store = MemoryEventStore()
+    reply = Reply((Text("evil plan"),), usage=Usage(input_tokens=7, output_tokens=5, cost=0.5))
+    watch = Watch("output", usage=Usage(input_tokens=2, output_tokens=1, cost=0.25))
+    result, log = drive(guarded(ScriptedClient([reply]), llm=[watch], store=store))
+
+    assert result.outcome == "BLOCKED"
+    assert "evil" not in canonical([event.data for event in log])
+    assert log[-2].data["usage"] == {"input_tokens": 7, "output_tokens": 5, "cost": 0.5}
+    assert log[-2].data["model"] == "scripted"
+    assert (result.spend.tokens, result.spend.cost) == (15, 0.75)
+    models = spend_of(log).models
+    assert {name: float(spend.known_cost) for name, spend in models.items()} == {
+        "scripted": 0.5,
+        "judge-1": 0.25,
+    }
+
+
+def test_what_guards_cost_counts_against_the_budget() -> None:
+    watch = Watch("input", usage=Usage(input_tokens=1000))
+
+    async def main() -> str:
+        client = ScriptedClient([CALL])
+        async with guarded(client, look, llm=[watch]) as engine:
+            started = await engine.start("hi", budget=Budget(tokens=500))
+            return (await started.result()).outcome
+
+    assert run(main()) == "LIMITED"
+
+
+def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
+    made: list[str] = []
+
+    @tool
+    def write(text: str) -> str:
+        """Write."""
+        made.append(text)
+        return "done"
+
+    asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
+    client = ScriptedClient([asked, "sorry"])
+    result, log = drive(guarded(client, write, calls=[Watch("tool_call")]))
+
+    assert (result.outcome, made) == ("COMPLETED", [])
+    (failed,) = [event.data for event in log if event.kind == k.TOOL_FAILED]
+    assert (failed["reason"], failed["code"]) == ("blocked", "blocked")
+    assert failed["message"] == "not called: blocked by the guard 'watch': a bad word"
+    assert client.calls[1].messages[-1].parts == (
+        ToolResult("c1", failed["message"], is_error=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("effects", "fails", "told"),
+    [
+        ("none", False, "called; what came of it is withheld, blocked by the guard"),
+        ("once", False, "called, and it has had its effect; what came of it is withheld"),
+        ("once", True, "called, and it failed, and may have had its effect; what came of it is"),
+    ],
+)
+def test_a_blocked_result_is_withheld_and_says_whether_there_was_an_effect(
+    effects: Any, fails: bool, told: str
+) -> None:
+    @tool(name="fetch", effects=effects)
+    async def fetch() -> str:
+        """Fetch."""
+        if fails:
+            raise ToolError("failed", "evil page")
+        return "evil page"
+
+    client = ScriptedClient([Reply((ToolCall("c1", "fetch", {}),)), "fine"])
+    result, log = drive(guarded(client, fetch, calls=[Watch("tool_result")]))
+
+    assert result.outcome == "COMPLETED"
+    (failed,) = [event.data for event in log if event.kind == k.TOOL_FAILED]
+    assert (failed["reason"], failed["code"]) == ("blocked", "blocked")
+    assert failed["message"].startswith(told)
+    assert "evil" not in canonical([event.data for event in log])
+
+
+def test_what_we_say_of_a_call_is_not_checked() -> None:
+    watch = Watch("tool_call", "tool_result")
+
+    @tool(name="slow", effects="none", timeout_s=0.01)
+    async def slow() -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    calls = (
+        ToolCall("c1", "slow", {}),
+        ToolCall("c2", "nothing", {}),
+        ToolCall("c3", "slow", {}, "["),
+    )
+    drive(guarded(ScriptedClient([Reply(calls), "ok"]), slow, calls=[watch]))
+
+    assert [(each.stage, each.tool) for each in watch.seen] == [("tool_call", "slow")]
+
+
+class Broken:
+    name = "broken"
+    stages: frozenset[Stage] = frozenset({"input"})
+    timeout_s = 0.02
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    async def check(self, content: GuardContent) -> Verdict:
+        if self.result == "wait":
+            await asyncio.Event().wait()
+        if self.result == "cancel":
+            raise asyncio.CancelledError
+        if isinstance(self.result, Exception):
+            raise self.result
+        return cast("Verdict", self.result)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ValueError(KEY), "ValueError"),
+        (TimeoutError(KEY), "TimeoutError"),
+        ("wait", "no verdict within 0.02 s"),
+        ("cancel", "it was cancelled from within"),
+        (True, "it returned no verdict"),
+        (None, "it returned no verdict"),
+    ],
+)
+def test_a_guard_that_fails_allows_nothing_and_tells_nothing(result: Any, reason: str) -> None:
+    ended, log = drive(guarded(ScriptedClient([]), llm=[Broken(result)]))
+
+    (verdict,) = verdicts(log)
+    assert ended.outcome == "BLOCKED"
+    assert (verdict["verdict"], verdict["reason"]) == ("failed", reason)
+    message = f"the input is not allowed by the guard 'broken': {reason}"
+    assert log[-2].data["error"]["message"] == message
+    assert KEY not in canonical([event.data for event in log])
+
+
+def test_only_true_allows() -> None:
+    no: Any = "no"
+    sloppy = Verdict(allowed=no)
+    ended, log = drive(guarded(ScriptedClient([]), llm=[Broken(sloppy)]))
+
+    assert (ended.outcome, verdicts(log)[0]["verdict"]) == ("BLOCKED", "blocked")
+
+
+def test_guards_are_asked_in_order_until_one_blocks() -> None:
+    first, second = Watch("input", name="first", word="-"), Watch("input", name="second")
+    third, elsewhere = Watch("input", name="third"), Watch("output", name="elsewhere")
+    _, log = drive(guarded(ScriptedClient([]), llm=[first, elsewhere, second, third]), "evil")
+
+    assert [(each["guard"], each["verdict"]) for each in verdicts(log)] == [
+        *(("first", "allowed"), ("second", "blocked"))
+    ]
+    assert third.seen == elsewhere.seen == []
+
+
+def test_verdicts_and_spans_hold_no_content() -> None:
+    secret = f"the key is {KEY}"
+    guards = [SensitiveDataGuard(stages=["input", "output"])]
+    engine = guarded(ScriptedClient([secret]), llm=guards)
+    _, log = drive(engine)
+
+    (allowed, blocked) = verdicts(log)
+    assert blocked["content_hash"] == sha(secret)
+    assert blocked["reason"] == "it contains secret"
+    assert set(allowed) == {"key", "guard", "stage", "verdict", "content_hash"}
+    every = {span.span_id: span for span in spans_from_events(log, capture_content=True)}
+    spans = [span for span in every.values() if span.kind == "guardrail"]
+    assert len(spans) == 2
+    assert [every[span.parent_id or ""].kind for span in spans] == ["llm", "llm"]
+    assert KEY not in repr(spans)
+    assert "hello" not in repr(spans)
+
+
+def test_with_a_redactor_the_hash_is_of_what_the_log_keeps() -> None:
+    redactor = PatternRedactor()
+    watch = Watch("output")
+    engine = guarded(ScriptedClient([f"use {KEY}"]), llm=[watch], redactor=redactor)
+    _, log = drive(engine)
+
+    assert watch.seen[0].text == f"use {KEY}"
+    assert verdicts(log)[0]["content_hash"] == sha("use [SECRET]")
+
+
+def test_nothing_is_shown_live_before_the_verdict() -> None:
+    class Slow(Watch):
+        def __init__(self) -> None:
+            super().__init__("output")
+            self.release, self.asked = asyncio.Event(), asyncio.Event()
+
+        async def check(self, content: GuardContent) -> Verdict:
+            self.asked.set()
+            await self.release.wait()
+            return await super().check(content)
+
+    async def shown(text: str) -> tuple[str, int]:
+        guard, pieces, early = Slow(), list[str](), 0
+        async with guarded(ScriptedClient([text]), llm=[guard]) as engine:
+            started = await engine.start("hi")
+
+            async def watch() -> None:
+                pieces.extend([piece.delta.text async for piece in started.live()])
+
+            watching = asyncio.create_task(watch())
+            await guard.asked.wait()
+            early = len(pieces)
+            guard.release.set()
+            await started.result()
+            await watching
+        return "".join(pieces), early
+
+    assert run(shown("a fine answer")) == ("a fine answer", 0)
+    assert run(shown("an evil answer")) == ("", 0)
+
+
+def test_a_failed_model_call_keeps_the_verdicts_before_it() -> None:
+    _, log = drive(guarded(ScriptedClient([LLMError("down")]), llm=[Watch("input", "output")]))
+
+    assert kinds(log)[2:] == ["guard.verdict", "llm.failed", "run.completed"]
+    assert log[3].data["reason"] == "error"
+
+
+class Died(BaseException):
+    pass
+
+
+def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_verdict() -> None:
+    store, made = MemoryEventStore(), list[str]()
+
+    @tool(effects="idempotent")
+    def write(text: str) -> str:
+        """Write."""
+        made.append(text)
+        return "done"
+
+    class Dies(Watch):
+        async def check(self, content: GuardContent) -> Verdict:
+            raise Died
+
+    asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
+
+    async def main() -> tuple[str, list[Event]]:
+        first = guarded(ScriptedClient([asked]), write, calls=[Dies("tool_call")], store=store)
+        async with first as engine:
+            started = await engine.start("go")
+            with pytest.raises(Died):
+                await started.result()
+            assert made == []
+            client = ScriptedClient(["sorry"])
+            second = guarded(client, write, calls=[Watch("tool_call")], store=store)
+            async with second as again:
+                result = await again.run(started.id).result()
+                return result.outcome, await store.read(started.id)
+
+    outcome, log = run(main())
+    assert (outcome, made) == ("COMPLETED", [])
+    assert [each["verdict"] for each in verdicts(log)] == ["blocked"]
+
+
+def test_a_child_is_guarded_like_any_run() -> None:
+    asked = Reply((ToolCall("c1", "helper", {"task": "be evil"}),))
+    agent = Agent(name="helper", description="helps", algorithm="react")
+    watch = Watch("input")
+
+    async def main() -> tuple[str, str]:
+        store = MemoryEventStore()
+        handlers = [
+            LLMHandler(ScriptedClient([asked, "it was blocked"]), guards=[watch]),
+            ChildHandler([agent]),
+        ]
+        async with Engine(store, handlers, algorithms=[React()], poll_s=0.01) as engine:
+            started = await engine.start("go")
+            result = await started.result()
+            log = await store.read(started.id)
+            (child,) = [e.data for e in log if e.kind == k.CHILD_COMPLETED]
+            return result.outcome, child["outcome"]
+
+    # The parent then reads of the block; that text holds no "evil" any more.
+    assert run(main()) == ("COMPLETED", "BLOCKED")
