@@ -17,4 +17,16 @@ def redaction(redactor: Redactor | None) -> Redaction:
     """Return what is done to every payload; nothing without a redactor."""
     if redactor is None:
         return NOTHING_REDACTED
-    return lambda kind, data: redact_event(kind, data, redactor)
+    return lambda kind, data: _own_handle(data, redact_event(kind, data, redactor))
+
+
+def _own_handle(data: dict[str, Any], redacted: dict[str, Any]) -> dict[str, Any]:
+    """Return the redacted payload without a provider's handle on what was taken out of it."""
+    match data, redacted:
+        case {"reply": {"state": _, "parts": said}}, {"reply": {"parts": kept, **reply}}:
+            if said != kept:
+                reply.pop("state", None)
+                return {**redacted, "reply": {"parts": kept, **reply}}
+        case _:
+            pass
+    return redacted

@@ -1,0 +1,220 @@
+"""What a turn goes on with is read from the turns before it, and only once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import Finish
+from lib.engine.check import request_check
+from lib.engine.core.history import Conversation, Held, begun
+from lib.engine.core.state import fold
+from lib.engine.history import Histories
+from lib.errors import UnknownAlgorithm
+from lib.events import Event, MemoryEventStore
+from lib.events import kinds as k
+from lib.events.verify import verify_store
+from lib.llm import Message
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.providers import StrictClient
+
+AGENT = React()
+AT = ManualClock().now()
+
+
+def echo(messages: Sequence[Message]) -> str:
+    return f"{len(messages)} {messages[-1].text}"
+
+
+class Counting(MemoryEventStore):
+    """Says what was read of which run, and stays open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[str, int]] = []
+        self.damaged: dict[str, list[dict[str, Any]]] = {}
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        events = await super().read(run_id, after=after, limit=limit)
+        self.reads.append((run_id, len(events)))
+        if run_id in self.damaged and not after:
+            del events[0].data["input"]
+            events[0].data |= {"input": said} if (said := self.damaged[run_id]) else {}
+        return events
+
+    async def close(self) -> None:
+        pass
+
+
+async def conversation(store: MemoryEventStore, turns: int) -> tuple[str, list[str]]:
+    async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+        session = await engine.session()
+        sent = [await session.send(f"word {number}") for number in range(turns)]
+        for turn in sent:
+            await turn.result()
+        return session.id, [turn.run_id for turn in sent]
+
+
+def test_the_next_turn_reads_the_last_one_only() -> None:
+    async def main() -> None:
+        store = Counting()
+        async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+            session = await engine.session()
+            turns = [await (await session.send(f"{number}")).result() for number in range(5)]
+            store.reads.clear()
+            await (await session.send("last")).result()
+
+            whole = [run_id for run_id, count in store.reads if count > 1]
+            assert set(whole) & {turn.run_id for turn in turns} == {turns[-1].run_id}
+
+    run(main())
+
+
+def test_sessions_that_were_not_used_for_long_are_read_again() -> None:
+    async def main() -> None:
+        store = Counting()
+        ids = [(await conversation(store, 2))[0] for _ in range(3)]
+        histories = Histories(store, {"react": AGENT}, kept=2)
+        for session_id in ids:
+            past = await histories.upto(session_id, 100)
+            assert len(past.conversation) == 4
+            assert not past.whole  # there are not so many events
+        for session_id, expected in ((ids[2], 1), (ids[0], 3)):
+            store.reads.clear()
+            await histories.upto(session_id, 100)
+            assert len(store.reads) == expected
+
+    run(main())
+
+
+def test_an_older_turn_is_told_what_it_went_on_with() -> None:
+    async def main() -> None:
+        store = Counting()
+        session_id, turns = await conversation(store, 3)
+        histories = Histories(store, {"react": AGENT})
+        starts = [(await store.read(turn, limit=1))[0] for turn in turns]
+        lengths = [len((await histories.before(start)).conversation) for start in reversed(starts)]
+        assert lengths == [4, 2, 0]
+        whole = (await histories.upto(session_id, starts[-1].data["upto"])).conversation
+        assert [message.text for message in whole][::2] == ["word 0", "word 1"]
+
+    run(main())
+
+
+def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answer() -> None:
+    class Parrot:
+        name = "parrot"
+
+        def config(self) -> dict[str, Any]:
+            return {}
+
+        def initial(self, started: Event, history: Sequence[Message] = ()) -> int:
+            return len(history)
+
+        def evolve(self, state: int, event: Event) -> int:
+            return state
+
+        def decide(self, state: int) -> Finish:
+            return Finish(outcome="COMPLETED", output=f"after {state}" if state else "")
+
+    async def main() -> None:
+        store = Counting()
+        engine = make_engine(StrictClient(echo), store=store, agent=Parrot())  # pyright: ignore[reportArgumentType] - any will do
+        async with engine:
+            session = await engine.session()
+            outputs = [(await (await session.send(w)).result()).output for w in ("a", "b", "c")]
+            assert outputs == ["", "after 1", "after 3"]
+            told = [message.text for message in await session.history()]
+            assert told == ["a", "b", "after 1", "c", "after 3"]
+
+    run(main())
+
+
+def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> None:
+    async def main() -> None:
+        store = Counting()
+        session_id, turns = await conversation(store, 2)
+        with pytest.raises(UnknownAlgorithm, match="other"):
+            await Histories(store, {"other": AGENT}).upto(session_id, 100)
+        checks = [request_check([React("other")], store), request_check([AGENT])]
+        assert (await verify_store(store, checks=checks)).faults == []
+        info = await store.run(turns[0])
+        assert info is not None
+        assert list(await request_check([AGENT], store)(info, [])) == []
+
+    run(main())
+
+
+def test_a_changed_conversation_is_found_by_the_deep_check() -> None:
+    async def main() -> None:
+        store = Counting()
+        _, turns = await conversation(store, 2)
+        store.damaged[turns[0]] = [{"role": "user", "content": "something else"}]
+        faults = (await verify_store(store, checks=[request_check([AGENT], store)])).faults
+        assert {(fault.run_id, fault.rule) for fault in faults} == {
+            (turns[0], "request-digest"),
+            (turns[1], "request-digest"),
+        }
+        faults = (await verify_store(store, checks=[request_check([AGENT])])).faults
+        assert faults == []  # without the store, nobody knows what turns go on with
+
+    run(main())
+
+
+def test_an_unreadable_turn_is_told_once_and_not_with_those_after_it() -> None:
+    async def main() -> None:
+        store = Counting()
+        _, turns = await conversation(store, 2)
+        store.damaged[turns[0]] = []
+        faults = (await verify_store(store, checks=[request_check([AGENT], store)])).faults
+        assert [(fault.run_id, fault.rule) for fault in faults] == [(turns[0], "fold")]
+
+    run(main())
+
+
+def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> None:
+    said = [Message.user("a"), Message.assistant("b"), Message.user("c")]
+    proof = begun("sys", said[:2], [])[0]
+    held = Held({"id": "1"}, 3, proof.digest)
+
+    for system, history, expected in [
+        ("sys", said, held),
+        ("sys", said[:2], held),
+        ("sys", said[:1], None),
+        ("", said, None),
+        ("other", said, None),
+        ("sys", [Message.user("x"), *said[1:]], None),
+    ]:
+        messages, found = begun(system, Conversation(history, held), [Message.user("new")])
+        assert found == expected
+        plain, _ = begun(system, history, [Message.user("new")])
+        assert (messages, list(messages)) == (plain, list(plain))
+    assert len(begun("", Conversation([], Held({}, 0, "")), [])[0]) == 0
+
+
+def test_a_run_that_is_cut_in_the_middle_leaves_no_call_without_its_result() -> None:
+    start = {"algorithm": "react", "input": [{"role": "user", "content": "hi"}]}
+    call = {"type": "tool_call", "id": "c", "name": "look"}
+    events: list[tuple[str, dict[str, Any]]] = [
+        (k.RUN_STARTED, start),
+        (k.LLM_REQUESTED, {"key": "llm/1"}),
+        (k.LLM_COMPLETED, {"key": "llm/1", "reply": {"parts": [call]}}),
+    ]
+    log = [Event("r", seq, kind, data, AT) for seq, (kind, data) in enumerate(events, 1)]
+
+    assert [m.role for m in AGENT.conversation(fold(AGENT, log).loop)] == ["user"]
+
+
+def test_an_empty_reply_is_not_part_of_the_conversation() -> None:
+    start = {"algorithm": "react", "input": [{"role": "user", "content": "hi"}]}
+    events: list[tuple[str, dict[str, Any]]] = [
+        (k.RUN_STARTED, start),
+        (k.LLM_REQUESTED, {"key": "llm/1"}),
+        (k.LLM_COMPLETED, {"key": "llm/1", "reply": {}}),
+    ]
+    log = [Event("r", seq, kind, data, AT) for seq, (kind, data) in enumerate(events, 1)]
+
+    assert [m.role for m in AGENT.conversation(fold(AGENT, log).loop)] == ["user"]
