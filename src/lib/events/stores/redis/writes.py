@@ -216,6 +216,12 @@ function ops.erase()
   local key = P .. 'run:' .. number
   local run = call('HMGET', key, 'partition', 'algorithm', 'tenant', 'root', 'parent', 'head')
   local positions = call('LRANGE', P .. 'positions:' .. number, 0, -1)
+  local indexes = {'all', 'roots', 'open', 'closed', 'tree:' .. run[4], 'free:' .. run[2],
+                   'held:' .. run[2]}
+  if run[3] then indexes[#indexes + 1] = 'tenant:' .. run[3] end
+  if run[5] then indexes[#indexes + 1] = 'parent:' .. run[5] end
+  -- First what frees memory: then a server that has none left lets the rest pass, too.
+  for _, index in ipairs(indexes) do call('ZREM', P .. index, number) end
   for n = 1, #positions, 2 do
     for place = positions[n], positions[n] + positions[n + 1] - 1 do
       call('LSET', P .. 'feed:' .. run[1], text(place), '')
@@ -224,11 +230,6 @@ function ops.erase()
   for _, digest in ipairs(call('SMEMBERS', P .. 'blobs:' .. number)) do
     call('ZREM', P .. 'blob:' .. digest, number)
   end
-  local indexes = {'all', 'roots', 'open', 'closed', 'tree:' .. run[4], 'free:' .. run[2],
-                   'held:' .. run[2]}
-  if run[3] then indexes[#indexes + 1] = 'tenant:' .. run[3] end
-  if run[5] then indexes[#indexes + 1] = 'parent:' .. run[5] end
-  for _, index in ipairs(indexes) do call('ZREM', P .. index, number) end
   for _, name in ipairs({'run:', 'log:', 'positions:', 'blobs:'}) do
     call('DEL', P .. name .. number)
   end
