@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from lib._util.postgres import array, integers, texts
 from lib.errors import RunErased, StoreError
 from lib.events.blobs import blob_digests
-from lib.events.codec import decode_data, encode_time
+from lib.events.codec import decode_data, encode_data, encode_time
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.runs import RunInfo, advance, partition_of
@@ -37,8 +37,14 @@ class Elsewhere(Exception):
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """One append that waits, as its caller has said it; the payloads are copies."""
+    """One append that waits, as its caller has said it; the payloads are copies.
 
+    Attributes:
+        home: the partition of its run, as far as it is known.
+        size: characters of its payloads.
+    """
+
+    home: int
     run_id: str
     name: bytes
     events: list[NewEvent]
@@ -47,31 +53,43 @@ class Append:
     size: int
 
     @classmethod
-    def of(
-        cls, run_id: str, events: Sequence[NewEvent], payloads: Sequence[str], expected: int | None
-    ) -> Append:
-        """Take an append whose payloads have been encoded.
+    def of(cls, home: int, run_id: str, events: Sequence[NewEvent], expected: int | None) -> Append:
+        """Take an append that `check_batch` has passed.
 
         Raises:
-            ValueError: a name is too long.
+            ValueError: a payload cannot be written, or the run id is too long.
+            TypeError: a payload is not JSON.
         """
         check_name(run_id)
+        payloads = [encode_data(event.data) for event in events]
         copies = [
             NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
             for event, payload in zip(events, payloads, strict=True)
         ]
         size = sum(map(len, payloads))
-        return cls(run_id, run_name(run_id), copies, payloads, expected, size)
+        return cls(home, run_id, run_name(run_id), copies, payloads, expected, size)
 
 
 @dataclass(slots=True)
 class _Run:
     """A run that the batch changes."""
 
+    home: int
     name: bytes
     old: int
     info: RunInfo
     signal: bool = False
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An event, and its place among those that its partition gets."""
+
+    home: int
+    place: int
+    name: bytes
+    event: Event
+    payload: str
 
 
 @dataclass(slots=True)
@@ -83,28 +101,23 @@ class Batch:
         doubtful: the runs of appends that were refused, or can be neither refused nor taken, on
             what was known of their runs.
         runs: what becomes of each run that grows.
+        sizes: how many events each partition gets.
     """
 
-    partition: int
     partitions: int
     outcomes: list[Any] = field(default_factory=list[Any])
     doubtful: dict[str, bytes] = field(default_factory=dict[str, bytes])
     runs: dict[str, _Run] = field(default_factory=dict[str, _Run])
-    _log: list[tuple[bytes, Event, str]] = field(default_factory=list[tuple[bytes, Event, str]])
+    sizes: dict[int, int] = field(default_factory=dict[int, int])
+    _log: list[_Entry] = field(default_factory=list["_Entry"])
 
     @classmethod
-    def of(
-        cls,
-        appends: Iterable[Append],
-        known: Mapping[str, Known],
-        partition: int,
-        partitions: int,
-    ) -> Batch:
+    def of(cls, appends: Iterable[Append], known: Mapping[str, Known], partitions: int) -> Batch:
         """Return what follows from appends.
 
         A start of an unknown run is taken to be its first: the database refuses it otherwise.
         """
-        batch = cls(partition, partitions)
+        batch = cls(partitions)
         for append in appends:
             try:
                 batch.outcomes.append(batch._take(append, known))
@@ -123,47 +136,48 @@ class Batch:
             self.doubtful[run_id] = append.name
             return None
         info, stored = advance(before, run_id, append.events, append.expected)
-        self._check(before, info)
+        self._check(append, before, info)
         if run is None:
-            run = self.runs[run_id] = _Run(append.name, before.head if before else 0, info)
+            old = before.head if before else 0
+            run = self.runs[run_id] = _Run(append.home, append.name, old, info)
         run.info = info
         run.signal = run.signal or is_signal(stored[-1].kind)
+        place = self.sizes.get(append.home, 0)
         for event, payload in zip(stored, append.payloads, strict=True):
-            self._log.append((append.name, event, payload))
+            place += 1
+            self._log.append(_Entry(append.home, place, append.name, event, payload))
+        self.sizes[append.home] = place
         return stored
 
-    def _check(self, before: RunInfo | None, info: RunInfo) -> None:
+    def _check(self, append: Append, before: RunInfo | None, info: RunInfo) -> None:
         """Refuse what another partition holds, or no index has room for."""
         partition = partition_of(info.root_id, self.partitions)
-        if partition != self.partition:
+        if partition != append.home:
             raise Elsewhere(partition)
         if before is None:
             for name in (info.root_id, info.parent_id, info.tenant):
                 check_name(name)
 
     @property
-    def size(self) -> int:
-        """How many events there are."""
-        return len(self._log)
-
-    @property
     def started(self) -> dict[str, Any]:
         """The runs that begin, as parameters; empty if there are none."""
-        infos = [(run.name, run.info) for run in self.runs.values() if run.old == 0]
-        if not infos:
+        runs = [run for run in self.runs.values() if run.old == 0]
+        if not runs:
             return {}
+        infos = [run.info for run in runs]
         return {
-            "s_name": array(BYTEA, [name for name, _ in infos]),
-            "s_run_id": texts([text(info.run_id) for _, info in infos]),
-            "s_root_id": texts([text(info.root_id) for _, info in infos]),
-            "s_parent_id": texts([maybe_text(info.parent_id) for _, info in infos]),
-            "s_algorithm": texts([text(info.algorithm) for _, info in infos]),
-            "s_tenant": texts([maybe_text(info.tenant) for _, info in infos]),
-            "s_user": texts([maybe_text(info.user) for _, info in infos]),
-            "s_created_at": integers([encode_time(info.created_at) for _, info in infos]),
-            "s_updated_at": integers([encode_time(info.updated_at) for _, info in infos]),
-            "s_head": integers([info.head for _, info in infos]),
-            "s_outcome": texts([maybe_text(info.outcome) for _, info in infos]),
+            "s_part": integers([run.home for run in runs]),
+            "s_name": array(BYTEA, [run.name for run in runs]),
+            "s_run_id": texts([text(info.run_id) for info in infos]),
+            "s_root_id": texts([text(info.root_id) for info in infos]),
+            "s_parent_id": texts([maybe_text(info.parent_id) for info in infos]),
+            "s_algorithm": texts([text(info.algorithm) for info in infos]),
+            "s_tenant": texts([maybe_text(info.tenant) for info in infos]),
+            "s_user": texts([maybe_text(info.user) for info in infos]),
+            "s_created_at": integers([encode_time(info.created_at) for info in infos]),
+            "s_updated_at": integers([encode_time(info.updated_at) for info in infos]),
+            "s_head": integers([info.head for info in infos]),
+            "s_outcome": texts([maybe_text(info.outcome) for info in infos]),
         }
 
     @property
@@ -173,6 +187,7 @@ class Batch:
         if not runs:
             return {}
         return {
+            "c_part": integers([run.home for run in runs]),
             "c_name": array(BYTEA, [run.name for run in runs]),
             "c_old": integers([run.old for run in runs]),
             "c_head": integers([run.info.head for run in runs]),
@@ -183,16 +198,18 @@ class Batch:
     @property
     def logged(self) -> dict[str, Any]:
         """The events, as parameters."""
-        events = [event for _, event, _ in self._log]
+        log, events = self._log, [entry.event for entry in self._log]
         return {
-            "part": self.partition,
-            "n": self.size,
-            "e_name": array(BYTEA, [name for name, _, _ in self._log]),
+            "parts": integers(list(self.sizes)),
+            "sizes": integers(list(self.sizes.values())),
+            "e_part": integers([entry.home for entry in log]),
+            "e_place": integers([entry.place for entry in log]),
+            "e_name": array(BYTEA, [entry.name for entry in log]),
             "e_seq": integers([event.seq for event in events]),
             "e_kind": texts([text(event.kind) for event in events]),
             "e_at": integers([encode_time(event.at) for event in events]),
             "e_user": texts([maybe_text(event.user) for event in events]),
-            "e_data": texts([payload for _, _, payload in self._log]),
+            "e_data": texts([entry.payload for entry in log]),
         }
 
     @property
@@ -200,10 +217,10 @@ class Batch:
         """Which runs refer to which blobs, as parameters; empty if none does."""
         found = sorted(
             {
-                (digest, name)
-                for name, event, payload in self._log
-                if _MAY_REFER in payload
-                for digest in blob_digests(event.data)
+                (digest, entry.name)
+                for entry in self._log
+                if _MAY_REFER in entry.payload
+                for digest in blob_digests(entry.event.data)
             }
         )
         if not found:

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.postgres import Connections
 from lib.errors import StoreClosed, StoreReadOnly
-from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text, partition_of
 from lib.events.store import START, Feed, Tombstone
@@ -22,7 +21,7 @@ from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.place import place_of
 from lib.events.stores.postgres.reader import Reader
 from lib.events.stores.postgres.watch import Watch
-from lib.events.stores.postgres.writer import PartitionWriter
+from lib.events.stores.postgres.writer import Writer
 from lib.events.wakeups import Wakeups
 
 _KEPT_HOMES: Final = 100_000
@@ -30,6 +29,8 @@ _MAX_PARTITIONS: Final = 1_024
 _SPARE: Final = 4
 _NEEDED_SPARE: Final = 2
 _READING: Final = 4
+
+T = TypeVar("T")
 
 
 class PostgresEventStore:
@@ -84,7 +85,7 @@ class PostgresEventStore:
         self._partitions = partitions or layout.DEFAULT_PARTITIONS
         self._reader: Reader | None = None
         self._changes: Changes | None = None
-        self._writers: list[PartitionWriter] = []
+        self._writer: Writer | None = None
         self._homes: dict[str, int] = {}
 
     def _check_pool(self, partitions: int) -> None:
@@ -139,12 +140,8 @@ class PostgresEventStore:
         held.push_async_callback(_cancelled, watching)
         if not self._read_only:
             self._changes = Changes(self._place, connections)
-            self._writers = [
-                PartitionWriter(self._place, connections, part, self._partitions, watch.grown)
-                for part in range(self._partitions)
-            ]
-            for writer in self._writers:
-                held.push_async_callback(writer.drained)
+            self._writer = Writer(self._place, connections, self._partitions, watch.grown)
+            held.push_async_callback(self._writer.drained)
         self._reader = reader
 
     async def _connect(self, held: AsyncExitStack) -> Connections:
@@ -162,10 +159,9 @@ class PostgresEventStore:
     async def close(self) -> None:
         """Commit what waits, and close the connections; safe to repeat."""
         async with self._gate:
-            self._reader = self._changes = None
+            self._reader = self._changes = self._writer = None
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
-            self._writers.clear()
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -178,26 +174,29 @@ class PostgresEventStore:
             StoreError: also when a connection is lost under way; then it is not known whether the
                 events are stored, and only the log can tell.
         """
-        self._writing()
+        self._opened(self._writer)
         check_batch(run_id, events, expected)
-        append = Append.of(run_id, events, [encode_data(event.data) for event in events], expected)
-        home = self._home(append)
+        append = Append.of(self._home(run_id, events, expected), run_id, events, expected)
         while True:
+            writer = self._opened(self._writer)
             try:
-                stored = await self._writers[home].put(append)
+                stored = await writer.put(append)
             except Elsewhere as found:
-                home = found.partition
+                append.home = found.partition
             else:
-                self._remember(run_id, home)
+                self._remember(run_id, append.home)
                 return stored
 
-    def _home(self, append: Append) -> int:
+    def _home(self, run_id: str, events: Sequence[NewEvent], expected: int | None) -> int:
         """Return the partition of a run as far as it is known; else it is taken to be a root."""
-        known = self._homes.get(append.run_id)
+        known = self._homes.get(run_id)
         if known is not None:
             return known
-        root = append.events[0].data.get("root") if append.expected == 0 else None
-        return partition_of(root if isinstance(root, str) else append.run_id, self._partitions)
+        match events[0].data:
+            case {"root": str(root)} if expected == 0:
+                return partition_of(root, self._partitions)
+            case _:
+                return partition_of(run_id, self._partitions)
 
     def _remember(self, run_id: str, home: int) -> None:
         if len(self._homes) >= _KEPT_HOMES:
@@ -251,10 +250,13 @@ class PostgresEventStore:
         return await self._writing().erase(run_id, self._clock.now())
 
     def _writing(self) -> Changes:
-        if self._changes is None:
+        return self._opened(self._changes)
+
+    def _opened(self, part: T | None) -> T:
+        if part is None:
             self._reading()
             raise StoreReadOnly(f"{self._place.name} was opened with read_only=True")
-        return self._changes
+        return part
 
     # -- reading ---------------------------------------------------------------------------
 

@@ -1,13 +1,17 @@
-"""The appends of one partition: what waits at the same time shares a transaction.
+"""Appends: what waits at the same time shares a transaction.
+
+One or two transactions of this process are under way at a time, each with all that waits for the
+partitions that the other one does not write to. The slower the server, the larger the batches.
 
 A batch is first written on what this process knows of its runs, in one statement. Only what that
 statement has not taken (another process has written to the run meanwhile) is tried again under the
-lock of the partition, on what is read then. A refusal never rests on what was merely remembered.
+lock of its partitions, on what is read then. A refusal never rests on what was merely remembered.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +21,7 @@ from lib._util.postgres import (
     Connections,
     array,
     cursor,
+    integers,
     psycopg,
     run,
     transaction,
@@ -30,11 +35,15 @@ from lib.events.stores.postgres.rows import Row, run_of
 
 _KEPT_RUNS: Final = 10_000
 _TRIES: Final = 5
+_TURNS: Final = 8
+_LANES: Final = 2
 _MAX_APPENDS: Final = 512
 _MAX_CHARS: Final = 8_000_000
 
 _LOAD: Final = "SELECT {run_columns}, name FROM {lib_runs} WHERE name = ANY(%(names)s::bytea[])"
-_LOCK: Final = "SELECT head FROM {lib_partitions} WHERE id = %(part)s::smallint FOR UPDATE"
+_LOCK: Final = """
+    SELECT id FROM {lib_partitions} WHERE id = ANY(%(parts)s::bigint[]) ORDER BY id FOR UPDATE
+"""
 
 _CONTENDED: Final = "others write to the same runs all the time"
 
@@ -48,83 +57,108 @@ class _Written:
 
     Attributes:
         names: of the runs that were written.
-        base: the partition's position before it.
+        bases: of each partition its position before the batch.
     """
 
     plan: Batch
-    names: Collection[bytes] = ()
-    base: int = 0
+    names: Collection[bytes]
+    bases: Mapping[int, int]
 
 
-class PartitionWriter:
-    """Appends to one partition, a batch at a time, on one connection while there is work."""
+class Writer:
+    """Appends to one store, a batch at a time on each of its lanes."""
 
     def __init__(
-        self, place: Place, connections: Connections, partition: int, partitions: int, grown: Grown
+        self, place: Place, connections: Connections, partitions: int, grown: Grown
     ) -> None:
         """Begin without work.
 
         Args:
             place: where the store is.
-            connections: where connections come from.
-            partition: which one this is.
-            partitions: of how many.
-            grown: called after each transaction with the partition, the positions before and after
-                it, and the runs that have grown, each with its head and whether by a signal.
+            connections: where connections come from; a lane holds one while it has work.
+            partitions: how many there are.
+            grown: called after each transaction for each of its partitions, with the partition,
+                the positions before and after it, and the runs that have grown, each with its
+                head and whether by a signal.
         """
         self._place, self._connections = place, connections
-        self._partition, self._partitions = partition, partitions
-        self._grown = grown
+        self._partitions, self._grown = partitions, grown
         self._known: dict[str, Known] = {}
-        self._waiting: list[Waiting] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: dict[int, list[Waiting]] = {}
+        self._busy: set[int] = set()
+        self._lanes: set[asyncio.Task[None]] = set()
 
     def put(self, append: Append) -> asyncio.Future[Any]:
         """Return the outcome to come; cancelled before its transaction, it is not carried out."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((append, future))
-        if self._task is None:
-            self._task = asyncio.create_task(self._work(), name="lib.events.append")
+        self._waiting.setdefault(append.home, []).append((append, future))
+        if append.home not in self._busy and len(self._lanes) < _LANES:
+            self._lanes.add(asyncio.create_task(self._work(), name="lib.events.append"))
         return future
 
     async def drained(self) -> None:
         """Return when nothing waits and nothing is under way."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while self._lanes:
+            await asyncio.wait(self._lanes)
+
+    def _free(self) -> list[int]:
+        """Return the partitions for which something waits that no lane writes to."""
+        return [home for home in self._waiting if home not in self._busy]
 
     async def _work(self) -> None:
+        lane = asyncio.current_task()
         try:
-            while self._waiting:
-                await self._work_connected()
-        except BaseException as error:  # a fault of ours: nobody is left waiting for ever
-            self._fail(self._waiting, error)
-            self._waiting = []
-            raise
-        finally:
-            self._task = None
+            while self._free():
+                await self._connect_and_work()
+        finally:  # at once: what waits from now on needs another lane
+            self._lanes = {other for other in self._lanes if other is not lane}
 
-    async def _work_connected(self) -> None:
-        """Carry out what waits, on one connection."""
-        batch = self._waiting
+    async def _connect_and_work(self) -> None:
         try:
             with typed_errors(self._place.name):
                 async with self._connections.one() as connection:
-                    while batch := self._next():
-                        await self._carry_out(connection, batch)
+                    while (batch := self._next()) and await self._done(batch, connection):
+                        await self._gather(len(batch))
+        except Exception as error:  # noqa: BLE001 - told to whoever waits: there is no connection
+            for home in self._free():
+                self._fail(self._waiting.pop(home), error)
+
+    async def _done(self, batch: Sequence[Waiting], connection: Connection) -> bool:
+        """Carry out a batch; return whether the connection is good for another."""
+        homes = {append.home for append, _ in batch}
+        self._busy |= homes
+        try:
+            with typed_errors(self._place.name):
+                await self._carry_out(batch, connection)
         except Exception as error:  # noqa: BLE001 - told to whoever waits
-            if batch is self._waiting:  # there was no connection for any of them
-                self._waiting = []
             self._fail(batch, error)
+            return False
+        finally:
+            self._busy -= homes
+        return True
+
+    async def _gather(self, expected: int) -> None:
+        """Let those who were told just now come back: what they append next shares a batch."""
+        loop = asyncio.get_running_loop()
+        for _ in range(_TURNS):
+            if sum(len(self._waiting[home]) for home in self._free()) >= expected:
+                return
+            turn = loop.create_future()
+            loop.call_soon(turn.set_result, None)
+            await turn
 
     def _next(self) -> list[Waiting]:
-        """Take what waits, not more than fits into a statement."""
-        taken = size = 0
-        for append, _ in self._waiting[:_MAX_APPENDS]:
-            size += append.size
-            if taken and size > _MAX_CHARS:
-                break
-            taken += 1
-        batch, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        """Take what waits and no other lane writes to, not more than fits into a statement."""
+        batch: list[Waiting] = []
+        size = 0
+        for home in self._free():
+            waiting = self._waiting.pop(home)
+            for place, (append, _) in enumerate(waiting):
+                size += append.size
+                if batch and (size > _MAX_CHARS or len(batch) >= _MAX_APPENDS):
+                    self._waiting[home] = waiting[place:]
+                    return batch
+                batch.append(waiting[place])
         return batch
 
     def _fail(self, batch: Sequence[Waiting], error: BaseException) -> None:
@@ -133,7 +167,7 @@ class PartitionWriter:
             if not future.done():
                 future.set_exception(error)
 
-    async def _carry_out(self, connection: Connection, batch: Sequence[Waiting]) -> None:
+    async def _carry_out(self, batch: Sequence[Waiting], connection: Connection) -> None:
         """Carry out appends in their order, and tell each what has become of it."""
         left = await self._try([waiting for waiting in batch if not waiting[1].done()], connection)
         for _ in range(_TRIES):
@@ -153,15 +187,16 @@ class PartitionWriter:
         return self._committed(batch, written)
 
     async def _try_alone(self, batch: list[Waiting], connection: Connection) -> list[Waiting]:
-        """Write under the lock of the partition, on what is read there."""
+        """Write under the lock of the partitions, on what is read there."""
         self._known.clear()
+        homes = {append.home for append, _ in batch}
+        names = {append.run_id: append.name for append, _ in batch}
         try:
             async with transaction(connection) as using:
-                await run(using, self._place.put(_LOCK), {"part": self._partition})
-                if await using.fetchone() is None:
-                    raise StoreCorrupt(f"{self._place.name} lacks partition {self._partition}")
+                await run(using, self._place.put(_LOCK), {"parts": integers(list(homes))})
+                if len(await using.fetchall()) < len(homes):
+                    raise StoreCorrupt(f"{self._place.name} lacks one of partitions {homes}")
                 await layout.version_of(using, self._place)
-                names = {append.run_id: append.name for append, _ in batch}
                 known = await self._load(connection, names)
                 written = await self._write(batch, connection, known)
         except psycopg.errors.TransactionRollback:
@@ -169,24 +204,25 @@ class PartitionWriter:
         return self._committed(batch, written)
 
     async def _write(
-        self, batch: Sequence[Waiting], connection: Connection, known: Mapping[str, Known]
+        self, batch: Sequence[Waiting], connection: Connection, known: dict[str, Known]
     ) -> _Written:
         """Plan a batch and write it; refusals rest on what was read just now."""
         fresh: dict[str, Known] = {}
+        knowing = ChainMap(fresh, known)
         appends = [append for append, _ in batch]
         while True:
-            plan = Batch.of(appends, {**known, **fresh}, self._partition, self._partitions)
+            plan = Batch.of(appends, knowing, self._partitions)
             doubtful = {k: v for k, v in plan.doubtful.items() if k not in fresh}
             if not doubtful:
                 break
             fresh |= await self._load(connection, doubtful)
         if not plan.runs:
-            return _Written(plan)
+            return _Written(plan, (), {})
         statement, parameters = statements.write(self._place, plan)
         async with cursor(connection) as using:
             rows = await (await run(using, statement, parameters)).fetchall()
-        names = {name for _, name in rows if name is not None}
-        return _Written(plan, names, rows[0][0] if rows else 0)
+        names = {name for _, _, name in rows if name is not None}
+        return _Written(plan, names, {home: base for home, base, _ in rows})
 
     async def _load(self, connection: Connection, names: Mapping[str, bytes]) -> dict[str, Known]:
         async with cursor(connection) as using:
@@ -197,11 +233,12 @@ class PartitionWriter:
 
     def _committed(self, batch: Sequence[Waiting], written: _Written) -> list[Waiting]:
         """Tell what has been committed; return what must be tried again."""
-        plan, grown = written.plan, dict[str, tuple[int, bool]]()
+        plan = written.plan
+        grown: dict[int, dict[str, tuple[int, bool]]] = {home: {} for home in written.bases}
         for run_id, change in plan.runs.items():
             if change.name in written.names:
                 self._known[run_id] = change.info
-                grown[run_id] = (change.info.head, change.signal)
+                grown[change.home][run_id] = (change.info.head, change.signal)
             else:
                 self._known.pop(run_id, None)
         left: list[Waiting] = []
@@ -210,8 +247,8 @@ class PartitionWriter:
                 left.append(waiting)
             else:
                 _settle(waiting[1], outcome)
-        if grown:
-            self._grown(self._partition, written.base, written.base + plan.size, grown)
+        for home, base in written.bases.items():
+            self._grown(home, base, base + plan.sizes[home], grown[home])
         return left
 
 
