@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from lib.errors import Conflict
-from lib.events import EventStore, NewEvent, SQLiteEventStore
+from lib.events import EventStore, NewEvent, RedisEventStore, SQLiteEventStore
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.commits import CommitQueue
 from lib.testing.event_store.kit import AT, NOTE, begin, note
@@ -86,7 +86,10 @@ def say(text: str) -> None:
 async def main(path: str, name: str, mode: str, number: str) -> None:
     say("ready")
     await asyncio.to_thread(sys.stdin.readline)
-    store = SQLiteEventStore(path, durability="normal")
+    if path.startswith("redis:"):
+        store = RedisEventStore(path)
+    else:
+        store = SQLiteEventStore(path, durability="normal")
     await store.setup()
     await {"count": count, "acknowledge": acknowledge, "die": die}[mode](store, name, int(number))
     await store.close()

@@ -92,6 +92,11 @@ async def stored(server: Server, key: str, store: str) -> tuple[int, int] | None
     return version, partitions
 
 
+def gone(store: str) -> StoreCorrupt:
+    """Return the error of a store that was here when it was set up."""
+    return StoreCorrupt(f"{store} is gone: somebody has deleted its keys")
+
+
 async def check_readable(server: Server, key: str, store: str) -> int:
     """Return the number of partitions of a place that is only read.
 
@@ -122,7 +127,9 @@ async def migrate(server: Server, key: str, store: str, partitions: int) -> None
         raise ValueError(f"{store} has {theirs} partitions, which never change: not {partitions}")
     while version < LAYOUT_VERSION:
         await _to_second(server, key)
-        version, _ = await stored(server, key, store) or found
+        if (found := await stored(server, key, store)) is None:
+            raise gone(store)
+        version, _ = found
 
 
 async def _to_second(server: Server, key: str) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 from lib.errors import RunNotFound
 from lib.events.codec import decode_time
 from lib.events.event import Event
-from lib.events.layout import LAYOUT_VERSION
 from lib.events.runs import RunInfo, RunQuery, matches
 from lib.events.store import END, Feed, Tombstone, tombstone_name
 from lib.events.stores.redis import layout, reads, rows
@@ -31,7 +30,9 @@ class Reader:
     async def schema_version(self) -> int:
         """Return the layout version; see `EventStore.schema_version`."""
         found = await layout.stored(self._server, self._key, self._store)
-        return found[0] if found else LAYOUT_VERSION
+        if found is None:
+            raise layout.gone(self._store)
+        return found[0]
 
     async def read(self, run_id: str, after: int, limit: int | None) -> list[Event]:
         """Return events of a run; see `EventStore.read`."""

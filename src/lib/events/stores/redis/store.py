@@ -17,7 +17,6 @@ from lib.errors import (
     RunErased,
     SchemaTooNew,
     StoreClosed,
-    StoreCorrupt,
     StoreReadOnly,
 )
 from lib.events.codec import encode_data
@@ -284,7 +283,7 @@ class RedisEventStore:
         if status == b"done":
             return answer
         if answer is None:
-            raise StoreCorrupt(f"{self._name} is gone: somebody has deleted its keys")
+            raise layout.gone(self._name)
         found = int(answer)
         kind = SchemaTooNew if found > LAYOUT_VERSION else MigrationNeeded
         raise kind(self._name, found=found, supported=LAYOUT_VERSION)

@@ -1,0 +1,196 @@
+"""How places of other versions and by other hands are opened."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
+from lib.events import RedisEventStore, RunQuery
+from lib.events.stores.redis import layout
+from lib.events.stores.redis.server import Server
+from lib.testing.aio import run
+from lib.testing.event_store.kit import begin, note
+from lib.testing.servers import redis
+
+A, B = "a" * 64, "b" * 64
+KEY = "{lib}"
+
+
+@pytest.fixture
+def url() -> str:
+    return redis.fresh_url()
+
+
+@asynccontextmanager
+async def admin(url: str) -> AsyncGenerator[Server]:
+    server = Server(url, "admin", connections=2, timeout_s=5)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def layout_1(url: str) -> None:
+    """Make a place as layout 1 was, with runs in it."""
+    store = RedisEventStore(url)
+    await store.setup()
+    await begin(store, "one", tenant="t", input=[_blob(A), {"deep": [_blob(B)]}])
+    parent = {"run_id": "one", "key": "child/1"}
+    await begin(store, "child", tenant="t", root="one", parent=parent, input=[_blob(A)])
+    await begin(store, "none", 3)
+    await store.set_mark("name", "value")
+    await store.close()
+    async with admin(url) as server:
+        for pattern in ("blob*", "parent:*", "tombstones"):
+            for key in await server.call("KEYS", f"{KEY}:{pattern}"):
+                await server.call("DEL", key)
+        await server.call("HSET", f"{KEY}:meta", "version", 1)
+
+
+def _blob(digest: str) -> dict[str, Any]:
+    return {"$blob": digest, "size": 1, "type": "text/plain"}
+
+
+def test_a_place_of_layout_1_gets_its_blob_users_and_the_index_by_parent(url: str) -> None:
+    async def main() -> None:
+        await layout_1(url)
+        store = RedisEventStore(url)
+        await store.setup()
+
+        assert await store.schema_version() == 2
+        assert await store.blob_users(A, limit=9) == ["one", "child"]
+        assert await store.blob_users(B, limit=9) == ["one"]
+        [child] = await store.runs(RunQuery(parent_id="one"))
+        assert child.run_id == "child"
+        assert await store.mark("name") == "value"
+        assert len(await store.append("none", [note()], expected=4)) == 1
+        await store.erase("one")
+        assert await store.blob_users(A, limit=9) == ["child"]
+        await store.close()
+
+    run(main())
+
+
+def test_places_are_made_and_migrated_once_whoever_races(url: str) -> None:
+    async def main() -> None:
+        for _ in range(2):
+            stores = [RedisEventStore(url) for _ in range(4)]
+            await asyncio.gather(*(store.setup() for store in stores))
+            for store in stores:
+                await store.close()
+            async with admin(url) as server:
+                await server.call("FLUSHDB")
+            await layout_1(url)
+        last = RedisEventStore(url)
+        await last.setup()
+        assert await last.blob_users(A, limit=9) == ["one", "child"]
+        await last.close()
+
+    run(main())
+
+
+def test_a_migration_that_rests_on_what_has_changed_since_changes_nothing(url: str) -> None:
+    async def main() -> None:
+        await layout_1(url)
+        async with admin(url) as server:
+            state = await server.run(layout.STATE + "return state", KEY)
+            await server.call("RPUSH", f"{KEY}:feed:0", "9:9")
+            args = (state, "1", "=x", 1, A)
+            assert await server.run(layout.SECOND, KEY, *args) == 0
+            assert await server.call("HGET", f"{KEY}:meta", "version") == b"1"
+            assert await server.call("EXISTS", f"{KEY}:blob:{A}") == 0
+            await server.call("RPOP", f"{KEY}:feed:0")
+            assert await server.run(layout.SECOND, KEY, *args) == 1
+
+    run(main())
+
+
+def test_a_run_that_is_erased_while_a_place_is_migrated_is_passed_over(url: str) -> None:
+    async def main() -> None:
+        await layout_1(url)
+        async with admin(url) as server:
+            await server.call("ZADD", f"{KEY}:all", 77, 77)
+        store = RedisEventStore(url)
+        await store.setup()
+
+        assert await store.blob_users(A, limit=9) == ["one", "child"]
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_place_of_a_newer_release_is_refused_and_left_as_it_is(url: str, read_only: bool) -> None:
+    async def main() -> None:
+        async with admin(url) as server:
+            await server.call("HSET", f"{KEY}:meta", "version", 3, "partitions", 8)
+            with pytest.raises(SchemaTooNew) as caught:
+                await RedisEventStore(url, read_only=read_only).setup()
+            assert (caught.value.found, caught.value.supported) == (3, 2)
+            assert await server.call("KEYS", "*") == [b"{lib}:meta"]
+
+    run(main())
+
+
+def test_a_place_of_layout_1_that_is_only_read_needs_a_migration(url: str) -> None:
+    async def main() -> None:
+        await layout_1(url)
+        with pytest.raises(MigrationNeeded) as caught:
+            await RedisEventStore(url, read_only=True).setup()
+        assert (caught.value.found, caught.value.supported) == (1, 2)
+        async with admin(url) as server:
+            assert await server.call("HGET", f"{KEY}:meta", "version") == b"1"
+
+    run(main())
+
+
+def test_where_nothing_is_a_store_that_is_only_read_makes_nothing(url: str) -> None:
+    async def main() -> None:
+        with pytest.raises(StoreReadOnly, match="holds no event store"):
+            await RedisEventStore(url, read_only=True).setup()
+        async with admin(url) as server:
+            assert await server.call("KEYS", "*") == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("record", [("version", "two"), ("version", "2"), ("partitions", "8")])
+def test_a_record_of_the_layout_that_is_none_is_damage(url: str, record: tuple[str, str]) -> None:
+    async def main() -> None:
+        async with admin(url) as server:
+            await server.call("HSET", f"{KEY}:meta", *record)
+        with pytest.raises(StoreCorrupt):
+            await RedisEventStore(url).setup()
+
+    run(main())
+
+
+def test_the_number_of_partitions_never_changes(url: str) -> None:
+    async def main() -> None:
+        store = RedisEventStore(url, partitions=4)
+        await store.setup()
+        await store.close()
+        with pytest.raises(ValueError, match="has 4 partitions, which never change: not 5"):
+            await RedisEventStore(url, partitions=5).setup()
+        reader = RedisEventStore(url, read_only=True)
+        await reader.setup()
+        assert reader.partitions == 4
+        await reader.close()
+
+    run(main())
+
+
+def test_a_place_that_goes_while_it_is_open_has_no_version(url: str) -> None:
+    async def main() -> None:
+        store = RedisEventStore(url)
+        await store.setup()
+        async with admin(url) as server:
+            await server.call("FLUSHDB")
+        with pytest.raises(StoreCorrupt, match="is gone"):
+            await store.schema_version()
+        await store.close()
+
+    run(main())
