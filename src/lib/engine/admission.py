@@ -46,6 +46,8 @@ class Handlers:
             MissingHandler: nothing fulfils one of them.
         """
         chosen = [(request, self._handler(request, state.run_id)) for request in requests]
+        # Grants come last: a fold that stops within the batch still finds the rest affordable.
+        chosen.sort(key=lambda pair: pair[1].kind in k.DERIVING)
         sharers = sum(handler.kind in k.DERIVING for _, handler in chosen)
         left = left_after(state, requests)
         drafts: list[Draft] = []
