@@ -8,9 +8,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lib.cli import main
+from lib.cli.stores import StoreParam
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.urls import store_place
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -188,6 +190,12 @@ def test_what_is_no_path_of_a_file_is_a_wrong_call_that_shows_no_password(given:
 
     assert (result.exit_code, "secret" in result.stderr) == (2, False)
     assert "Invalid value for 'STORE'" in result.stderr
+
+
+def test_a_place_that_was_named_before_stays_what_it_is(path: Path) -> None:
+    place = store_place(path)
+
+    assert StoreParam().convert(place, None, None) is place
 
 
 def test_an_unknown_run_and_a_damaged_store_are_one_line_and_no_traceback(
