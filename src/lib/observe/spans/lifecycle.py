@@ -56,9 +56,12 @@ def run_resumed(run: RunSpans, event: Event, key: str) -> None:
 
 
 def cancel_requested(run: RunSpans, event: Event, key: str) -> None:
-    """Note that somebody has asked to stop."""
-    reason = run.content.show(text(event.data.get("reason")))
-    run.moment(event, key, "cancel.requested", {a.REASON: reason})
+    """Note that somebody has asked to stop: the run, or one turn of a session."""
+    data = event.data
+    reason, turn = run.content.show(text(data.get("reason"))), data.get("key")
+    run.moment(event, key, "cancel.requested", {a.REASON: reason, a.KEY: word(turn)})
+    if isinstance(turn, str) and turn not in run.begun:
+        run.finish(event.at, "turn", turn, {a.RUN_OUTCOME: "CANCELLED"})
 
 
 def run_completed(run: RunSpans, event: Event, _key: str) -> None:
@@ -111,6 +114,11 @@ def turn_requested(run: RunSpans, event: Event, key: str) -> None:
     shown = run.content.show(event.data.get("input"))
     attributes = {a.KEY: word(key)}
     run.begin(event, "turn", key, name="turn", kind="internal", attributes=attributes, shown=shown)
+
+
+def turn_started(run: RunSpans, _event: Event, key: str) -> None:
+    """Note that the turn has a run of its own by now, which tells of its end."""
+    run.begun.add(key)
 
 
 def turn_completed(run: RunSpans, event: Event, key: str) -> None:

@@ -34,6 +34,7 @@ READERS: Final[Mapping[str, tuple[Reader, str]]] = {
     k.CHILD_REQUESTED: (agents.child_requested, _KEY),
     k.CHILD_COMPLETED: (agents.child_completed, _KEY),
     k.TURN_REQUESTED: (lifecycle.turn_requested, _SIGNAL),
+    k.TURN_STARTED: (lifecycle.turn_started, _KEY),
     k.TURN_COMPLETED: (lifecycle.turn_completed, _SIGNAL),
     k.CONTEXT_SUMMARY: (moments.context_summary, _SEQ),
     k.MEMORY_REQUESTED: (calls.memory_requested, _KEY),

@@ -57,6 +57,7 @@ class RunSpans:
         conversation_id: the session that the run is, or that it is a turn of; known from some
             event on, and told of every span that begins after it.
         ended: whether the run has.
+        begun: the turns that have runs of their own.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class RunSpans:
         self.conversation = Conversation(kept=content.capture)
         self.conversation_id = session_id
         self.ended = False
+        self.begun: set[str] = set()
         self._started = started
         self._trace_id = trace_id_of(started.data.get("root", started.run_id))
         run_id = span_id_of(started.run_id, RUN, "")

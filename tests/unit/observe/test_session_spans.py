@@ -1,0 +1,126 @@
+"""The spans and the spend of sessions that an engine has held."""
+
+import asyncio
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from lib.algorithms import React
+from lib.engine import Agent, ChildHandler, Engine, LLMHandler
+from lib.events import Event, EventStore, MemoryEventStore
+from lib.events import kinds as k
+from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
+from lib.observe import Span, spans_from_events, spend_of
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.logs import at, make_log
+from lib.testing.providers import StrictClient
+
+USAGE = Usage(input_tokens=1, output_tokens=1, cost=0.5)
+
+
+def think(messages: Sequence[Message]) -> Reply:
+    if messages[0].text == "helper":
+        return Reply((Text("helped"),), USAGE)
+    if messages[-1].role == "user":
+        return Reply((ToolCall("c", "helper", {"task": "help"}),), USAGE, "tool_calls")
+    return Reply((Text("done"),), USAGE)
+
+
+async def logs_of(store: EventStore) -> dict[str, tuple[list[Event], str | None]]:
+    return {i.run_id: (await store.read(i.run_id), i.parent_id) for i in await store.runs()}
+
+
+def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
+    async def main() -> tuple[str, Any, Any]:
+        store = MemoryEventStore()
+        handlers = [
+            LLMHandler(FunctionClient(think)),
+            ChildHandler([Agent("helper", "Helps.", "helper")]),
+        ]
+        agents = [React(), React("helper", system="helper")]
+        async with Engine(store, handlers, algorithms=agents) as engine:
+            session = await engine.session()
+            turns = [await session.send(word) for word in ("a", "b")]
+            for turn in turns:
+                await turn.result()
+            await session.close()
+            result = await session.run.result()
+            return session.id, result, await logs_of(store)
+
+    session_id, result, logs = run(main())
+    spans: dict[str, Span] = {}
+    for log, parent in logs.values():
+        parent_events = logs[parent][0] if parent else ()
+        spans |= {s.span_id: s for s in spans_from_events(log, parent_events=parent_events)}
+
+    def path(span: Span) -> list[str]:
+        above = [] if span.parent_id is None else path(spans[span.parent_id])
+        return [*above, span.name]
+
+    root = ["invoke_workflow session"]
+    turn = [*root, "turn"]
+    run_of_turn = [*turn, "invoke_agent react"]
+    helper = [*run_of_turn, "execute_tool helper", "invoke_agent helper"]
+    assert sorted(path(span) for span in spans.values()) == sorted(
+        [
+            root,
+            *[turn, run_of_turn, run_of_turn[:-1] + run_of_turn[-1:] + ["execute_tool helper"]] * 2,
+            *[[*run_of_turn, "chat function"]] * 4,
+            *[helper, [*helper, "chat function"]] * 2,
+        ]
+    )
+    assert {span.trace_id for span in spans.values()} == {next(iter(spans.values())).trace_id}
+    assert all(span.end is not None and span.status == "ok" for span in spans.values())
+    turns = [span for span in spans.values() if span.name == "turn"]
+    runs = [span for span in spans.values() if span.name == "invoke_agent react"]
+    assert {span.parent_id for span in runs} == {span.span_id for span in turns}
+    assert all(span.attributes["gen_ai.conversation.id"] == session_id for span in turns + runs)
+    total = spend_of([event for log, _ in logs.values() for event in log])
+    assert (total.llm_calls, total.tool_calls, total.total.cost) == (6, 2, Decimal(3))
+    assert (result.spend.llm_calls, result.spend.tool_calls, result.spend.cost) == (6, 2, 3.0)
+
+
+def test_a_turn_that_was_called_off_before_it_began_is_no_error() -> None:
+    async def main() -> list[Event]:
+        store, go = MemoryEventStore(), asyncio.Event()
+
+        async def wait(_messages: Sequence[Message]) -> str:
+            await go.wait()
+            return "ok"
+
+        async with make_engine(StrictClient(wait), store=store) as engine:
+            session = await engine.session()
+            first, second = await session.send("a"), await session.send("b")
+            await second.cancel("never mind")
+            go.set()
+            await first.result()
+            await session.close()
+            await session.run.result()
+            return await store.read(session.id)
+
+    session, first, second = spans_from_events(run(main()))
+
+    assert [span.status for span in (session, first, second)] == ["ok"] * 3
+    assert second.attributes["lib.run.outcome"] == "CANCELLED"
+    assert (second.end or first.start) < (first.end or second.start)
+
+
+def test_a_turn_that_is_called_off_when_it_has_begun_lasts_until_its_run_has_ended() -> None:
+    said: dict[str, Any] = {"signal_id": "a", "input": []}
+    log = make_log(
+        (0, k.RUN_STARTED, {"algorithm": "session", "input": []}),
+        (1, k.TURN_REQUESTED, said),
+        (2, k.TURN_STARTED, {"key": "a", "run_id": "r", "algorithm": "react", "upto": 2}),
+        (3, k.CANCEL_REQUESTED, {"signal_id": "c", "key": "a"}),
+        (
+            4,
+            k.TURN_COMPLETED,
+            {"key": "a", "signal_id": "a", "run_id": "r", "outcome": "CANCELLED"},
+        ),
+    )
+
+    session, turn = spans_from_events(log)
+
+    assert (turn.end, turn.status) == (at(4), "ok")
+    assert [event.attributes for event in session.events] == [{"lib.key": "a"}]
