@@ -1,0 +1,37 @@
+import asyncio
+import json
+
+from lib.algorithms import React
+from lib.engine import Engine, LLMHandler, ToolHandler
+from lib.events import MemoryEventStore
+from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.privacy import PatternRedactor
+from lib.tools import tool
+
+
+@tool(effects="none")
+def find_customer(email: str) -> dict[str, str]:
+    """Look a customer up."""
+    return {"asked for": email, "phone": "+49 30 1234567", "iban": "DE89 3704 0044 0532 0130 00"}
+
+
+call = Reply((ToolCall("call-1", "find_customer", {"email": "jo@example.org"}),))
+handlers = [
+    LLMHandler(ScriptedClient([call, "Found: jo@example.org"])),
+    ToolHandler([find_customer]),
+]
+redactor = PatternRedactor(key=b"32 secret bytes, kept like others")
+
+
+async def main() -> None:
+    engine = Engine(MemoryEventStore(), handlers, algorithms=[React()], redactor=redactor)
+    async with engine:
+        run = await engine.start("Who is jo@example.org? My key is sk-abcDEF1234567890abcdEFGH.")
+        print((await run.result()).output)
+        async for event in run.events():
+            for name in ("input", "args", "output"):
+                if name in event.data:
+                    print(event.kind, json.dumps(event.data[name]))
+
+
+asyncio.run(main())
