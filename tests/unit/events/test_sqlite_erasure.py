@@ -34,6 +34,11 @@ async def opened(path: Path) -> SQLiteEventStore:
     return store
 
 
+def take_over(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as newer:
+        newer.execute("UPDATE lib_meta SET value = '99' WHERE key = 'events.layout'")
+
+
 def digest_of(number: int) -> str:
     return f"{number:04}".encode().hex().ljust(64, "0")
 
@@ -240,7 +245,7 @@ def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
 ) -> None:
     path = tmp_path / "log.db"
 
-    def full(_: sqlite3.Connection) -> None:
+    def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     async def main() -> None:
@@ -260,6 +265,23 @@ def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
 
     run(again())
     assert meta(path)["events.scrubbed"] == "1"
+
+
+def test_a_file_that_a_newer_release_has_taken_over_is_not_written_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log.db"
+
+    async def main() -> None:
+        store = await opened(path)
+        await begin(store, "run")
+        await store.erase("run")
+        await asyncio.to_thread(take_over, path)
+        await store.close()
+
+    run(main())
+    assert "events.scrubbed" not in meta(path)
+    assert "what was erased may still be in it" in caplog.text
 
 
 def test_marks_that_have_outlived_their_run_are_erased_with_its_name(tmp_path: Path) -> None:
@@ -303,7 +325,7 @@ def test_an_error_of_another_kind_is_not_taken_for_company() -> None:
         connection.execute("CREATE TABLE lib_meta (key, value)")
         connection.execute("INSERT INTO lib_meta VALUES ('events.erased', '1')")
         with pytest.raises(sqlite3.OperationalError, match="broken"):
-            erasure.scrub(connection)
+            erasure.scrub(connection, "log")
 
 
 def _io_error() -> sqlite3.OperationalError:
@@ -320,7 +342,7 @@ def test_a_file_that_somebody_else_has_open_is_not_written_anew(tmp_path: Path) 
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("SELECT count(*) FROM lib_runs").fetchall()
         told = statements_of(writer)
-        erasure.scrub(writer.connection)
+        erasure.scrub(writer.connection, "log")
         other.close()
 
         assert "VACUUM" not in told

@@ -24,6 +24,7 @@ from typing import Final
 from lib._util.sqlite import use_write_ahead_log
 from lib.events.codec import encode_time
 from lib.events.store import run_mark, tombstone_name
+from lib.events.stores.sqlite.layout import refuse_newer
 from lib.events.stores.sqlite.rows import above
 
 _ERASED: Final = "events.erased"
@@ -69,11 +70,16 @@ def truncate_log(connection: sqlite3.Connection) -> bool:
     return not busy
 
 
-def scrub(connection: sqlite3.Connection) -> None:
-    """Write the file anew if that is due and nobody else has it open."""
+def scrub(connection: sqlite3.Connection, store: str) -> None:
+    """Write the file anew if that is due and nobody else has it open.
+
+    Raises:
+        SchemaTooNew: a newer release has written it meanwhile.
+    """
     erased = _count(connection, _ERASED)
     if erased == _count(connection, _SCRUBBED):
         return
+    refuse_newer(connection, store)
     with _impatient(connection):
         if not _is_alone(connection):
             return

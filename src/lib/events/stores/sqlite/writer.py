@@ -169,8 +169,7 @@ class Writer:
             with typed_errors(self._store):
                 if self._log_holds_erased:
                     truncate_log(self.connection)
-                refuse_newer(self.connection, self._store)
-                scrub(self.connection)
+                scrub(self.connection, self._store)
         except StoreError:
             _log.warning("%s: what was erased may still be in it", self._store, exc_info=True)
         finally:
