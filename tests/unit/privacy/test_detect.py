@@ -92,6 +92,8 @@ def test_forty_characters_beside_an_aws_key_id_are_its_secret() -> None:
         "-----END RSA PRIVATE KEY-----",
         "-----BEGIN PUBLIC KEY-----",
         "sk-learn is a library",
+        "postgres://user:password@host/db",
+        "postgres://user:$PASSWORD@host/db",
         "https://example.org:8080/a@b",
     ],
 )

@@ -20,35 +20,36 @@ class Plain:
     after it stay two. Source: Unicode Standard Annex #15 (NFKC).
     """
 
-    __slots__ = ("_origin", "text")
+    __slots__ = ("_origin", "_written", "text")
 
     def __init__(self, written: str) -> None:
         """Fold a text."""
-        folded: list[str] = []
-        origin: list[int] = []
-        known: dict[str, str] = {}
-        for place, char in enumerate(written):
-            if char not in known:
-                known[char] = _fold(char)
-            reads = known[char]
-            folded.append(reads)
-            origin.extend([place] * len(reads))
-        self.text = "".join(folded)
-        self._origin = origin
+        self.text = reads(written)
+        self._written = written
+        self._origin: list[int] | None = None
 
     def written(self, start: int, end: int) -> tuple[int, int]:
         """Return where this part stands in the text as it was written."""
+        if self._origin is None:
+            known = _table(self._written)
+            lengths = {char: len(known.get(ord(char), char)) for char in set(self._written)}
+            places = enumerate(self._written)
+            self._origin = [place for place, char in places for _ in range(lengths[char])]
         return self._origin[start], self._origin[end - 1] + 1
 
 
 def reads(text: str) -> str:
     """Return the text as it reads."""
-    return text if text.isascii() else "".join(map(_fold, text))
+    return text if text.isascii() else text.translate(_table(text))
+
+
+def _table(text: str) -> dict[int, str]:
+    """Return what each character of the text becomes that does not stay as it is."""
+    folded = ((char, _fold(char)) for char in set(text) if not char.isascii())
+    return {ord(char): new for char, new in folded if char != new}
 
 
 def _fold(char: str) -> str:
-    if char.isascii():
-        return char
     if char in _INVISIBLE or unicodedata.category(char) == "Cf":
         return ""
     if char.isdecimal():

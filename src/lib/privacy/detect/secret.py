@@ -52,6 +52,7 @@ _NAMED: Final = re.compile(
     r"\\{0,2}([\"']?)([^\s\"'`,;<>(){}\[\]\\]{8,500})"
 )
 _URL_LOGIN: Final = re.compile(r"(?<=://)[^\s/:@\"'<>\[\]]{0,80}:([^\s/@\"'<>\[\]]{3,200})@")
+_STAND_IN: Final = re.compile(r"(?i)pass(?:word|wd)?|pwd?|secret|[$%{].*|[*x.]+|your[_-]?\w*")
 _AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
 _AWS_ID: Final = re.compile(rf"{_L}(?:AKIA|ASIA)[A-Z2-7]{{16}}")
 # Source: RFC 7468 and what OpenSSH and PGP write.
@@ -81,7 +82,9 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     for found in _NAMED.finditer(text):
         if _is_random(found[3]):
             yield found.span(3)
-    yield from (found.span(1) for found in _URL_LOGIN.finditer(text))
+    for found in _URL_LOGIN.finditer(text):
+        if not _STAND_IN.fullmatch(found[1]):
+            yield found.span(1)
     if _AWS_ID.search(text):  # forty characters alone could be anything
         yield from (f.span() for f in _AWS_SECRET.finditer(text) if _is_random(f[0]))
     yield from _private_keys(text)
