@@ -21,6 +21,7 @@ from lib.errors import (
     StoreReadOnly,
 )
 from lib.events import RedisEventStore
+from lib.events.store import run_mark
 from lib.testing.aio import run
 from lib.testing.event_store.kit import begin, note
 from lib.testing.servers.redis import RedisServer, fresh_url, own_server
@@ -278,6 +279,53 @@ def test_a_user_who_may_not_ask_how_the_server_is_run_can_work(
         run(main())
 
     assert ["does not say how it is run" in text for text in caplog.messages] == [True]
+
+
+def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_purged() -> None:
+    server = own_server()
+    secret = "geheimnis"
+
+    def kept() -> bool:
+        files = [path for path in server.folder.rglob("*") if path.is_file()]
+        return any(secret.encode() in path.read_bytes() for path in files)
+
+    async def main() -> None:
+        async with opened(server.url) as store:
+            blob = {"$blob": "a" * 64, "size": 1, "type": secret}
+            names: dict[str, Any] = {
+                "tenant": f"t-{secret}",
+                "user": secret,
+                "root": f"{secret}/root",
+            }
+            parent = {"run_id": f"{secret}/parent", "key": "k"}
+            await begin(store, f"run-{secret}", parent=parent, input=[secret, blob], **names)
+            await store.append(f"run-{secret}", [note(secret)], expected=1)
+            await store.set_mark(run_mark(f"run-{secret}", "a"), secret)
+            await begin(store, "other")
+            await do(server.command, "SAVE")
+            assert await do(kept)
+            await store.erase(f"run-{secret}")
+            await asyncio.gather(store.purge(), store.purge(), return_exceptions=True)
+            await store.purge()
+            await do((server.folder / "dump.rdb").unlink)
+            assert not await do(kept)
+            assert [info.run_id for info in await store.runs()] == ["other"]
+
+            await do(server.command, "CONFIG", "SET", "appendonly", "no")
+            await store.purge()
+            await do(server.command, "CONFIG", "SET", "appendonly", "yes")
+            await do(_spoil, server)
+            with pytest.raises(StoreError, match="could not rewrite"):
+                await store.purge()
+
+    run(main())
+    server.stop(signal.SIGKILL)
+
+
+def _spoil(server: RedisServer) -> None:
+    while b"aof_rewrite_in_progress:1" in server.command("INFO", "persistence"):
+        time.sleep(0.01)
+    shutil.rmtree(server.folder)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from importlib import import_module
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -70,7 +70,7 @@ class Server:
         self._free = asyncio.Semaphore(connections)
         self._closed = False
         try:
-            self._pool = self._redis.asyncio.ConnectionPool(**self._options(url))
+            self._pool = self._redis.pool(**self._options(url))
             self._pool.make_connection()
         except (TypeError, ValueError):
             # Not what the driver says: it may quote a part of the password.
@@ -80,19 +80,18 @@ class Server:
             ) from None
 
     def _options(self, url: str) -> dict[str, Any]:
-        never = self._redis.asyncio.retry.Retry(self._redis.backoff.NoBackoff(), 0)
         ours: dict[str, Any] = {
             "max_connections": self._connections,
             "socket_timeout": self._timeout_s,
             "socket_connect_timeout": self._timeout_s,
             "decode_responses": False,
             "protocol": 2,
-            "retry": never,
+            "retry": self._redis.never,
             "retry_on_error": [],
             # Else it reads the version of its own package from the disk for every connection.
-            **dict.fromkeys(_names_of_library(self._redis)),
+            **dict.fromkeys(self._redis.library),
         }
-        return {**self._redis.asyncio.connection.parse_url(url), **ours}
+        return {**self._redis.parse_url(url), **ours}
 
     async def run(self, script: str, key: str, *args: bytes | str | int) -> Any:
         """Return what a script answers; it is sent as a whole only if the server lacks it."""
@@ -100,7 +99,7 @@ class Server:
         async with self._connection() as connection:
             try:
                 return await _ask(connection, "EVALSHA", sha, 1, key, *args)
-            except self._redis.exceptions.NoScriptError:  # it has not run
+            except self._redis.errors.NoScriptError:  # it has not run
                 return await _ask(connection, "EVAL", script, 1, key, *args)
 
     async def call(self, *command: bytes | str | int) -> Any:
@@ -122,7 +121,7 @@ class Server:
             for _ in range(self._connections):
                 await self._free.acquire()
         finally:
-            with suppress(OSError, self._redis.exceptions.RedisError):
+            with suppress(OSError, self._redis.errors.RedisError):
                 await self._pool.disconnect()
 
     @asynccontextmanager
@@ -159,7 +158,7 @@ class Server:
         """Raise what the driver raises as a `StoreError` of the right type."""
         try:
             yield
-        except (self._redis.exceptions.RedisError, OSError) as error:
+        except (self._redis.errors.RedisError, OSError) as error:
             kind, message = self._refusal(error) or (StoreError, f"{trouble} ({error})")
             raise kind(f"{self._store} {message}") from error
 
@@ -168,7 +167,7 @@ class Server:
         for word, kind, message in _REFUSALS:
             if word in text:
                 return kind, message
-        if isinstance(error, self._redis.exceptions.ResponseError):
+        if isinstance(error, self._redis.errors.ResponseError):
             return StoreError, f"refused a command: {str(error)[:200]}"
         return None
 
@@ -178,15 +177,33 @@ async def _ask(connection: Any, *command: bytes | str | int) -> Any:
     return await connection.read_response()
 
 
-def _names_of_library(redis: Any) -> Sequence[str]:
-    return ("driver_info",) if hasattr(redis, "driver_info") else ("lib_name", "lib_version")
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """What is used of redis-py, which has no types that could be relied on.
+
+    Attributes:
+        never: its policy of no retries.
+        library: what tells the server the name and the version of redis-py.
+    """
+
+    pool: Any
+    parse_url: Any
+    never: Any
+    errors: Any
+    library: Sequence[str]
 
 
-def _driver() -> Any:
+def _driver() -> _Driver:
     try:
-        redis: Any = import_module("redis")
-        for part in ("asyncio.connection", "asyncio.retry", "backoff", "exceptions"):
-            import_module(f"redis.{part}")
+        import redis  # noqa: PLC0415 - only who makes a store needs it
+        from redis import asyncio, backoff, exceptions  # noqa: PLC0415 - as above
+        from redis.asyncio import connection, retry  # noqa: PLC0415 - as above
     except ImportError as error:
         raise MissingDriver("RedisEventStore", driver="redis", extra="redis") from error
-    return redis
+    return _Driver(
+        pool=asyncio.ConnectionPool,
+        parse_url=connection.parse_url,
+        never=retry.Retry(backoff.NoBackoff(), 0),
+        errors=exceptions,
+        library=("driver_info",) if hasattr(redis, "driver_info") else ("lib_name", "lib_version"),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -37,7 +37,8 @@ from lib.events.stores.redis.lanes import Lane
 from lib.events.stores.redis.operations import Append, KnownRuns, Operation, Outdated, Stored
 from lib.events.stores.redis.reader import Reader
 from lib.events.stores.redis.server import Server, place_of
-from lib.events.stores.redis.watch import Heads, inspect, lengths, watch
+from lib.events.stores.redis.upkeep import inspect, rewrite
+from lib.events.stores.redis.watch import Heads, lengths, watch
 from lib.events.stores.redis.writes import COMMIT
 from lib.events.wakeups import Wakeups
 
@@ -50,6 +51,7 @@ _FEWEST_SPARE: Final = 2
 class _Opened:
     """What an open store works with; a lane for each partition, and one for all else."""
 
+    server: Server
     reader: Reader
     lanes: Sequence[Lane]
 
@@ -75,8 +77,8 @@ class RedisEventStore:
     stored, the second is a `Conflict`. A signal may be repeated, too: readers take one of the same
     `signal_id` once.
 
-    `erase` removes what the server holds; its append-only file keeps the old commands until it is
-    rewritten (BGREWRITEAOF).
+    `erase` removes what the server holds. Its append-only file keeps the old commands until it is
+    rewritten: `purge` has it rewritten now. Snapshots (`dump.rdb`) and back-ups are yours.
     """
 
     def __init__(
@@ -167,7 +169,8 @@ class RedisEventStore:
             await layout.migrate(server, self._key, self._name, self._partitions)
         self._known = KnownRuns()
         heads = Heads(await lengths(server, self._key, self._partitions), self._wakeups)
-        opened = _Opened(Reader(server, self._key, self._name), self._lanes(server, heads))
+        reader = Reader(server, self._key, self._name)
+        opened = _Opened(server, reader, self._lanes(server, heads))
         look = watch(server, self._key, heads, self._clock)
         held.push_async_callback(_cancelled, asyncio.create_task(look, name="lib.events.watch"))
         for lane in opened.lanes:
@@ -206,13 +209,11 @@ class RedisEventStore:
         append = Append(self._known, self._partitions, run_id, events, payloads, expected)
         info = self._known.get(run_id)
         while True:
-            try:
+            with suppress(Outdated):
                 stored: Stored = await opened.lanes[append.partition(info)].put(append)
-            except Outdated:
-                info = await self._look(opened.reader, run_id)
-                append.advance(info)  # what is refused now is refused for good
-            else:
                 return stored.events
+            info = await self._look(opened.reader, run_id)
+            append.advance(info)  # what is refused now is refused for good
 
     async def _look(self, reader: Reader, run_id: str) -> RunInfo | None:
         """Return what the server knows of a run.
@@ -274,6 +275,15 @@ class RedisEventStore:
         erased = await self._write(operations.erase(run_id, self._clock.now()))
         self._known.forget(run_id)
         return bool(erased)
+
+    async def purge(self) -> None:
+        """Have the server rewrite its append-only file, which keeps what was erased; may take long.
+
+        Raises:
+            StoreError: it could not, or does not permit the command.
+        """
+        opened = self._check_writable()
+        await rewrite(opened.server, self._name, self._clock)
 
     async def _write(self, operation: Operation) -> Any:
         return await self._check_writable().lanes[-1].put(operation)

@@ -1,4 +1,4 @@
-"""Looks at the server: for what other processes write, and for how it is run."""
+"""Looks at the server for what other processes write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _log = logging.getLogger(__name__)
 _SHORTEST_LOOK_S: Final = 0.05
 _LONGEST_LOOK_S: Final = 1.0
 _LOOK_GROWTH: Final = 1.5
-_OLDEST_SERVER: Final = (6, 2)
 
 
 class Heads:
@@ -66,34 +65,3 @@ async def watch(server: Server, key: str, heads: Heads, clock: Clock) -> None:
                 _log.warning("cannot look for what other processes have written", exc_info=error)
             changed, lost = False, True
         pause_s = _SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, _LONGEST_LOOK_S)
-
-
-async def inspect(server: Server, store: str) -> None:
-    """Warn if the server may lose what it has confirmed.
-
-    Raises:
-        StoreError: it is too old.
-    """
-    try:
-        text: bytes = await server.call("INFO")
-    except StoreError as error:  # not permitted, or there is worse, which the next call will tell
-        _log.warning("%s does not say how it is run", store, exc_info=error)
-        return
-    pairs = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
-    info = {name: value for name, _, value in pairs}
-    version = info.get("redis_version", "0")
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_SERVER:
-        raise StoreError(f"{store} is Redis {version}: it must be 6.2 or newer")
-    if info.get("aof_enabled") != "1":
-        _log.warning(
-            "%s keeps no append-only file: what it confirms may be lost when it stops; "
-            "set appendonly to yes",
-            store,
-        )
-    policy = info.get("maxmemory_policy", "")
-    if policy.startswith("allkeys"):
-        _log.warning(
-            "%s may evict logs when its memory is full (maxmemory-policy %s): set it to noeviction",
-            store,
-            policy,
-        )
