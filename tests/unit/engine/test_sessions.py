@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Budget, Engine, Result, Session, Turn
+from lib.engine import Budget, Engine, LLMHandler, Result, Turn
 from lib.engine.check import request_check
 from lib.errors import (
     ContentTooLarge,
@@ -22,10 +22,10 @@ from lib.errors import (
 from lib.events import DirectoryBlobStore, EventStore, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.verify import verify_store
+from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import CutOff, Image, Message, Reply, Text, ToolCall, Usage
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
-from lib.testing.clock import ManualClock
 from lib.testing.providers import StrictClient
 from lib.tools import tool
 
@@ -488,60 +488,37 @@ def test_a_failed_turn_leaves_its_question_and_an_erased_one_nothing() -> None:
     run(main())
 
 
-def test_a_blocked_question_is_not_asked_again_with_the_next_turn() -> None:
-    """What a guard kept from the model must not reach it as history."""
-    verdict = {"key": "llm/1", "guard": "g", "verdict": "blocked", "content_hash": "0"}
+class NoAttack:
+    """A guard against one word."""
 
-    async def history(stage: str) -> list[str]:
-        store = MemoryEventStore()
-        async with talk(store) as engine:
+    name = "no attack"
+
+    def __init__(self, stage: Stage) -> None:
+        self.stages: frozenset[Stage] = frozenset({stage})
+
+    async def check(self, content: GuardContent) -> Verdict:
+        return Verdict(allowed="attack" not in content.text, reason="an attack")
+
+
+@pytest.mark.parametrize(("stage", "left"), [("input", []), ("output", ["attack"])])
+def test_what_a_guard_kept_from_the_model_does_not_reach_it_with_the_next_turn(
+    stage: Stage, left: list[str]
+) -> None:
+    """Nor does it keep the session from going on: a guard is shown what is new to the model."""
+
+    async def main() -> None:
+        store, client = MemoryEventStore(), StrictClient(echo)
+        handler = LLMHandler(client, guards=[NoAttack(stage)])
+        async with Engine(store, [handler], algorithms=[AGENT], poll_s=0.01) as engine:
             session = await engine.session()
-            await (await session.send("fine")).result()
-            async with talk_blocked(store, session, {**verdict, "stage": stage}):
-                pass
-            return texts(await session.history())
+            outcomes = [await outcome(await session.send(word)) for word in ("fine", "attack")]
+            assert outcomes == ["COMPLETED", "BLOCKED"]
+            assert texts(await session.history()) == ["fine", "2 fine", *left]
+            again = await (await session.send("fine")).result()
+            assert (again.outcome, again.output) == ("COMPLETED", f"{4 + len(left)} fine")
+            assert await faults(store) == []
 
-    class talk_blocked:  # noqa: N801 - reads as what it does
-        """Appends by hand what a handler with a guard does."""
-
-        def __init__(self, store: MemoryEventStore, session: Session, told: Any) -> None:
-            self.store, self.session, self.told = store, session, told
-
-        async def __aenter__(self) -> None:
-            at, sid = ManualClock().now(), self.session.id
-            head = (await self.store.read(sid))[-1].seq
-            start = {
-                "algorithm": "react",
-                "input": [{"role": "user", "content": "attack"}],
-                "config": AGENT.config(),
-                "parent": {"run_id": sid, "key": "x"},
-                "root": sid,
-                "upto": head + 1,
-            }
-            error = {"type": "Blocked", "message": "no"}
-            turn = [
-                NewEvent(k.RUN_STARTED, start, at),
-                NewEvent(k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": ""}, at),
-                NewEvent(k.GUARD_VERDICT, self.told, at),
-                NewEvent(k.LLM_FAILED, {"key": "llm/1", "reason": "blocked", "error": error}, at),
-                NewEvent(k.RUN_COMPLETED, {"outcome": "BLOCKED"}, at),
-            ]
-            await self.store.append("blocked", turn, expected=0)
-            began = {"key": "x", "run_id": "blocked", "algorithm": "react", "upto": head + 1}
-            ended = {"key": "x", "signal_id": "x", "run_id": "blocked", "outcome": "BLOCKED"}
-            said = {"signal_id": "x", "input": start["input"]}
-            log = [
-                NewEvent(k.TURN_REQUESTED, said, at),
-                NewEvent(k.TURN_STARTED, began, at),
-                NewEvent(k.TURN_COMPLETED, ended, at),
-            ]
-            await self.store.append(sid, log, expected=head)
-
-        async def __aexit__(self, *_: object) -> None:
-            pass
-
-    assert run(history("input")) == ["fine", "2 fine"]
-    assert run(history("output")) == ["fine", "2 fine", "attack"]
+    run(main())
 
 
 def test_a_session_goes_on_in_another_process_between_turns_and_inside_them() -> None:

@@ -1,0 +1,45 @@
+import asyncio
+from collections.abc import Sequence
+
+from lib.algorithms import React
+from lib.engine import Engine, LLMHandler
+from lib.events import SQLiteEventStore
+from lib.llm import FunctionClient, Message
+
+
+def answer(messages: Sequence[Message]) -> str:
+    """Stands in for a model; it sees the conversation from the start."""
+    said = [message.text for message in messages if message.role == "user"]
+    return f"You said {len(said)} things so far, first {said[0]!r}."
+
+
+def engine() -> Engine:
+    handlers = [LLMHandler(FunctionClient(answer))]
+    agent = React(system="You are a patient listener.")
+    return Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[agent])
+
+
+async def begin() -> str:
+    async with engine() as chat:
+        session = await chat.session(user="ada")
+        turn = await session.send("My parcel never came.")
+        async for piece in turn.live():  # the reply while it is written
+            print(piece.delta.text, end="")
+        print()
+        return session.id
+
+
+async def go_on(session_id: str) -> None:
+    async with engine() as chat:
+        session = chat.open_session(session_id)
+        turns = [await session.send(text) for text in ("It was order 7.", "And a gift.")]
+        for turn in turns:  # answered one by one, in the order of the log
+            print((await turn.result()).output)
+        for message in await session.history():
+            print(f"  {message.role}: {message.text}")
+        await session.close()
+        print((await session.run.result()).outcome)
+
+
+session_id = asyncio.run(begin())  # this process could end here, for days
+asyncio.run(go_on(session_id))
