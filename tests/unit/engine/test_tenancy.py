@@ -1,0 +1,136 @@
+"""Handles of one tenant: a foreign run is answered for as a missing one is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from lib.engine import Engine, Run
+from lib.engine.session import Session
+from lib.errors import RunNotFound
+from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.tools import tool
+
+
+@tool(approval=True)
+def refund() -> str:
+    return "refunded"
+
+
+def think(messages: Sequence[Message]) -> Reply:
+    if any(isinstance(part, ToolResult) for part in messages[-1].parts):
+        return Reply((Text("done"),))
+    if messages[-1].text == "refund":
+        return Reply((ToolCall("c1", "refund", {}),), stop="tool_calls")
+    return Reply((Text("hello"),))
+
+
+def engine() -> Engine:
+    return make_engine(FunctionClient(think), refund)
+
+
+async def _first(handle: Run) -> Any:
+    async for event in handle.events():
+        return event
+
+
+RUN_CALLS: dict[str, Callable[[Run], Awaitable[Any]]] = {
+    "info": lambda handle: handle.info(),
+    "result": lambda handle: handle.result(),
+    "state": lambda handle: handle.state(),
+    "events": _first,
+    "pending": lambda handle: handle.pending(),
+    "approve": lambda handle: handle.approve("tool/c1"),
+    "deny": lambda handle: handle.deny("tool/c1"),
+    "cancel": lambda handle: handle.cancel(),
+}
+SESSION_CALLS: dict[str, Callable[[Session], Awaitable[Any]]] = {
+    "send": lambda handle: handle.send("hello"),
+    "turns": lambda handle: handle.turns(),
+    "close": lambda handle: handle.close(),
+    "cancel": lambda handle: handle.cancel(),
+}
+
+
+@pytest.mark.parametrize("call", RUN_CALLS.values(), ids=RUN_CALLS)
+def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[Any]]) -> None:
+    async def main() -> None:
+        async with engine() as made:
+            foreign = await made.start("refund", tenant="globex")
+            while not await foreign.pending():
+                await asyncio.sleep(0)  # noqa: TID251 - lets it go on
+            before = await foreign.info()
+            told: list[str] = []
+            for run_id in (foreign.id, "missing"):
+                with pytest.raises(RunNotFound) as caught:
+                    await call(made.run(run_id, tenant="acme"))
+                told.append(str(caught.value).replace(run_id, "…"))
+
+            assert told[0] == told[1]
+            assert (await foreign.info()).head == before.head
+            assert [p async for p in made.run(foreign.id, tenant="acme").live()] == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("call", SESSION_CALLS.values(), ids=SESSION_CALLS)
+def test_a_foreign_session_is_a_missing_one(call: Callable[[Session], Awaitable[Any]]) -> None:
+    async def main() -> None:
+        async with engine() as made:
+            foreign = await made.session(tenant="globex")
+            told: list[str] = []
+            for session_id in (foreign.id, "missing"):
+                with pytest.raises(RunNotFound) as caught:
+                    await call(made.open_session(session_id, tenant="acme"))
+                told.append(str(caught.value).replace(session_id, "…"))
+
+            assert told[0] == told[1]
+            assert len(await made.store.read(foreign.id)) == 1
+
+    run(main())
+
+
+def test_own_runs_and_sessions_are_there() -> None:
+    async def main() -> None:
+        async with engine() as made:
+            started = await made.start("refund", tenant="acme")
+            handle = made.run(started.id, tenant="acme")
+            pieces = asyncio.create_task(_pieces(handle))
+            while not await handle.pending():
+                await asyncio.sleep(0)  # noqa: TID251 - lets it go on
+            await handle.approve((await handle.pending())[0].key, user="ada")
+            assert (await handle.result()).output == "done"
+            assert (await handle.state()).tenant == "acme"
+            assert await handle.cancel() is False
+            await pieces
+
+            session = made.open_session((await made.session(tenant="acme")).id, tenant="acme")
+            turn = await session.send("hello", idempotency_key="k")
+            assert (await session.send("hello", idempotency_key="k")).id == turn.id
+            assert (await turn.result()).output == "hello"
+            assert len(await session.turns()) == 1
+            await session.close()
+
+    run(main())
+
+
+def test_own_replies_are_told_while_they_are_written() -> None:
+    async def main() -> None:
+        async with engine() as made:
+            started = await made.start("hello", tenant="acme")
+            pieces = await _pieces(made.run(started.id, tenant="acme"))
+            assert "".join(str(piece.delta) for piece in pieces).count("hello") == 1
+
+    run(main())
+
+
+async def _pieces(handle: Run) -> list[Any]:
+    return [piece async for piece in handle.live()]
+
+
+def test_a_handle_has_a_tenant_that_is_not_empty() -> None:
+    with pytest.raises(ValueError, match="not empty"):
+        engine().run("run", tenant="")
