@@ -93,8 +93,7 @@ class Worker:
         """Let `run` end at once; runs under way are interrupted, and anybody may take them up."""
         self._stopped = True
         self.drain()
-        for run_id in self._under_way:
-            self._hosting.interrupt(run_id)
+        self._interrupt()
 
     async def run(self) -> None:
         """Work until `drain` or `stop` is called.
@@ -122,10 +121,10 @@ class Worker:
         rest_s = _SHORTEST_S
         while not self._draining.is_set():
             found = await self._look()
-            rest_s = _SHORTEST_S if found else min(rest_s * 2, self._poll_s)
+            rest_s = _SHORTEST_S if found else min(rest_s * 2, self._poll_s / 2)
             await self._rest(_jittered(rest_s))
             if not found:
-                await wake.wait(_jittered(self._poll_s))
+                await wake.wait(_jittered(self._poll_s - rest_s))
             await self._room()
 
     async def _look(self) -> int:
@@ -229,16 +228,19 @@ class Worker:
 
     async def _finish(self) -> None:
         """Let what is under way end by itself for a while, then interrupt it."""
-        left = list(self._under_way.values())
-        if left and not self._stopped:
-            self._say(f"draining: {len(left)} runs under way")
-            _, unfinished = await asyncio.wait(left, timeout=self._drain_s)
-            left = list(unfinished)
-        if left:
-            self._say(f"interrupting {len(left)} runs")
-            for run_id in self._under_way:
-                self._hosting.interrupt(run_id)
-            await asyncio.wait(left)
+        if self._under_way and not self._stopped:
+            self._say(f"draining: {self.under_way} runs under way")
+            await asyncio.wait(self._under_way.values(), timeout=self._drain_s)
+        if not self._stopped:
+            self._interrupt()
+        if self._under_way:
+            await asyncio.wait(self._under_way.values())
+
+    def _interrupt(self) -> None:
+        if self._under_way:
+            self._say(f"interrupting {self.under_way} runs")
+        for run_id in self._under_way:
+            self._hosting.interrupt(run_id)
 
 
 def _jittered(seconds: float) -> float:

@@ -1,0 +1,211 @@
+"""Worker processes share a store: what one of them leaves, however it ends, another finishes."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import Engine, Run
+from lib.engine.check import request_check
+from lib.events.verify import verify_store
+from lib.testing.aio import run
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from worker_agent import open_engine
+
+HERE = Path(__file__).parent
+
+
+class Crew:
+    """A folder with a store, and the worker processes over it."""
+
+    def __init__(self, folder: Path, env: dict[str, str], engine: Engine) -> None:
+        self.folder, self.engine = folder, engine
+        self.env = {**env, "WORKER_FOLDER": str(folder)}
+        self.alive: list[asyncio.subprocess.Process] = []
+
+    async def hire(
+        self, *more: str, factory: str = "make_engine", supervised: bool = False
+    ) -> asyncio.subprocess.Process:
+        """Start a worker, and wait until it works."""
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *(["worker_agent.py"] if supervised else ["-m", "lib.cli"]),
+            "worker",
+            f"worker_agent:{factory}",
+            *more,
+            stderr=asyncio.subprocess.PIPE,
+            env=self.env,
+            cwd=HERE,
+        )
+        self.alive.append(worker)
+        assert "working: up to" in await said(worker)
+        return worker
+
+    async def fire(self) -> None:
+        for worker in self.alive:
+            if worker.returncode is None:
+                worker.kill()
+            await worker.communicate()
+
+    def ledger(self) -> list[list[str]]:
+        path = self.folder / "ledger"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [line.split() for line in text.splitlines()]
+
+    async def noted(self, what: str, *, count: int = 1) -> None:
+        while sum(entry[0] == what for entry in await asyncio.to_thread(self.ledger)) < count:  # noqa: ASYNC110 - it happens in another process
+            await asyncio.sleep(0.01)  # noqa: TID251 - see above
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+    async def start(self, *inputs: str) -> list[Run]:
+        return [await self.engine.start(given) for given in inputs]
+
+    async def faults(self) -> list[str]:
+        checks = [request_check([React()])]
+        report = await verify_store(self.engine.store, deep=True, checks=checks)
+        return [f"{fault.run_id} {fault.rule}: {fault.message}" for fault in report.faults]
+
+
+async def said(worker: asyncio.subprocess.Process) -> str:
+    assert worker.stderr is not None
+    return (await worker.stderr.readline()).decode().strip()
+
+
+@asynccontextmanager
+async def crew(folder: Path, env: dict[str, str]) -> AsyncGenerator[Crew]:
+    engine = await asyncio.to_thread(open_engine, folder, drive=False)
+    async with AsyncExitStack() as stack:
+        some = Crew(folder, env, await stack.enter_async_context(engine))
+        stack.push_async_callback(some.fire)
+        yield some
+
+
+async def outcomes(runs: Sequence[Run]) -> Counter[str]:
+    return Counter([(await each.result()).outcome for each in runs])
+
+
+def test_two_workers_share_30_runs_and_no_effect_happens_twice(
+    tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    async def main() -> None:
+        async with crew(tmp_path, unmeasured) as some:
+            more = ("--max-runs", "4")
+            await asyncio.gather(some.hire(*more), some.hire(*more, factory="make_engine_later"))
+            runs = await some.start(*["once wait idempotent once"] * 30)
+            await some.noted("wait", count=8)
+            await asyncio.to_thread(some.go)
+            assert await outcomes(runs) == {"COMPLETED": 30}
+            assert await some.faults() == []
+
+            ledger = await asyncio.to_thread(some.ledger)
+            keys = Counter(key for _, key, _ in ledger)
+            assert len(keys) == 120
+            assert set(keys.values()) == {1}
+            assert len({pid for _, _, pid in ledger}) == 2
+
+    run(main())
+
+
+def test_what_a_killed_worker_was_doing_is_taken_over(
+    tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    async def main() -> None:
+        async with crew(tmp_path, unmeasured) as some:
+            first, second = await some.hire(), await some.hire("--max-runs", "1")
+            runs = await some.start(*["once wait once"] * 5)
+            await some.noted("wait", count=5)
+            first.kill()
+            second.kill()
+            await some.hire()
+            await some.noted("wait", count=10)
+            await asyncio.to_thread(some.go)
+
+            assert await outcomes(runs) == {"COMPLETED": 5}
+            assert await some.faults() == []
+            ledger = await asyncio.to_thread(some.ledger)
+            once = Counter(key for what, key, _ in ledger if what == "once")
+            assert sorted(once.values()) == [1] * 10
+
+    run(main())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_a_worker_finish_what_is_under_way(
+    number: signal.Signals, tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    async def main() -> None:
+        async with crew(tmp_path, unmeasured) as some:
+            worker = await some.hire()
+            runs = await some.start("wait once")
+            await some.noted("wait")
+            worker.send_signal(number)
+            assert await said(worker) == "lib worker: draining: 1 runs under way"
+            late = await some.start("once")
+            await asyncio.to_thread(some.go)
+
+            assert await worker.wait() == 0
+            assert await said(worker) == "lib worker: stopped"
+            assert await outcomes(runs) == {"COMPLETED": 1}
+            assert (await late[0].info()).head == 1
+
+    run(main())
+
+
+def test_a_second_signal_stops_at_once_and_others_go_on_without_waiting_for_a_lease(
+    tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    async def main() -> None:
+        async with crew(tmp_path, unmeasured) as some:
+            worker = await some.hire("--drain-s", "60")
+            runs = await some.start("wait")
+            await some.noted("wait")
+            worker.terminate()
+            assert "draining" in await said(worker)
+            worker.terminate()
+            assert await said(worker) == "lib worker: interrupting 1 runs"
+            assert await worker.wait() == 0
+
+            info = await runs[0].info()
+            assert (info.owner, info.status, info.ready) == (None, "open", True)
+            await asyncio.to_thread(some.go)
+            await some.hire()
+            assert await outcomes(runs) == {"COMPLETED": 1}
+            assert await some.faults() == []
+
+    run(main())
+
+
+@pytest.mark.timeout(60)
+def test_a_tool_that_kills_its_worker_ends_its_run_and_no_other(
+    tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    """Ten takeovers without a result are enough."""
+
+    async def main() -> None:
+        async with crew(tmp_path, unmeasured) as some:
+            some.env["WORKER_LEASE_S"] = "0.3"
+            (deadly,) = await some.start("die")
+            supervisor = await some.hire(supervised=True)
+            assert await outcomes([deadly]) == {"FAILED": 1}
+            (sound,) = await some.start("once")
+
+            result = await deadly.result()
+            assert (result.outcome, result.reason) == ("FAILED", "poison")
+            assert await outcomes([sound]) == {"COMPLETED": 1}
+            assert await some.faults() == []
+            ledger = await asyncio.to_thread(some.ledger)
+            assert sum(what == "die" for what, *_ in ledger) == 10
+            supervisor.terminate()
+            assert await supervisor.wait() == 0
+
+    run(main(), timeout_s=60)
