@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib.engine import Engine
 from lib.events import (
     DirectoryBlobStore,
@@ -26,7 +27,6 @@ from lib.llm import FunctionClient, Image, Message, Reply, Text, ToolCall, ToolR
 from lib.privacy import erase_tenant
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib._util.clock import SYSTEM_CLOCK
 from lib.testing.event_store import StoreKind
 from lib.testing.servers import postgres, redis
 from lib.tools import tool

@@ -12,6 +12,7 @@ from lib.errors import LibError
 
 COMMANDS: Final = {
     "demo": ("lib.cli.demo", "Ask a question about a folder of documents."),
+    "privacy": ("lib.cli.privacy", "Erase runs and tenants for good, and what has expired."),
     "store": ("lib.cli.store", "Look into an event store, read-only."),
     "trace": ("lib.cli.trace", "Show what a run did, as a waterfall or as a page."),
     "vector": ("lib.cli.vector", "Move records between vector stores, or look into one."),

@@ -8,6 +8,7 @@ import pytest
 
 from lib.engine import Engine, Run
 from lib.engine.session import Session
+from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult
 from lib.testing.agents import make_engine
@@ -129,6 +130,21 @@ def test_own_replies_are_told_while_they_are_written() -> None:
 
 async def _pieces(handle: Run) -> list[Any]:
     return [piece async for piece in handle.live()]
+
+
+def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None:
+    async def main() -> None:
+        async with engine() as made:
+            foreign = await made.session(tenant="globex")
+            mine = OneTenant(made, "acme")
+            for run_id in (foreign.id, "missing"):
+                with pytest.raises(RunNotFound):
+                    await mine.signal(run_id, "user.note", {})
+                with pytest.raises(RunNotFound):
+                    await mine.resume(run_id)
+                assert await mine.hosted(run_id) is None
+
+    run(main())
 
 
 def test_a_handle_has_a_tenant_that_is_not_empty() -> None:

@@ -1,0 +1,231 @@
+"""`lib privacy`: erase what must not be kept any longer. Everything here is final."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_args
+
+import click
+
+from lib.cli import vector_stores
+from lib.cli.stores import StoreParam, reading
+from lib.cli.terminal import json_line
+from lib.cli.vector_stores import StoreName
+from lib.events import DirectoryBlobStore, EventStore
+from lib.events.urls import StorePlace, store_at
+from lib.privacy import Erased, collect_blobs, erase_run, erase_tenant, expire
+from lib.vector import Metric
+from lib.vector.tenant import TenantVectorStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+Work = Callable[[EventStore, bool], Awaitable[Erased]]
+"""Erases, or only counts if it is told to."""
+
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
+_AGE: Final = re.compile(r"([1-9][0-9]{0,5})([dhm])")
+
+
+class AgeParam(click.ParamType[timedelta]):
+    """A span of time, as 30d, 12h or 90m."""
+
+    name = "age"
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the span."""
+        if isinstance(value, timedelta):
+            return value
+        found = _AGE.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is no age: give one as 30d, 12h or 90m", param, ctx)
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What all of the commands take.
+
+    Attributes:
+        blobs: the directory of the blob store.
+        dry_run: whether to count only.
+        yes: whether not to ask.
+        as_json: whether programs read the answer.
+    """
+
+    store: StorePlace
+    blobs: Path | None
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+    @property
+    def blob_store(self) -> DirectoryBlobStore | None:
+        """Where large content is, if that was said."""
+        return DirectoryBlobStore(self.blobs) if self.blobs else None
+
+
+def common(command: F) -> F:
+    """Give a command what all of them take."""
+    directory = click.Path(exists=True, file_okay=False, path_type=Path)
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON value."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only count."),
+        click.option("--blobs", type=directory, help="Blob store; its blobs are erased, too."),
+        click.argument("store", type=StoreParam()),
+    ):
+        command = option(command)
+    return command
+
+
+the_force = click.option("--force", is_flag=True, help="Erase open runs, too.")
+
+
+@click.group()
+def command() -> None:
+    """Erase runs for good. STORE is a path or a URL; nothing that is erased comes back."""
+
+
+@command.command("erase-run")
+@common
+@click.argument("run_id", metavar="RUN")
+@the_force
+def erase_run_(run_id: str, *, force: bool, **options: Any) -> None:
+    """Erase a RUN of STORE and everything that descends from it."""
+    asked = Asked(**options)
+
+    async def work(store: EventStore, dry_run: bool) -> Erased:
+        return await erase_run(store, run_id, blobs=asked.blob_store, force=force, dry_run=dry_run)
+
+    _carry_out(asked, work)
+
+
+@command.command("erase-tenant")
+@common
+@click.argument("tenant")
+@click.option(
+    "--vectors",
+    multiple=True,
+    type=vector_stores.StoreParam(),
+    help="A vector store with records of TENANT; may be repeated.",
+)
+@click.option("--prefix", default="", help="Of the namespaces of all tenants there.")
+@click.option("--dimension", type=click.IntRange(min=1), help="If a vector store does not tell.")
+@click.option("--metric", type=click.Choice(get_args(Metric)), help="The same.")
+@the_force
+def erase_tenant_(
+    tenant: str,
+    *,
+    vectors: tuple[StoreName, ...],
+    prefix: str,
+    dimension: int | None,
+    metric: Metric | None,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Erase all runs of a TENANT of STORE, and its records in vector stores."""
+    asked = Asked(**options)
+
+    async def work(store: EventStore, dry_run: bool) -> Erased:
+        async with AsyncExitStack() as held:
+            views: list[TenantVectorStore] = []
+            for name in vectors:
+                opened = vector_stores.reading(name, dimension=dimension, metric=metric)
+                shared = await held.enter_async_context(opened)
+                views.append(_view(shared, tenant, prefix))
+            return await erase_tenant(
+                store,
+                tenant,
+                blobs=asked.blob_store,
+                vectors=views,
+                force=force,
+                dry_run=dry_run,
+            )
+
+    if not tenant:
+        raise click.UsageError("a tenant has an id that is not empty")
+    _carry_out(asked, work)
+
+
+@command.command("expire")
+@common
+@click.option("--older-than", type=AgeParam(), required=True, help="As 30d, 12h or 90m.")
+@click.option("--tenant", help="Only runs of this tenant.")
+@click.option("--open-too", is_flag=True, help="Open trees that nobody drives, too.")
+def expire_(*, older_than: timedelta, tenant: str | None, open_too: bool, **options: Any) -> None:
+    """Erase root runs of STORE, with what descends from them, that have been idle for so long.
+
+    With --blobs, also what has been in the blob store for an hour without a run that refers to it.
+    """
+    asked = Asked(**options)
+
+    async def work(store: EventStore, dry_run: bool) -> Erased:
+        erased, more = Erased(), True
+        while more:
+            done = await expire(
+                store,
+                older_than=older_than,
+                blobs=asked.blob_store,
+                tenant=tenant,
+                include_open=open_too,
+                limit=1_000_000_000 if dry_run else 100,
+                dry_run=dry_run,
+            )
+            erased, more = erased + done, bool(done.runs) and not dry_run
+        if asked.blob_store is not None:
+            loose = await collect_blobs(store, asked.blob_store, dry_run=dry_run)
+            erased += Erased(blobs=loose.blobs)
+        return erased
+
+    _carry_out(asked, work)
+
+
+def _view(shared: Any, tenant: str, prefix: str) -> TenantVectorStore:
+    try:
+        return TenantVectorStore(shared, tenant, namespace_prefix=prefix)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _carry_out(asked: Asked, work: Work) -> None:
+    """Count, ask, erase, and tell what has been erased."""
+    if asked.dry_run or not asked.yes:
+        counted = asyncio.run(_run(reading(asked.store), work, dry_run=True))
+        if asked.dry_run:
+            _tell(asked, counted)
+            return
+        click.confirm(f"{_counts(counted)}\nErase this for good?", abort=True, err=True)
+    _tell(asked, asyncio.run(_run(_writing(asked.store), work, dry_run=False)))
+
+
+async def _run(opening: Any, work: Work, *, dry_run: bool) -> Erased:
+    async with opening as store:
+        return await work(store, dry_run)
+
+
+@asynccontextmanager
+async def _writing(place: StorePlace) -> AsyncGenerator[EventStore]:
+    """Open a store that exists, and close it."""
+    async with reading(place) as there:
+        await there.schema_version()  # before one is made where none is
+    store = await asyncio.to_thread(store_at, place)
+    try:
+        await store.setup()
+        yield store
+    finally:
+        await store.close()
+
+
+def _tell(asked: Asked, erased: Erased) -> None:
+    click.echo(json_line(asdict(erased)) if asked.as_json else _counts(erased))
+
+
+def _counts(erased: Erased) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in asdict(erased).items())
