@@ -104,6 +104,8 @@ def test_a_migration_that_rests_on_what_has_changed_since_changes_nothing(url: s
             assert await server.call("EXISTS", f"{KEY}:blob:{A}") == 0
             await server.call("RPOP", f"{KEY}:feed:0")
             assert await server.run(layout.SECOND, KEY, *args) == 1
+            state = await server.run(layout.STATE + "return state", KEY)
+            assert await server.run(layout.SECOND, KEY, state) == 0
 
     run(main())
 

@@ -22,6 +22,7 @@ from lib.errors import (
 )
 from lib.events import RedisEventStore
 from lib.events.store import run_mark
+from lib.events.stores.redis.server import Server
 from lib.testing.aio import run
 from lib.testing.event_store.kit import begin, note
 from lib.testing.servers.redis import RedisServer, fresh_url, own_server
@@ -345,6 +346,7 @@ async def odd_server(*answers: bytes) -> AsyncGenerator[str]:
         yield f"redis://{host}:{port}"
 
 
+COMMIT = "lib.events.commit"
 INFO = b"redis_version:7.4.0\r\naof_enabled:1\r\n"
 
 
@@ -445,6 +447,63 @@ def test_a_read_under_way_ends_before_the_store_disconnects_and_none_begins_afte
         assert all(one == log or isinstance(one, StoreError) for one in found)
         assert log in found
         assert any(isinstance(one, StoreClosed) for one in found) or found.count(log) == 8
+
+    run(main())
+
+
+def test_connections_that_were_closed_are_not_made_again() -> None:
+    url = fresh_url()
+
+    async def main() -> None:
+        server = Server(url, "the store", connections=2, timeout_s=5)
+        under_way = asyncio.create_task(server.call("PING"))
+        await asyncio.sleep(0)  # noqa: TID251 - lets it begin
+        await server.close()
+        assert await under_way == b"PONG"
+        with pytest.raises(StoreClosed, match="the store has been closed"):
+            await server.call("PING")
+
+    run(main())
+
+
+def test_an_append_whose_waiter_has_gone_may_fail_unseen(own: RedisServer) -> None:
+    async def main() -> None:
+        async with opened(own.url, timeout_s=0.3) as store:
+            await begin(store, "run")
+            own.pause()
+            try:
+                tasks = [
+                    asyncio.create_task(store.append("run", [note(text)], expected=None))
+                    for text in ("gone", "told")
+                ]
+                await asyncio.sleep(0.1)  # noqa: TID251 - they are under way
+                tasks[0].cancel()
+                gone, told = await asyncio.gather(*tasks, return_exceptions=True)
+            finally:
+                own.go_on()
+            texts = [event.data.get("text") for event in await store.read("run")]
+
+            assert isinstance(gone, asyncio.CancelledError)
+            assert isinstance(told, StoreError)
+            assert texts == [None, "gone", "told"]
+
+    run(main())
+
+
+def test_a_commit_that_the_end_of_the_loop_cancels_tells_who_waits(own: RedisServer) -> None:
+    async def main() -> None:
+        async with opened(own.url) as store:
+            own.pause()
+            try:
+                append = asyncio.create_task(begin(store, "run"))
+                await asyncio.sleep(0.1)  # noqa: TID251 - it is under way
+                [commit] = [t for t in asyncio.all_tasks() if t.get_name() == COMMIT]
+                commit.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await append
+            finally:
+                own.go_on()
+            await begin(store, "other")
 
     run(main())
 

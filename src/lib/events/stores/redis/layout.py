@@ -56,7 +56,7 @@ end
 SECOND: Final = f"""
 if redis.replicate_commands then redis.replicate_commands() end
 {STATE}
-if state ~= ARGV[1] then return 0 end
+if state ~= ARGV[1] or string.sub(state, 1, 2) ~= '1 ' then return 0 end
 local at = 1
 while at < #ARGV do
   local number, parent, count = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -127,17 +127,12 @@ async def migrate(server: Server, key: str, store: str, partitions: int) -> None
         raise ValueError(f"{store} has {theirs} partitions, which never change: not {partitions}")
     while version < LAYOUT_VERSION:
         await _to_second(server, key)
-        if (found := await stored(server, key, store)) is None:
-            raise gone(store)
-        version, _ = found
+        version, _ = await stored(server, key, store) or found
 
 
 async def _to_second(server: Server, key: str) -> None:
     """Make layout 2 of layout 1, unless somebody writes meanwhile or has made it."""
-    state = await server.run(STATE + "return state", key)
-    if not state.startswith(b"1 "):
-        return
-    args: list[bytes] = [state]
+    args: list[bytes] = [await server.run(STATE + "return state", key)]
     for number in await server.call("ZRANGE", f"{key}:all", 0, -1):
         args += await _uses(server, key, number)
     await server.run(SECOND, key, *args)
