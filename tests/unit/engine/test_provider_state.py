@@ -130,6 +130,14 @@ def test_a_reply_that_the_log_holds_differently_leaves_no_handle() -> None:
     assert [flags(log) for log in logs] == [[False], [False]]
 
 
+def test_a_redactor_that_finds_nothing_leaves_the_handle() -> None:
+    client = KeepingClient(think)
+
+    run(talk(client, ["one", "two"], redactor=PatternRedactor()))
+
+    assert client.sent == [2, 1]
+
+
 def test_an_agent_that_does_not_ask_for_it_rests_on_nothing() -> None:
     client = KeepingClient(think)
 

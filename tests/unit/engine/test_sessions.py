@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lib.algorithms import React
-from lib.engine import Budget, Engine, LLMHandler, Result, Turn
+from lib.algorithms import React, SessionLoop
+from lib.engine import Budget, Engine, LLMHandler, Result, Turn, TurnHandler
 from lib.engine.check import request_check
 from lib.errors import (
     ContentTooLarge,
@@ -378,6 +378,59 @@ def test_a_turn_that_begins_while_it_is_being_cancelled_is_cancelled_all_the_sam
             await gate.asked.wait()
             assert await stale.cancel() is True
             assert await outcome(turn) == "CANCELLED"
+
+    run(main())
+
+
+def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None:
+    """A process may die between the two."""
+
+    async def main(*, erased: bool) -> tuple[bool, Result]:
+        store = MemoryEventStore()
+        async with talk(store) as engine:
+            session = await engine.session()
+            await engine.hosted(session.id)
+            turn = Turn(engine, session.id, "k", after=1)
+            at = engine.clock.now()
+            began = {"key": "k", "run_id": turn.run_id, "algorithm": "react", "upto": 2}
+            said = {"signal_id": "k", "input": [{"role": "user", "content": "hi"}]}
+            if erased:
+                start: dict[str, Any] = {"algorithm": "react", "input": []}
+                await store.append(turn.run_id, [NewEvent(k.RUN_STARTED, start, at)], expected=0)
+                await store.erase(turn.run_id)
+            log = [NewEvent(k.TURN_REQUESTED, said, at), NewEvent(k.TURN_STARTED, began, at)]
+            await store.append(session.id, log, expected=1)
+            return await turn.cancel(), await turn.result()
+
+    cancelled, result = run(main(erased=False))
+    assert (cancelled, result.outcome) == (True, "CANCELLED")
+    cancelled, result = run(main(erased=True))
+    assert (cancelled, result.outcome, result.reason) == (False, "FAILED", "erased")
+
+
+def test_calling_a_turn_off_that_has_begun_changes_nothing_in_its_session() -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with talk(answer=gate.answer) as engine:
+            session = await engine.session()
+            turn = await session.send("a", live=False)
+            await gate.asked.wait()
+            await engine.signal(session.id, k.CANCEL_REQUESTED, {"key": turn.id})
+            gate.open.set()
+            assert [event.kind async for event in turn.events()][-1] == k.RUN_COMPLETED
+            assert await outcome(turn) == "COMPLETED"
+            turn.drop_pieces()
+
+    run(main())
+
+
+def test_an_engine_may_be_given_what_it_has_of_its_own() -> None:
+    async def main() -> None:
+        handlers = [LLMHandler(StrictClient(echo)), TurnHandler()]
+        algorithms = [AGENT, SessionLoop()]
+        async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
+            session = await engine.session()
+            assert (await (await session.send("hi")).result()).output == "2 hi"
 
     run(main())
 

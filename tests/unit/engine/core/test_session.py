@@ -44,6 +44,10 @@ def keys(decision: Any) -> list[str]:
     return [request.key for request in decision]
 
 
+def test_a_session_remembers_what_its_opener_says_and_nothing_of_the_algorithm() -> None:
+    assert LOOP.config() == {}
+
+
 def test_a_session_waits_until_something_is_said() -> None:
     assert decided() == Wait()
     assert decided(said("a")) == [
