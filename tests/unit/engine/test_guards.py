@@ -443,3 +443,35 @@ def test_a_child_is_guarded_like_any_run() -> None:
 
     # The parent then reads of the block; that text holds no "evil" any more.
     assert run(main()) == ("COMPLETED", "BLOCKED")
+
+
+def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
+    watch = Watch("input")
+
+    async def main() -> list[str]:
+        async with guarded(ScriptedClient(["fine", "fine"]), llm=[watch]) as engine:
+            session = await engine.session()
+            said = ("hello", "be evil", "sorry")
+            return [(await (await session.send(text)).result()).outcome for text in said]
+
+    assert run(main()) == ["COMPLETED", "BLOCKED", "COMPLETED"]
+    assert [each.text for each in watch.seen][:2] == ["hello", "be evil"]
+
+
+def test_a_reply_that_took_several_attempts_is_blocked_with_their_number() -> None:
+    client = ScriptedClient([LLMError("busy", retryable=True), "evil"])
+    retries = RetryPolicy(attempts=2, base_s=0.001)
+    handlers = [LLMHandler(client, guards=[Watch("output")], retries=retries)]
+    _, log = drive(Engine(MemoryEventStore(), handlers, algorithms=[React()]))
+
+    assert (log[-2].data["reason"], log[-2].data["attempts"]) == ("blocked", 2)
+
+
+def test_a_reply_without_usage_and_model_is_blocked_all_the_same() -> None:
+    class Silent(ScriptedClient):
+        def _reply(self, answer: str | Reply, call: Any) -> Reply:
+            return Reply((Text("evil"),))
+
+    _, log = drive(guarded(Silent(["evil"]), llm=[Watch("output")]))
+
+    assert set(log[-2].data) == {"key", "reason", "error"}

@@ -8,11 +8,12 @@ import pytest
 
 from lib._util.json import canonical
 from lib.algorithms import React
-from lib.engine import Engine
+from lib.engine import Agent, ChildHandler, Engine, LLMHandler
 from lib.engine.check import request_check
 from lib.engine.core.state import RunState
+from lib.engine.redaction import redaction
 from lib.errors import IdempotencyMismatch, LLMError, RedactionFailed, ToolError
-from lib.events import Event, EventStore, MemoryEventStore
+from lib.events import Event, EventStore, MemoryEventStore, RunQuery
 from lib.events import kinds as k
 from lib.events.stores.sqlite import SQLiteEventStore
 from lib.events.verify import verify_store
@@ -293,3 +294,53 @@ def test_without_a_redactor_everything_is_kept() -> None:
             return await started.state()
 
     assert run(main()).loop.messages[0].text == ALL
+
+
+def test_sessions_and_children_keep_nothing_either() -> None:
+    store = MemoryEventStore()
+    asked = Reply((ToolCall("c", "helper", {"task": f"write to {ALL}"}),))
+    client = ScriptedClient([asked, f"helped {ALL}", f"done {ALL}", f"again {ALL}"])
+    helper = Agent(name="helper", description="helps", algorithm="react")
+    handlers = [LLMHandler(client), ChildHandler([helper])]
+
+    async def main() -> None:
+        agent = React(system=f"write to {MAIL}")
+        async with Engine(
+            store, handlers, algorithms=[agent], redactor=KEYED, poll_s=0.01
+        ) as engine:
+            session = await engine.session()
+            for text in (ALL, f"once more, {ALL}"):
+                turn = await session.send(text, idempotency_key=f"say {text[:4]}")
+                again = await session.send(text, idempotency_key=f"say {text[:4]}")
+                assert turn.id == again.id
+                assert (await turn.result()).outcome == "COMPLETED"
+            await session.close()
+            await session.run.result()
+            logs = [
+                event
+                for info in await store.runs(RunQuery())
+                for event in await store.read(info.run_id)
+            ]
+            assert planted_in(canonical([event.data for event in logs])) == []
+            assert planted_in(canonical([shown(call.messages) for call in client.calls])) == []
+            assert set(kinds(logs)) >= {
+                *("turn.requested", "turn.started", "turn.completed", "close.requested"),
+                *("child.requested", "child.completed"),
+            }
+            checks = [request_check([agent], store)]
+            assert (await verify_store(store, deep=True, checks=checks)).faults == []
+
+    run(main())
+
+
+def test_a_handle_on_a_conversation_goes_with_what_was_taken_out_of_it() -> None:
+    done, state = redaction(KEYED), {"id": "resp_1"}
+    parts = [{"type": "text", "text": "hello"}]
+    kept = {"reply": {"parts": parts, "state": state}}
+
+    assert done(k.LLM_COMPLETED, kept) == kept
+    told = done(
+        k.LLM_COMPLETED, {"reply": {"parts": [{"type": "text", "text": MAIL}], "state": state}}
+    )
+    assert set(told["reply"]) == {"parts"}
+    assert redaction(None)(k.LLM_COMPLETED, kept) is kept
