@@ -17,11 +17,13 @@ from typing import Any
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, Result, ToolHandler
+from lib.engine import Agent, ChildHandler, Engine, LLMHandler, Result, ToolHandler
 from lib.events import Event, NewEvent, SQLiteEventStore
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.tools import Tool, ToolContext, tool
 
+ALGORITHMS = [React(), React("helper", system="helper")]
+HELPER = Agent("helper", "Pays and books.", "helper")
 DIED = 77
 """The exit status of a process that died by its plan."""
 
@@ -104,10 +106,27 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
 
 
 def think(messages: Sequence[Message]) -> Reply:
-    """Call all three at once, then pay alone, then say what each call answered."""
+    """Do it all, or have it done: see `act` and `delegate`."""
+    return delegate(messages) if messages[0].text == "delegate" else act(messages)
+
+
+def delegate(messages: Sequence[Message]) -> Reply:
+    """Let another agent act, and say what it says."""
     results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
     if not results:
-        calls = [ToolCall(f"{name}-1", name) for name in ("pay", "book", "look")]
+        return Reply((ToolCall("ask", "helper", {"task": "go"}),), stop="tool_calls")
+    return Reply(Message.assistant(results[0].content).parts)
+
+
+def act(messages: Sequence[Message]) -> Reply:
+    """Call all three at once, then pay alone, then say what each call answered.
+
+    A helper pays once, and that is all.
+    """
+    names = ("pay",) if messages[0].text == "helper" else ("pay", "book", "look")
+    results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
+    if not results:
+        calls = [ToolCall(f"{name}-1", name) for name in names]
         return Reply(tuple(calls), stop="tool_calls")
     if len(results) == 3:
         return Reply((ToolCall("pay-2", "pay"),), stop="tool_calls")
@@ -115,14 +134,22 @@ def think(messages: Sequence[Message]) -> Reply:
     return Reply(Message.assistant(" ".join(told)).parts)
 
 
-async def drive(folder: Path, plan: CrashPlan, *, attempt: int) -> Result:
-    """Start the run, or go on with it; the same call each time, as a user would make it."""
+async def drive(folder: Path, plan: CrashPlan, *, attempt: int, order: str) -> Result:
+    """Start the run, or go on with it; the same call each time, as a user would make it.
+
+    Args:
+        folder: where the logs and the ledger are.
+        plan: when to die.
+        attempt: how many hours later it is.
+        order: "go" or "delegate".
+    """
     store = CrashingStore(folder / "runs.db", plan, clock=LaterClock(attempt))
     handlers: list[Any] = [
         LLMHandler(FunctionClient(think)),
         ToolHandler(tools(folder / "ledger", plan)),
+        ChildHandler([HELPER]),
     ]
-    engine = Engine(store, handlers, algorithms=[React()], clock=LaterClock(attempt))
+    engine = Engine(store, handlers, algorithms=ALGORITHMS, clock=LaterClock(attempt))
     async with engine:
-        run = await engine.start("go", idempotency_key="the-order")
+        run = await engine.start(order, idempotency_key="the-order")
         return await run.result()

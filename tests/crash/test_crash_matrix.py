@@ -18,7 +18,7 @@ MATRIX = Path(__file__).with_name("matrix.py")
 @pytest.fixture(scope="module")
 def cases(unmeasured: dict[str, str]) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, str(MATRIX)],
+        [sys.executable, str(MATRIX), "go"],
         env=unmeasured,
         capture_output=True,
         encoding="utf-8",
