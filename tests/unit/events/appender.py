@@ -11,7 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from lib.errors import Conflict
-from lib.events import EventStore, NewEvent, RedisEventStore, SQLiteEventStore
+from lib.events import (
+    EventStore,
+    NewEvent,
+    PostgresEventStore,
+    RedisEventStore,
+    SQLiteEventStore,
+)
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.commits import CommitQueue
 from lib.testing.event_store.kit import AT, NOTE, begin, note
@@ -88,6 +94,8 @@ async def main(path: str, name: str, mode: str, number: str) -> None:
     await asyncio.to_thread(sys.stdin.readline)
     if path.startswith("redis:"):
         store = RedisEventStore(path)
+    elif path.startswith("postgresql:"):
+        store = PostgresEventStore(path)
     else:
         store = SQLiteEventStore(path, durability="normal")
     await store.setup()
