@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from lib._util.clock import Clock
 from lib.errors import StoreError
-from lib.events.bus.place import Place
+from lib.events.bus.place import Place, is_place
 from lib.events.store import EventStore
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,9 @@ class Claim:
         self._text = await self._store.mark(self._name)
         known = self._text
         if known is None and self._old_name is not None:
-            known = self._old_text = await self._store.mark(self._old_name)
+            old = await self._store.mark(self._old_name)
+            if old is not None and not is_place(old):  # else it is that of another group
+                known = self._old_text = old
         self.place = Place() if known is None else Place.decode(known)
         self.held, self._unsure = self.place.owner == self._owner, False
         return known is not None

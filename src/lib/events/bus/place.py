@@ -45,7 +45,7 @@ class Place:
     @classmethod
     def decode(cls, text: str) -> Place:
         """Return the place that a mark holds; a bare cursor is one of layout 1."""
-        if not text.startswith("{"):
+        if not is_place(text):
             return cls(cursor=text)
         data: dict[str, Any] = parse(text)
         return cls(**{name: data[name] for name in cls.__slots__ if name in data})
@@ -97,6 +97,11 @@ class Place:
     def released(self, until: float = 0.0) -> Place:
         """Return the place in nobody's hands."""
         return replace(self, owner=None, until=until)
+
+
+def is_place(text: str) -> bool:
+    """Tell a place from a bare cursor, which layout 1 kept."""
+    return text.startswith("{")
 
 
 def _parted(place: Place, most: int, events: int) -> Place:
