@@ -13,11 +13,12 @@ from lib.engine.core.decide import next_step
 from lib.engine.core.state import begin, evolve, fold
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.llm import FunctionClient
+from lib.llm import FunctionClient, Message
 from lib.llm.scripted import Answerer
 from lib.resilience import RetryPolicy
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
+from lib.testing.providers import check_conversation
 from lib.tools import Tool
 
 
@@ -111,6 +112,16 @@ class AlgorithmContract(ABC):
         for size in range(1, len(log) + 1):
             state = fold(algorithm, log[:size])
             assert evolve(algorithm, state, strange).loop == state.loop
+
+    def test_what_it_leaves_to_the_next_turn_is_accepted_by_a_strict_provider(self) -> None:
+        _, log, _ = self._play()
+        algorithm = self.world().algorithm
+        conversation = getattr(algorithm, "conversation", None)
+
+        for size in range(1, len(log) + 1):
+            state = fold(algorithm, log[:size])
+            left: Sequence[Message] = conversation(state.loop) if conversation else ()
+            check_conversation([*left, Message.user("and now?")])
 
     def test_every_request_of_its_log_is_decided_again_from_the_log_before_it(self) -> None:
         store, said = _Recording(), self.world().input

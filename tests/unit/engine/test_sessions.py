@@ -10,6 +10,7 @@ import pytest
 from lib.algorithms import React, SessionLoop
 from lib.engine import Budget, Engine, LLMHandler, Result, Turn, TurnHandler
 from lib.engine.check import request_check
+from lib.engine.worker import Worker
 from lib.errors import (
     ContentTooLarge,
     IdempotencyMismatch,
@@ -19,7 +20,14 @@ from lib.errors import (
     SessionClosed,
     UnknownAlgorithm,
 )
-from lib.events import DirectoryBlobStore, EventStore, MemoryEventStore, NewEvent, RunQuery
+from lib.events import (
+    DirectoryBlobStore,
+    EventStore,
+    MemoryEventStore,
+    NewEvent,
+    RunQuery,
+    SQLiteEventStore,
+)
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.guards import GuardContent, Stage, Verdict
@@ -598,6 +606,25 @@ def test_a_session_goes_on_in_another_process_between_turns_and_inside_them() ->
             assert (await again.result()).output == "4 two"
             assert (await (await session.send("three")).result()).output == "6 three"
             assert await faults(store) == []
+
+    run(main())
+
+
+def test_a_process_that_drives_nothing_sends_and_a_worker_answers(tmp_path: Path) -> None:
+    async def main() -> None:
+        desk_store, work_store = (SQLiteEventStore(tmp_path / "log.db") for _ in range(2))
+        async with talk(desk_store, drive=False) as desk, talk(work_store) as engine:
+            worker = Worker(engine, max_runs=1, poll_s=0.02)
+            working = asyncio.create_task(worker.run())
+            session = await desk.session()
+            turns = [await session.send(word) for word in ("a", "b")]
+            assert [(await turn.result()).output for turn in turns] == ["2 a", "4 b"]
+            assert [piece async for piece in turns[0].live()] == []
+            assert texts(await session.history()) == ["a", "2 a", "b", "4 b"]
+            await session.close()
+            assert (await session.run.result()).outcome == "COMPLETED"
+            worker.stop()
+            await working
 
     run(main())
 
