@@ -147,5 +147,7 @@ async def _uses(server: Server, key: str, number: bytes) -> Sequence[bytes]:
     log = await server.call("LRANGE", f"{key}:log:{name}", 0, -1)
     events = [rows.event_of(run.run_id, seq, entry) for seq, entry in enumerate(log, 1)]
     found = sorted(digests(events))
+    if run.parent_id is None and not found:
+        return ()
     parent = b"" if run.parent_id is None else b"=" + rows.raw(run.parent_id)
     return number, parent, b"%d" % len(found), *found

@@ -45,7 +45,8 @@ local length = call('LLEN', feed)
 if after > length then after = length end
 local pages, events, bytes = {}, 0, 0
 while events < limit and after < length and bytes < cap do
-  local places = call('LRANGE', feed, text(after), text(after + limit - events - 1))
+  local wanted = math.min(limit - events, 1000)
+  local places = call('LRANGE', feed, text(after), text(after + wanted - 1))
   local n = 1
   while n <= #places and bytes < cap do
     local count = 1

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -95,10 +96,9 @@ class Server:
 
     async def run(self, script: str, key: str, *args: bytes | str | int) -> Any:
         """Return what a script answers; it is sent as a whole only if the server lacks it."""
-        sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
         async with self._connection() as connection:
             try:
-                return await _ask(connection, "EVALSHA", sha, 1, key, *args)
+                return await _ask(connection, "EVALSHA", _sha1(script), 1, key, *args)
             except self._redis.errors.NoScriptError:  # it has not run
                 return await _ask(connection, "EVAL", script, 1, key, *args)
 
@@ -170,6 +170,11 @@ class Server:
         if isinstance(error, self._redis.errors.ResponseError):
             return StoreError, f"refused a command: {str(error)[:200]}"
         return None
+
+
+@cache
+def _sha1(script: str) -> str:
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 async def _ask(connection: Any, *command: bytes | str | int) -> Any:
