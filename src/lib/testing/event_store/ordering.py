@@ -18,6 +18,7 @@ from lib.testing.event_store.kit import StoreTests, Using, all_events, begin, no
 EVENTS: Final = 100_000 if os.environ.get("LIB_TEST_LONG") else 2000
 """How many events are written."""
 
+_TIMEOUT_S: Final = 30 + EVENTS / 200
 _STORES: Final = 3
 _WRITERS: Final = 8
 """How many tasks write through each store object."""
@@ -52,7 +53,7 @@ class OrderingContract(StoreTests):
                 for partition, feed in enumerate(feeds[: reader.partitions]):
                     _check(feed, partition, reader.partitions)
 
-        run(main())
+        run(main(), timeout_s=_TIMEOUT_S)
 
 
 def _check(feed: Sequence[Event], partition: int, partitions: int) -> None:
