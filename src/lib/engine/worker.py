@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -134,20 +135,20 @@ class Worker:
         except StoreClosed:
             raise
         except StoreError as error:
-            await self._bear(error)
-            return 0
+            return await self._bear(error)
         if self._outage:
             self._outage = 0
             self._say("the store answers again")
         return found
 
-    async def _bear(self, error: StoreError) -> None:
-        """Wait for a store that fails; say so once."""
+    async def _bear(self, error: StoreError) -> int:
+        """Wait for a store that fails, in which nothing is found; say so once."""
         self._outage += 1
         if self._outage == 1:
             self._say(f"the store fails, trying again: {error}")
         pause_s = min(_SHORTEST_S * 2 ** min(self._outage, 20), _LONGEST_OUTAGE_PAUSE_S)
         await self._rest(_jittered(pause_s))
+        return 0
 
     async def _take(self) -> int:
         """Claim what there is room for; what has failed here lately is left for later."""
@@ -182,11 +183,9 @@ class Worker:
 
     async def _rest(self, seconds: float) -> None:
         """Wait so long, or until it is asked to end."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._draining.wait()
-        except TimeoutError:
-            return
 
     # -- driving ---------------------------------------------------------------------------
 

@@ -194,7 +194,12 @@ def test_a_worker_that_is_stopped_before_it_claims_has_nothing_to_wait_for() -> 
     run(main())
 
 
-def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting() -> None:
+@pytest.mark.parametrize("known", [1, 1000])
+def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting(
+    known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lib.engine.worker._MANY", known)
+
     async def main() -> None:
         store, said = Counting(), list[str]()
         client = FunctionClient(lambda messages: think(list(messages)))

@@ -184,21 +184,36 @@ def test_what_another_process_has_claimed_is_left_to_it_until_its_claim_has_ende
 
 
 def test_a_flush_waits_for_another_process_that_gets_on_and_no_longer() -> None:
+    clock = ManualClock()
+
+    async def passing(seconds: int) -> None:
+        for _ in range(seconds * 10):
+            for _ in range(5):
+                await pause()
+            clock.advance(0.1)
+
     async def main() -> None:
         async with opened() as store:
             await begin(store, "run", notes=2)
-            end = (await store.feed()).cursor
             owned = {"owner": "other", "until": 1e12}
             await store.put(**owned)
-            bus, handler = Bus(store, lease_s=0.05), Handler()
+            bus, handler = Bus(store, clock=clock, lease_s=5), Handler()
             await bus.subscribe("group", handler)
-            assert await bus.flush() is False
+            flush = asyncio.create_task(bus.flush())
+            await passing(4)
+            assert not flush.done()
+            await passing(3)
+            assert flush.done()
+            assert flush.result() is False
 
             flush = asyncio.create_task(bus.flush())
-            for cursor in ("1", "2", end):
-                await pause(0.03)
+            for cursor in ("1", "2", "3"):
+                await passing(4)
+                assert not flush.done()
                 await store.put(cursor=cursor, **owned)
-            assert await flush is True
+            await passing(2)
+            assert flush.done()
+            assert flush.result() is True
             assert handler.calls == 0
 
     run(main())
