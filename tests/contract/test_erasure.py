@@ -1,4 +1,4 @@
-"""After a tenant was erased, no byte of it is found in logs, blobs, vectors or full-text indexes."""
+"""After a tenant was erased, no byte of it is in logs, blobs, vectors or full-text indexes."""
 
 import asyncio
 import importlib.util
@@ -67,7 +67,7 @@ def files(place: Path) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def rows_of_postgres() -> Iterator[bytes]:
+def rows_of_postgres(*_: object) -> Iterator[bytes]:
     """Yield every row of every table of every database, as `pg_dump` would."""
     import psycopg
     from psycopg import sql
@@ -90,7 +90,7 @@ def rows_of_postgres() -> Iterator[bytes]:
                     yield b"".join(map(bytes, copied))
 
 
-def keys_of_redis() -> Iterator[bytes]:
+def keys_of_redis(*_: object) -> Iterator[bytes]:
     """Yield every key and what it holds, as it would be written to the disk."""
     import redis as driver
 
@@ -107,16 +107,16 @@ def contents_of_memory(store: EventStore, _: Path) -> Iterator[bytes]:
     yield repr(vars(store)).encode()
 
 
-def log_files(place: Path) -> Iterator[bytes]:
+def log_files(_: EventStore, place: Path) -> Iterator[bytes]:
     for path in place.glob("log.db*"):
         yield path.read_bytes()
 
 
 LOOKS: dict[str, Callable[[Any, Path], Iterator[bytes]]] = {
     "memory": contents_of_memory,
-    "postgres": lambda *_: rows_of_postgres(),
-    "redis": lambda *_: keys_of_redis(),
-    "sqlite": lambda _, place: log_files(place),
+    "postgres": rows_of_postgres,
+    "redis": keys_of_redis,
+    "sqlite": log_files,
 }
 """How to look into a store whose name in the table begins so; each one needs a line here."""
 

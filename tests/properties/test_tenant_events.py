@@ -36,7 +36,8 @@ def asks(
 def start(parent: str | None, root: str | None) -> list[NewEvent]:
     more: dict[str, Any] = {"ref": REFERENCE}
     more |= {"parent": {"run_id": parent, "key": "k"}} if parent else {}
-    return [started(**more, **({"root": root} if root else {}))]
+    more |= {"root": root} if root else {}
+    return [started(**more)]
 
 
 def mark(run_id: str, name: str) -> str:
@@ -46,7 +47,9 @@ def mark(run_id: str, name: str) -> str:
 ANY = st.sampled_from(IDS)
 MAYBE = st.none() | ANY
 OWNERS = st.sampled_from(["w1", "w2"])
-LEASES = st.builds(Lease, run_id=st.sampled_from(["a2", "g2"]), owner=OWNERS, epoch=st.just(1), until=st.just(AT))
+LEASES = st.builds(
+    Lease, run_id=st.sampled_from(["a2", "g2"]), owner=OWNERS, epoch=st.just(1), until=st.just(AT)
+)
 MARKS = st.builds(mark, ANY, st.text("ab", max_size=2))
 VALUES = st.sampled_from([None, "1", "2"])
 BATCHES = st.lists(

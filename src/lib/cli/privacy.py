@@ -37,11 +37,9 @@ class AgeParam(click.ParamType[timedelta]):
     name = "age"
 
     def convert(
-        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
         """Return the span."""
-        if isinstance(value, timedelta):
-            return value
         found = _AGE.fullmatch(value)
         if found is None:
             self.fail(f"{value!r} is no age: give one as 30d, 12h or 90m", param, ctx)

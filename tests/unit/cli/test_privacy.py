@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Path:
         store = SQLiteEventStore(tmp_path / "runs.db")
         await store.setup()
         await log_of(store, "old", days=40, tenant="acme", ref=ref)
-        below = {"parent": {"run_id": "old", "key": "k"}, "root": "old"}
+        below: dict[str, Any] = {"parent": {"run_id": "old", "key": "k"}, "root": "old"}
         await log_of(store, "old/child", days=39, tenant="acme", **below)
         await log_of(store, "new", days=1, tenant="acme")
         await log_of(store, "waits", days=40, end=False, tenant="globex")

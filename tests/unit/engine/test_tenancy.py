@@ -10,6 +10,7 @@ from lib.engine import Engine, Run
 from lib.engine.session import Session
 from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
+from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -33,16 +34,23 @@ def engine() -> Engine:
     return make_engine(FunctionClient(think), refund)
 
 
-async def _first(handle: Run) -> Any:
+async def _asked(handle: Run) -> str:
+    """Return the key of the call that waits for a person, once there is one."""
     async for event in handle.events():
-        return event
+        if event.kind == k.APPROVAL_REQUESTED:
+            return event.data["key"]
+    raise AssertionError("it has ended without a question")
+
+
+async def _all(handle: Run) -> Any:
+    return [event async for event in handle.events()]
 
 
 RUN_CALLS: dict[str, Callable[[Run], Awaitable[Any]]] = {
     "info": lambda handle: handle.info(),
     "result": lambda handle: handle.result(),
     "state": lambda handle: handle.state(),
-    "events": _first,
+    "events": _all,
     "pending": lambda handle: handle.pending(),
     "approve": lambda handle: handle.approve("tool/c1"),
     "deny": lambda handle: handle.deny("tool/c1"),
@@ -61,8 +69,7 @@ def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[Any]]) -
     async def main() -> None:
         async with engine() as made:
             foreign = await made.start("refund", tenant="globex")
-            while not await foreign.pending():
-                await asyncio.sleep(0)  # noqa: TID251 - lets it go on
+            await _asked(foreign)
             before = await foreign.info()
             told: list[str] = []
             for run_id in (foreign.id, "missing"):
@@ -100,9 +107,7 @@ def test_own_runs_and_sessions_are_there() -> None:
             started = await made.start("refund", tenant="acme")
             handle = made.run(started.id, tenant="acme")
             pieces = asyncio.create_task(_pieces(handle))
-            while not await handle.pending():
-                await asyncio.sleep(0)  # noqa: TID251 - lets it go on
-            await handle.approve((await handle.pending())[0].key, user="ada")
+            await handle.approve(await _asked(handle), user="ada")
             assert (await handle.result()).output == "done"
             assert (await handle.state()).tenant == "acme"
             assert await handle.cancel() is False
