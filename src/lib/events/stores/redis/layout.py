@@ -29,7 +29,7 @@ on is read before, and compared in the script.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events.layout import LAYOUT_VERSION
@@ -140,14 +140,12 @@ async def _to_second(server: Server, key: str) -> None:
 
 async def _uses(server: Server, key: str, number: bytes) -> Sequence[bytes]:
     name = number.decode()
-    fields: list[Any] = await server.call("HGETALL", f"{key}:run:{name}")
-    if not fields:
+    run_id, parent = await server.call("HMGET", f"{key}:run:{name}", "id", "parent")
+    if run_id is None:
         return ()  # erased meanwhile: the script will see that something has changed
-    run = rows.run_of(fields)
     log = await server.call("LRANGE", f"{key}:log:{name}", 0, -1)
-    events = [rows.event_of(run.run_id, seq, entry) for seq, entry in enumerate(log, 1)]
+    events = [rows.event_of(run_id.decode(), seq, entry) for seq, entry in enumerate(log, 1)]
     found = sorted(digests(events))
-    if run.parent_id is None and not found:
+    if parent is None and not found:
         return ()
-    parent = b"" if run.parent_id is None else b"=" + rows.raw(run.parent_id)
-    return number, parent, b"%d" % len(found), *found
+    return number, b"" if parent is None else b"=" + parent, b"%d" % len(found), *found

@@ -57,14 +57,12 @@ class Reader:
         """Return runs; see `EventStore.runs`."""
         after = await self._number(query.after)
         found: list[RunInfo] = []
-        more = True
+        size, more = _PAGE if query.limit is None else min(query.limit, _PAGE), True
         while more and (query.limit is None or len(found) < query.limit):
-            args = (after, _PAGE, *rows.indexes_of(query))
-            page = await self._server.run(reads.RUNS, self._key, *args)
-            infos = [rows.run_of(fields) for _, fields in page]
-            found += [info for info in infos if matches(info, query)]
-            more = len(page) == _PAGE
-            after = page[-1][0] if more else after
+            args = (after, size, *rows.indexes_of(query))
+            after, page = await self._server.run(reads.RUNS, self._key, *args)
+            found += [info for info in map(rows.run_of, page) if matches(info, query)]
+            more, size = len(page) == size, _PAGE
         return found[: query.limit]
 
     async def _number(self, run_id: str | None) -> bytes:

@@ -6,8 +6,6 @@ time, kind, tenant, user and payload. Times are microseconds since 1970 in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lib._util.json import canonical, parse
 from lib.errors import StoreCorrupt
 from lib.events.codec import decode_time, encode_time
@@ -86,9 +84,9 @@ def indexes(info: RunInfo) -> list[bytes]:
     return [raw(name) for name in names]
 
 
-def run_of(fields: Sequence[bytes]) -> RunInfo:
-    """Return the run of a hash's names and values."""
-    texts = [field.decode() for field in fields]
+def run_of(fields: bytes) -> RunInfo:
+    """Return the run of a hash's names and values as JSON."""
+    texts: list[str] = parse(fields)
     found = dict(zip(texts[::2], texts[1::2], strict=True))
     outcome, lease_until = found.get("outcome"), found.get("until")
     return RunInfo(
