@@ -24,7 +24,7 @@ from lib.events import RedisEventStore
 from lib.events.store import run_mark
 from lib.events.stores.redis.server import Server
 from lib.testing.aio import run
-from lib.testing.event_store.kit import begin, note
+from lib.testing.event_store.kit import begin, note, started
 from lib.testing.servers.redis import RedisServer, fresh_url, own_server
 
 
@@ -101,6 +101,42 @@ def test_a_store_goes_on_when_its_server_is_back(own: RedisServer, how: signal.S
     run(main())
 
 
+async def head_of(store: RedisEventStore, run_id: str) -> int:
+    while True:
+        try:
+            return len(await store.read(run_id))
+        except StoreError:
+            await asyncio.sleep(0.02)  # noqa: TID251 - the server comes back
+
+
+async def write(store: RedisEventStore, run_id: str) -> None:
+    head = 0
+    while head < 60:
+        events = [started()] if head == 0 else [note(str(head))]
+        try:
+            await store.append(run_id, events, expected=head)
+            head += 1
+        except StoreError:
+            head = await head_of(store, run_id)
+
+
+def test_writers_that_look_after_every_error_write_everything_once(own: RedisServer) -> None:
+    async def main() -> None:
+        async with opened(own.url) as store:
+            names = [f"run-{number}" for number in range(12)]
+            writers = [asyncio.create_task(write(store, name)) for name in names]
+            for how in (signal.SIGKILL, signal.SIGTERM):
+                await asyncio.sleep(0.1)  # noqa: TID251 - amid their work
+                await do(own.stop, how)
+                await do(own.start)
+            await asyncio.gather(*writers)
+            for name in names:
+                texts = [event.data.get("text") for event in await store.read(name)]
+                assert texts == [None, *map(str, range(1, 60))]
+
+    run(main())
+
+
 def test_a_write_whose_answer_is_lost_is_not_sent_again_and_says_so(own: RedisServer) -> None:
     async def main() -> None:
         async with opened(own.url, timeout_s=0.5) as store:
@@ -120,25 +156,9 @@ def test_a_write_whose_answer_is_lost_is_not_sent_again_and_says_so(own: RedisSe
     run(main())
 
 
-def test_a_pool_that_is_used_up_is_an_error_that_says_what_to_raise(own: RedisServer) -> None:
-    async def main() -> None:
-        async with opened(own.url, partitions=1, max_connections=3, timeout_s=0.4) as store:
-            own.pause()
-            try:
-                reads = [asyncio.create_task(store.read("run")) for _ in range(3)]
-                await asyncio.sleep(0.1)  # noqa: TID251 - they have their connections first
-                reads += [asyncio.create_task(store.read("run"))]
-                store_timeout = await asyncio.gather(*reads, return_exceptions=True)
-            finally:
-                own.go_on()
-
-            assert all(isinstance(error, StoreError) for error in store_timeout)
-            assert await store.read("run") == []
-
-    run(main())
-
-
-def test_connections_are_shared_and_those_who_wait_too_long_are_told(own: RedisServer) -> None:
+def test_connections_are_shared_and_who_waits_too_long_is_told_what_to_raise(
+    own: RedisServer,
+) -> None:
     async def main() -> None:
         async with opened(own.url, partitions=1, max_connections=3, timeout_s=0.4) as store:
             own.pause()
