@@ -11,7 +11,7 @@ from lib.engine.core.state import RunState
 from lib.engine.handler import Live
 from lib.engine.session import Input, SessionHost
 from lib.errors import RunNotFound
-from lib.events import NewEvent
+from lib.events import EventStore, NewEvent
 from lib.events.tenant import TenantEventStore
 from lib.llm import Message
 
@@ -29,7 +29,7 @@ class OneTenant:
             ValueError: the tenant is empty.
         """
         self._engine = engine
-        self.store = TenantEventStore(engine.store, tenant)
+        self.store: EventStore = TenantEventStore(engine.store, tenant)
         self.poll_s = engine.poll_s
         self.histories = engine.histories
         self.hub = engine.hub
