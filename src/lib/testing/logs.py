@@ -22,18 +22,10 @@ _WORDS: Final = st.sampled_from(["alpha", "beta", "gamma"])
 _ALGORITHMS: Final = st.sampled_from(["alpha", "beta", "session", "swarm", "debate", "reflexion"])
 _MEMORIES: Final = st.sampled_from(["search_memory", "upsert_memory", "delete_memory"])
 _STEPS: Final = st.integers(-1_000, 60_000).map(lambda ms: timedelta(milliseconds=ms))
-_TOKENS: Final = st.integers(0, 5_000)
-_USAGES: Final = st.fixed_dictionaries(
-    {},
-    optional={
-        "input_tokens": _TOKENS,
-        "output_tokens": _TOKENS,
-        "cache_read_tokens": _TOKENS,
-        "cache_write_tokens": _TOKENS,
-        "reasoning_tokens": _TOKENS,
-        "cost": st.integers(0, 64).map(lambda cents: cents / 64),
-    },
-)
+_COUNTED: Final = ("input", "output", "cache_read", "cache_write", "reasoning")
+_TOKENS: Final = {f"{name}_tokens": st.integers(0, 5_000) for name in _COUNTED}
+_COST: Final = st.integers(0, 64).map(lambda cents: cents / 64)
+_USAGES: Final = st.fixed_dictionaries({}, optional={**_TOKENS, "cost": _COST})
 
 
 @st.composite
@@ -184,7 +176,7 @@ class _Log:
     # -- the run and its signals -----------------------------------------------------------
 
     def _end(self) -> None:
-        outcome = self._draw(st.sampled_from(k.OUTCOMES))
+        outcome = self._outcome()
         data = {"outcome": outcome, **self._some(output=self._say, error=self._error)}
         if outcome == "CANCELLED":
             data["reason"] = self._say()  # what a person has typed
@@ -302,8 +294,8 @@ class _Log:
             k.LLM_REQUESTED: self._answer_model,
             k.TOOL_REQUESTED: self._answer_tool,
             k.MEMORY_REQUESTED: self._answer_memory,
-            k.CHILD_REQUESTED: self._answer_child,
-            k.TURN_STARTED: self._answer_turn,
+            k.CHILD_REQUESTED: self._answer_run,
+            k.TURN_STARTED: self._answer_run,
         }
         answers[request.kind](request)
 
@@ -352,16 +344,12 @@ class _Log:
         else:
             self._add(k.MEMORY_FAILED, {**key, "error": self._error()})
 
-    def _answer_child(self, request: Event) -> None:
-        data = {name: request.data[name] for name in ("key", "run_id")}
+    def _answer_run(self, request: Event) -> None:
         told = self._some(output=self._say, reason=self._word, error=self._error)
-        outcome = self._draw(st.sampled_from(k.OUTCOMES))
-        self._add(k.CHILD_COMPLETED, {**data, "outcome": outcome, "spend": {}, **told})
-
-    def _answer_turn(self, request: Event) -> None:
-        data = {name: request.data[name] for name in ("key", "run_id")}
-        data |= {"signal_id": data["key"], "outcome": self._draw(st.sampled_from(k.OUTCOMES))}
-        self._add(k.TURN_COMPLETED, {**data, "spend": {}})
+        told |= {**request.data, "outcome": self._outcome()}
+        turn = request.kind == k.TURN_STARTED
+        told |= {"signal_id": told["key"]} if turn else {}
+        self._add(k.TURN_COMPLETED if turn else k.CHILD_COMPLETED, told)
 
     # -- drawing ---------------------------------------------------------------------------
 
@@ -400,6 +388,9 @@ class _Log:
 
     def _message(self) -> dict[str, Any]:
         return {"role": "user", "content": self._say()}
+
+    def _outcome(self) -> str:
+        return self._draw(st.sampled_from(k.OUTCOMES))
 
     def _reason(self) -> str:
         return self._draw(st.sampled_from(k.REASONS))

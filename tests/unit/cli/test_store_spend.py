@@ -18,6 +18,7 @@ from lib.events import kinds as k
 from lib.observe import ModelSpend, TotalSpend
 from lib.testing.aio import run
 from lib.testing.logs import make_log, store_log
+from lib.testing.team import boss_of, task, team
 
 Entry = tuple[float, str, dict[str, Any]]
 START: Entry = (0, k.RUN_STARTED, {"algorithm": "react", "input": []})
@@ -304,3 +305,17 @@ def test_when_a_whole_page_is_erased_it_says_so_rather_than_to_leave_runs_out() 
                 _ = [each async for each in found]
 
     run(main())
+
+
+def test_a_child_counts_once_in_the_totals(tmp_path: Path) -> None:
+    async def play() -> None:
+        agents = team(boss_of(task(0, "a"), task(1, "b")), store=SQLiteEventStore(path))
+        async with agents as engine:
+            await (await engine.start("go", tenant="acme")).result()
+
+    path = tmp_path / "runs.db"
+    run(play())
+
+    result = told(path, "--by", "tenant", "--json")
+    names = ("tenant", "runs", "llm_calls", "tool_calls", "input_tokens", "known_cost")
+    assert cells(result, *names) == [["acme", 3, 4, 2, 40, 1.0]]
