@@ -62,10 +62,10 @@ def chaotic(seed: int, store: EventStore) -> Engine:
         used = Usage(
             input_tokens=dice.randrange(20), output_tokens=dice.randrange(10), cost=COST_A_CALL
         )
-        if dice.random() < 0.08:
+        if dice.random() < 0.04:
             raise LLMError("no more", status=500)
         results = sum(isinstance(part, ToolResult) for m in messages for part in m.parts)
-        if dice.random() < 0.3 + 0.15 * results:
+        if dice.random() < 0.1 + 0.2 * results:
             return Reply((Text("answer"),), used)
         names = dice.choices(
             ["work", "expert", "novice", "guarded", "nobody"], k=dice.randint(1, 3)
