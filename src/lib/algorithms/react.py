@@ -128,9 +128,11 @@ class React:
         messages = state.messages[: state.prior] if state.refused else list(state.messages)
         if state.calls and not state.refused:
             messages.pop()  # its calls have not all been answered
-        if state.config.get("system"):
-            del messages[0]
-        return Conversation([each for each in messages if _says_something(each)], state.held)
+        said = [each for each in messages[state.prior :] if _says_something(each)]
+        before = messages[bool(state.config.get("system")) : state.prior]
+        whole = state.prior + len(said) == len(state.messages)
+        grown = state.messages if whole else None
+        return Conversation([*before, *said], state.held, grown=grown)
 
     def evolve(self, state: LoopState, event: Event) -> LoopState:
         """Return the state after one more event."""

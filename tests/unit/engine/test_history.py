@@ -195,6 +195,17 @@ def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> 
     assert len(begun("", Conversation([], Held({}, 0, "")), [])[0]) == 0
 
 
+@pytest.mark.parametrize("system", ["", "be kind", "be stern"])
+def test_what_was_hashed_before_is_used_again_only_where_it_is_the_same(system: str) -> None:
+    said = [Message.user("a"), Message.assistant("b")]
+    new = [Message.user("new")]
+    for before in ("", "be kind"):
+        grown, _ = begun(before, said, [])
+        messages, _ = begun(system, Conversation(said, grown=grown), new)
+        plain, _ = begun(system, said, new)
+        assert (messages, list(messages)) == (plain, list(plain))
+
+
 def test_a_run_that_is_cut_in_the_middle_leaves_no_call_without_its_result() -> None:
     start = {"algorithm": "react", "input": [{"role": "user", "content": "hi"}]}
     call = {"type": "tool_call", "id": "c", "name": "look"}

@@ -82,14 +82,27 @@ class Held:
 
 
 class Conversation(Sequence[Message]):
-    """What a turn leaves to the next one: messages, and what a provider keeps of them."""
+    """What a turn leaves to the next one: messages, and what is known of them.
 
-    __slots__ = ("_messages", "held")
+    Attributes:
+        held: what a provider keeps of them.
+        grown: the same messages after the system message that they had, if any: where the next
+            turn has it, too, it goes on with this, and nothing is hashed again.
+    """
 
-    def __init__(self, messages: Sequence[Message] = (), held: Held | None = None) -> None:
-        """Take both."""
+    __slots__ = ("_messages", "grown", "held")
+
+    def __init__(
+        self,
+        messages: Sequence[Message] = (),
+        held: Held | None = None,
+        *,
+        grown: History | None = None,
+    ) -> None:
+        """Keep all that."""
         self._messages = tuple(messages)
         self.held = held
+        self.grown = grown
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -112,8 +125,12 @@ def begun(
         history: what went before, a `Conversation` where a provider may hold it.
         given: what is new.
     """
-    messages = History().extend([Message.system(system)] if system else ())
-    held = history.held if isinstance(history, Conversation) else None
+    first = [Message.system(system)] if system else []
+    messages, held = History().extend(first), None
+    if isinstance(history, Conversation):
+        held, grown = history.held, history.grown
+        if grown is not None and grown[: len(grown) - len(history)] == first:
+            return grown.extend(given), held
     if held is not None:
         cut = max(held.covers - len(messages), 0)
         messages, history = messages.extend(history[:cut]), history[cut:]
