@@ -521,6 +521,36 @@ def test_a_turn_may_wait_for_a_person() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_turn_that_waits_for_a_person_can_be_cancelled(whole: bool) -> None:
+    @tool(approval=True)
+    async def ask() -> str:
+        return "done"
+
+    def think(messages: Sequence[Message]) -> Any:
+        if messages[-1].text == "go":
+            return Reply((ToolCall("c1", "ask"),), stop="tool_calls")
+        return echo(messages)
+
+    async def main() -> None:
+        store = MemoryEventStore()
+        async with talk(store, think, ask) as engine:
+            session = await engine.session()
+            turn = await session.send("go")
+            async for event in turn.events():
+                if event.kind == k.APPROVAL_REQUESTED:
+                    break
+            assert await (session if whole else turn).cancel() is True
+            assert await outcome(turn) == "CANCELLED"
+            if whole:
+                assert (await session.run.result()).outcome == "CANCELLED"
+            else:
+                assert (await (await session.send("on")).result()).output == "5 on"
+            assert await faults(store) == []
+
+    run(main())
+
+
 def test_a_failed_turn_leaves_its_question_and_an_erased_one_nothing() -> None:
     def think(messages: Sequence[Message]) -> str:
         if messages[-1].text == "fail":
