@@ -182,7 +182,9 @@ class Writer:
             self._known.clear()
         try:
             written = await self._write(batch, connection, self._known)
-        except psycopg.errors.TransactionRollback:  # a deadlock: nothing has been changed
+        except psycopg.OperationalError as error:
+            if not _undone(error):
+                raise
             return batch
         return self._committed(batch, written)
 
@@ -199,7 +201,9 @@ class Writer:
                 await layout.version_of(using, self._place)
                 known = await self._load(connection, names)
                 written = await self._write(batch, connection, known)
-        except psycopg.errors.TransactionRollback:
+        except psycopg.OperationalError as error:
+            if not _undone(error):
+                raise
             return batch
         return self._committed(batch, written)
 
@@ -250,6 +254,11 @@ class Writer:
         for home, base in written.bases.items():
             self._grown(home, base, base + plan.sizes[home], grown[home])
         return left
+
+
+def _undone(error: psycopg.Error) -> bool:
+    """Tell whether the server has undone a transaction for the sake of another: a deadlock."""
+    return (error.sqlstate or "").startswith("40")
 
 
 def _known(row: Row | None) -> Known:
