@@ -43,7 +43,6 @@ def own(shared_own: RedisServer) -> Iterator[RedisServer]:
     for name, value in (
         ("maxmemory", "0"),
         ("maxmemory-policy", "noeviction"),
-        ("appendonly", "yes"),
         ("requirepass", ""),
     ):
         shared_own.command("CONFIG", "SET", name, value)
@@ -269,8 +268,10 @@ def _authorised(own: RedisServer, password: str, *words: str) -> None:
 
 
 def test_what_endangers_the_log_is_warned_of_at_setup(
-    own: RedisServer, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    own = own_server()
+
     async def main() -> None:
         async with opened(own.url, prefix="quiet"):
             pass
@@ -283,6 +284,7 @@ def test_what_endangers_the_log_is_warned_of_at_setup(
     with caplog.at_level(logging.WARNING):
         run(main())
 
+    own.stop()
     assert ["appendonly" in text for text in caplog.messages] == [True, False]
     assert "maxmemory-policy allkeys-lru" in caplog.messages[1]
 

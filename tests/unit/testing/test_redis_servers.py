@@ -23,6 +23,17 @@ def test_a_server_keeps_its_data_over_a_stop_and_may_be_stopped_twice() -> None:
     server.stop()
 
 
+def test_a_server_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis, "_STOP_S", 0.05)
+    server = redis.own_server()
+    server.pause()
+    server.stop()
+    server.start()
+
+    assert server.command("PING") == b"+PONG\r\n"
+    server.stop()
+
+
 def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     server = redis.RedisServer(tmp_path, settings=["--appendfsync", "sometimes"])
     with pytest.raises(RuntimeError, match="did not start"):

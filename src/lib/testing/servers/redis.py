@@ -24,6 +24,7 @@ from typing import Final
 _HOST: Final = "127.0.0.1"
 _DATABASES: Final = 4096
 _START_S: Final = 30.0
+_STOP_S: Final = 5.0
 _POLL_S: Final = 0.01
 _databases = count(1)
 
@@ -85,7 +86,11 @@ class RedisServer:
         """Stop it, by SIGKILL as a crash would; its data stay. Blocks; safe to repeat."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait()
+            try:
+                self._process.wait(timeout=_STOP_S)
+            except subprocess.TimeoutExpired:  # it refuses while it begins an append-only file
+                self._process.kill()
+                self._process.wait()
             self._process = None
 
     def pause(self) -> None:
