@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lib.engine import Wait
 from lib.engine.core.state import fold
 from lib.events import Event
+from lib.llm import Message
 from lib.observe import SpendFold, TotalSpend, spans_from_events, spend_by, spend_of
 from lib.observe import attributes as a
 from lib.testing.logs import logs, traces
@@ -36,7 +37,7 @@ class Idle:
     def config(self) -> dict[str, Any]:
         return {}
 
-    def initial(self, started: Event) -> None:
+    def initial(self, started: Event, history: Sequence[Message] = ()) -> None:
         return None
 
     def evolve(self, state: None, event: Event) -> None:

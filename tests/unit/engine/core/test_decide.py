@@ -13,6 +13,7 @@ from lib.engine.core.settle import fail_open
 from lib.engine.core.state import MAX_RESUMES, evolve, fold
 from lib.events import Event
 from lib.events import kinds as k
+from lib.llm import Message
 from lib.testing.clock import ManualClock
 
 AT = ManualClock().now()
@@ -28,7 +29,7 @@ class Says:
     def config(self) -> dict[str, Any]:
         return {}
 
-    def initial(self, started: Event) -> int:
+    def initial(self, started: Event, history: Sequence[Message] = ()) -> int:
         return 0
 
     def evolve(self, state: int, event: Event) -> int:
