@@ -1,0 +1,128 @@
+"""Buses over store objects of their own on one place, as processes have them; one of them dies."""
+
+import asyncio
+import sys
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lib._util.clock import SYSTEM_CLOCK
+from lib.events import Event, EventStore
+from lib.events.bus import Bus
+from lib.events.runs import partition_of
+from lib.testing.aio import run
+from lib.testing.event_store import StoreKind
+from lib.testing.event_store.kit import begin, note
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_event_stores import EVENT_STORES, SERVERS
+
+RUNS, EVENTS, BATCH = 4, 40, 3
+Key = tuple[str, int]
+
+
+class Dying:
+    """The store of a process that is killed: nothing that it still tries is done."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store, self.dead = store, False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.dead and name != "close":
+            raise asyncio.CancelledError
+        return getattr(self._store, name)
+
+
+class Processes:
+    """Three of them, and what their group has been given."""
+
+    def __init__(self, kind: StoreKind, place: Path) -> None:
+        self._stores = [Dying(kind.open(place, SYSTEM_CLOCK)) for _ in range(3)]
+        self.pumps: list[asyncio.Task[None]] = []
+        self.busy: dict[int, int] = {}
+        self.seen: defaultdict[int, list[Key]] = defaultdict(list)
+        self.faults: list[str] = []
+
+    @property
+    def store(self) -> Any:
+        return next(store for store in self._stores if not store.dead)
+
+    async def start(self) -> None:
+        for who, store in enumerate(self._stores):
+            await store.setup()
+            bus = Bus(cast(EventStore, store), batch=BATCH, lease_s=0.6, poll_s=0.05)
+            await bus.subscribe("group", self._handler(who))
+            self.pumps.append(asyncio.create_task(bus.run()))
+
+    def _handler(self, who: int) -> Any:
+        async def handle(events: list[Event]) -> None:
+            (partition,) = {partition_of(e.run_id, self.store.partitions) for e in events}
+            if partition in self.busy:
+                self.faults.append(f"{self.busy[partition]} and {who} are in {partition}")
+            self.busy[partition] = who
+            try:
+                await SYSTEM_CLOCK.sleep(0.002)
+                self.seen[partition] += [(event.run_id, event.seq) for event in events]
+            finally:
+                self.busy.pop(partition, None)
+
+        return handle
+
+    async def kill(self) -> None:
+        """Kill the first process that is at work."""
+        while not self.busy:
+            await SYSTEM_CLOCK.sleep(0)
+        who = next(iter(self.busy.values()))
+        self._stores[who].dead = True
+        self.pumps[who].cancel()
+
+    async def delivered(self, keys: set[Key]) -> None:
+        while {key for some in self.seen.values() for key in some} < keys:
+            await SYSTEM_CLOCK.sleep(0.005)
+
+    async def stop(self) -> None:
+        for pump in self.pumps:
+            pump.cancel()
+            with suppress(asyncio.CancelledError):
+                await pump
+        for store in self._stores:
+            await store.close()
+
+
+@pytest.mark.parametrize("name", [name for name, kind in EVENT_STORES.items() if kind.shared])
+def test_what_a_dead_process_had_claimed_is_delivered_by_another_in_order(
+    name: str, tmp_path: Path
+) -> None:
+    if start := SERVERS.get(name):
+        start()
+
+    async def main() -> Processes:
+        some = Processes(EVENT_STORES[name], tmp_path)
+        await some.start()
+        for number in range(RUNS):
+            await begin(some.store, f"run-{number}")
+        for head in range(1, EVENTS):
+            for number in range(RUNS):
+                await some.store.append(f"run-{number}", [note()], expected=head)
+            if head == EVENTS // 2:
+                await some.kill()
+        keys = {(f"run-{n}", seq) for n in range(RUNS) for seq in range(1, EVENTS + 1)}
+        await some.delivered(keys)
+        await some.stop()
+        return some
+
+    some = run(main())
+    check_order(some)
+
+
+def check_order(some: Processes) -> None:
+    assert some.faults == []
+    for keys in some.seen.values():
+        first = list(dict.fromkeys(keys))
+        for run_id in {run_id for run_id, _ in keys}:
+            assert [seq for i, seq in first if i == run_id] == list(range(1, EVENTS + 1))
+    assert sum(map(len, some.seen.values())) <= RUNS * EVENTS + BATCH * RUNS
