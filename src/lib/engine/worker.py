@@ -200,7 +200,8 @@ class Worker:
             await self._hosting.ended(lease.run_id)
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
-        del self._under_way[run_id]
+        if self._under_way.get(run_id) is task:  # else it has been claimed again meanwhile
+            del self._under_way[run_id]
         if task.cancelled():
             return
         error = task.exception()

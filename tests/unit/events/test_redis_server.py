@@ -451,6 +451,28 @@ def test_a_cancelled_read_leaves_no_answer_behind_for_the_next() -> None:
     run(main())
 
 
+def test_a_cancellation_is_never_swallowed_whenever_it_comes() -> None:
+    async def reads_on(store: RedisEventStore) -> None:
+        await store.mark("m")
+        await asyncio.Event().wait()
+
+    async def cut_off(store: RedisEventStore, ticks: int) -> None:
+        task = asyncio.create_task(reads_on(store))
+        for _ in range(ticks):
+            await asyncio.sleep(0)  # noqa: TID251 - lets the driver take a step
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+        assert task.cancelled(), f"swallowed after {ticks} ticks"
+
+    async def main() -> None:
+        async with opened(url) as store:
+            for ticks in range(30):
+                await cut_off(store, ticks)
+
+    url = fresh_url()
+    run(main())
+
+
 def test_a_read_under_way_ends_before_the_store_disconnects_and_none_begins_after() -> None:
     url = fresh_url()
 

@@ -149,9 +149,8 @@ class Share:
 
     async def _deliver_for_ever(self) -> None:
         clock = self._with.clock
-        task = cast("asyncio.Task[None]", asyncio.current_task())
         with self._with.store.wakeups.listen() as listener:
-            while not task.cancelling():  # should a driver have swallowed it
+            while True:
                 async with self._turn:
                     end = await self._deliver(early=False)
                 if end is End.FAILED:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.postgres import Connections
+from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text, partition_of
@@ -137,7 +138,7 @@ class PostgresEventStore:
         heads = await reader.heads()
         watch = Watch(reader, self._wakeups, self._clock, heads, self._place.name)
         watching = asyncio.create_task(watch.watch(), name="lib.events.watch")
-        held.push_async_callback(_cancelled, watching)
+        held.push_async_callback(cancelled, watching)
         if not self._read_only:
             self._changes = Changes(self._place, connections)
             self._writer = Writer(self._place, connections, self._partitions, watch.grown)
@@ -300,8 +301,3 @@ class PostgresEventStore:
         if self._reader is None:
             raise StoreClosed(f"call setup() first: {self._place.name} is not open")
         return self._reader
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -58,7 +58,7 @@ class Server:
             store: what errors call it.
             connections: at most so many at once.
             timeout_s: how long to wait for a free connection, for the server to accept one, and
-                for an answer, each.
+                for the answers to what is sent in one go, each.
 
         Raises:
             MissingDriver: redis is not installed.
@@ -83,8 +83,10 @@ class Server:
     def _options(self, url: str) -> dict[str, Any]:
         ours: dict[str, Any] = {
             "max_connections": self._connections,
-            "socket_timeout": self._timeout_s,
-            "socket_connect_timeout": self._timeout_s,
+            # Ours end in `_connection`: the driver's are made with `asyncio.wait_for`, which in
+            # Python 3.11 swallows a cancellation that comes as the last byte is written.
+            "socket_timeout": None,
+            "socket_connect_timeout": None,
             "decode_responses": False,
             "protocol": 2,
             "retry": self._redis.never,
@@ -138,12 +140,14 @@ class Server:
             ) from None
         try:
             with self._typed_errors("cannot be reached"):
-                connection = await self._pool.get_connection()
+                async with asyncio.timeout(self._timeout_s):
+                    connection = await self._pool.get_connection()
             try:
                 with self._typed_errors(
                     "lost its connection: what was under way may have happened"
                 ):
-                    yield connection
+                    async with asyncio.timeout(self._timeout_s):
+                        yield connection
             except BaseException:
                 # Half an answer may be left in it, above all when the caller was cancelled.
                 await connection.disconnect(nowait=True)
@@ -159,7 +163,8 @@ class Server:
         try:
             yield
         except (self._redis.errors.RedisError, OSError) as error:
-            kind, message = self._refusal(error) or (StoreError, f"{trouble} ({error})")
+            told = f"no answer within {self._timeout_s:g} s" if _timed_out(error) else str(error)
+            kind, message = self._refusal(error) or (StoreError, f"{trouble} ({told})")
             raise kind(f"{self._store} {message}") from error
 
     def _refusal(self, error: Exception) -> tuple[type[StoreError], str] | None:
@@ -170,6 +175,10 @@ class Server:
         if isinstance(error, self._redis.errors.ResponseError):
             return StoreError, f"refused a command: {str(error)[:200]}"
         return None
+
+
+def _timed_out(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) and not error.args
 
 
 @cache

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.tasks import cancelled
 from lib.errors import (
     MigrationNeeded,
     RunErased,
@@ -172,7 +173,7 @@ class RedisEventStore:
         reader = Reader(server, self._key, self._name)
         opened = _Opened(server, reader, self._lanes(server, heads))
         look = watch(server, self._key, heads, self._clock)
-        held.push_async_callback(_cancelled, asyncio.create_task(look, name="lib.events.watch"))
+        held.push_async_callback(cancelled, asyncio.create_task(look, name="lib.events.watch"))
         for lane in opened.lanes:
             held.push_async_callback(lane.drained)
         return opened
@@ -350,8 +351,3 @@ class RedisEventStore:
         if not opened.lanes:
             raise StoreReadOnly(f"{self._name} was opened with read_only=True")
         return opened
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeVar, get_args
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.sqlite import MEMORY
+from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreError, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
@@ -130,7 +131,7 @@ class SQLiteEventStore:
         self, held: AsyncExitStack, thread: ThreadPoolExecutor, look: Callable[[], bool]
     ) -> None:
         watch = asyncio.create_task(self._watch(thread, look), name="lib.events.watch")
-        held.push_async_callback(_cancelled, watch)
+        held.push_async_callback(cancelled, watch)
 
     async def close(self) -> None:
         """Commit what waits, and release the file; safe to repeat."""
@@ -285,8 +286,3 @@ def _thread(held: AsyncExitStack, name: str) -> ThreadPoolExecutor:
 
 async def _run(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(thread, call)
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
