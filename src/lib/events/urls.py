@@ -5,6 +5,8 @@
     redis://:password@host:port/0, rediss://…, unix:///path    as redis-py takes it
     memory:
 
+Of several stores in one database, `?schema=NAME` (PostgreSQL) or `?prefix=NAME` (Redis) names one.
+
 A driver is imported when a store that needs it is made.
 """
 
@@ -12,8 +14,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final, Literal
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
 
 from lib._util.places import checked_path
 from lib.events.store import EventStore
@@ -28,6 +30,7 @@ _SERVERS: Final[dict[str, Kind]] = {
     "rediss": "redis",
     "unix": "redis",
 }
+_PARTS: Final[dict[Kind, str]] = {"postgresql": "schema", "redis": "prefix"}
 _FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE, redis://HOST, memory:"
 _ENCODED: Final = (
     "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
@@ -41,11 +44,13 @@ class StorePlace:
     Attributes:
         target: the path or the URL that its class takes; may hold a password.
         shown: the same for people to read, without a password.
+        part: the schema or the prefix of the store, None for the usual one.
     """
 
     kind: Kind
     target: str = field(repr=False)
     shown: str = field(compare=False)
+    part: str | None = None
 
 
 def store_place(url: str | os.PathLike[str]) -> StorePlace:
@@ -62,7 +67,7 @@ def store_place(url: str | os.PathLike[str]) -> StorePlace:
     if colon and scheme in (*_SERVERS, "sqlite", "memory") and not rest.startswith("//"):
         raise ValueError(f"this is no {scheme} URL: known are {_FORMS}")
     if scheme in _SERVERS:
-        return StorePlace(kind=_SERVERS[scheme], target=given, shown=_without_password(given))
+        return _on_a_server(_SERVERS[scheme], given)
     if scheme == "sqlite" and colon:
         path = rest.removeprefix("//")
         if not path.startswith("/") or path == "/":
@@ -77,6 +82,26 @@ def _file(path: str) -> StorePlace:
     if not path:
         raise ValueError(f"an empty name is no store: known are {_FORMS}")
     return StorePlace(kind="sqlite", target=checked_path(path), shown=path)
+
+
+def _on_a_server(kind: Kind, given: str) -> StorePlace:
+    shown = _without_password(given)
+    target, part = _without_part(given, _PARTS[kind])
+    shown += f"?{_PARTS[kind]}={part}" if part else ""
+    return StorePlace(kind=kind, target=target, shown=shown, part=part)
+
+
+def _without_part(given: str, name: str) -> tuple[str, str | None]:
+    """Return the URL without our own option, and its value."""
+    url, _, query = given.partition("?")
+    options = query.split("&") if query else []
+    named = [option for option in options if option.partition("=")[0] == name]
+    if not named:
+        return given, None
+    if len(named) > 1 or not (part := unquote(named[0].partition("=")[2])):
+        raise ValueError(f"the option {name}= of a store's URL is given once, with a name")
+    rest = "&".join(option for option in options if option not in named)
+    return f"{url}?{rest}" if rest else url, part
 
 
 def _without_password(given: str) -> str:
@@ -115,11 +140,13 @@ def store_at(place: StorePlace, *, read_only: bool = False) -> EventStore:
     if place.kind == "postgresql":
         from lib.events.stores.postgres import PostgresEventStore  # noqa: PLC0415 - as above
 
-        return PostgresEventStore(place.target, read_only=read_only)
+        part: dict[str, Any] = {"schema": place.part} if place.part else {}
+        return PostgresEventStore(place.target, read_only=read_only, **part)
     if place.kind == "redis":
         from lib.events.stores.redis import RedisEventStore  # noqa: PLC0415 - as above
 
-        return RedisEventStore(place.target, read_only=read_only)
+        part = {"prefix": place.part} if place.part else {}
+        return RedisEventStore(place.target, read_only=read_only, **part)
     if read_only:
         raise ValueError("a store in memory begins empty: it cannot be read-only")
     return MemoryEventStore()

@@ -80,6 +80,48 @@ def test_what_names_no_store_is_refused_without_its_password(given: str) -> None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+@pytest.mark.parametrize(
+    ("given", "target", "part", "shown"),
+    [
+        (
+            "postgresql://db/app?schema=agents",
+            "postgresql://db/app",
+            "agents",
+            "postgresql://db/app?schema=agents",
+        ),
+        (
+            "postgres://db/app?sslmode=require&schema=a%5Fb&x=1",
+            "postgres://db/app?sslmode=require&x=1",
+            "a_b",
+            "postgres://db/app?schema=a_b",
+        ),
+        ("redis://db/0?prefix=agents", "redis://db/0", "agents", "redis://db/0?prefix=agents"),
+        ("redis://db/0?schema=agents", "redis://db/0?schema=agents", None, "redis://db/0"),
+    ],
+)
+def test_a_url_names_one_of_several_stores_in_a_database(
+    given: str, target: str, part: str | None, shown: str
+) -> None:
+    place = store_place(given)
+
+    assert (place.target, place.part, place.shown) == (target, part, shown)
+
+
+@pytest.mark.parametrize("given", ["redis://db?prefix=", "redis://db?prefix=a&prefix=b"])
+def test_a_store_in_a_database_has_one_name(given: str) -> None:
+    with pytest.raises(ValueError, match="given once, with a name"):
+        store_place(given)
+
+
+def test_the_schema_and_the_prefix_of_a_url_reach_the_store() -> None:
+    with pytest.raises(StoreClosed, match="schema='agents'"):
+        run(open_store("postgresql://db/app?schema=agents").schema_version())
+    with pytest.raises(StoreClosed, match="prefix='agents'"):
+        run(open_store("redis://db/0?prefix=agents").schema_version())
+    with pytest.raises(ValueError, match="prefix"):
+        open_store("redis://db/0?prefix=%7Ba")
+
+
 def test_a_path_may_be_a_path_object(tmp_path: Path) -> None:
     expected = StorePlace(kind="sqlite", target=str(tmp_path / "x"), shown="")
 
