@@ -10,14 +10,30 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any, Final
 
 from pydantic_core import from_json
 
-_encode: Callable[[Any], str] = json.JSONEncoder(
+_ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-).encode
+)
+_make: Any = getattr(json.encoder, "c_make_encoder", None)
+# What `JSONEncoder.encode` makes anew for each value. It does not look for circles: the table for
+# that could not be shared by threads.
+_chunks: Callable[[Any, int], Iterable[str]] | None = _make and _make(
+    markers=None,
+    default=_ENCODER.default,
+    encoder=json.encoder.encode_basestring,
+    indent=None,
+    key_separator=":",
+    item_separator=",",
+    sort_keys=True,
+    skipkeys=False,
+    allow_nan=False,
+)
+_UNCHANGEABLE: Final = frozenset({type(None), bool, int, float, str})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -28,7 +44,10 @@ def canonical(value: Any) -> str:
         ValueError: a number is NaN or infinite.
         TypeError: something is not None, bool, int, float, str, list, tuple or a dict of them.
     """
-    text = _encode(value)
+    try:
+        text = "".join(_chunks(value, 0)) if _chunks else _ENCODER.encode(value)
+    except RecursionError:  # a circle, or too deep: this says which
+        text = _ENCODER.encode(value)
     if text.isascii():
         return text
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -48,6 +67,18 @@ def parse(text: str | bytes) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of plain data that shares nothing that can be changed with it."""
+    kind: Any = value.__class__
+    if kind in _UNCHANGEABLE:
+        return value
+    if kind is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if kind is list:
+        return [copied(item) for item in value]
+    return deepcopy(value)
 
 
 def digest(*parts: str) -> str:

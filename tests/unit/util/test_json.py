@@ -1,8 +1,11 @@
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib._util.json import canonical, digest, parse
+from lib._util.json import canonical, copied, digest, parse
 
 plain = st.recursive(
     st.none()
@@ -12,6 +15,49 @@ plain = st.recursive(
     | st.text(st.characters()),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
 )
+
+
+@given(plain | st.tuples(plain, plain) | st.dictionaries(st.integers() | st.booleans(), plain))
+def test_what_is_written_is_what_the_standard_library_writes(value: object) -> None:
+    text = json.dumps(
+        value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
+
+    assert canonical(value).encode() == text.encode("utf-8", "backslashreplace")
+
+
+@pytest.mark.parametrize("value", [object(), [{1, 2}], {"a": b"bytes"}, {(1, 2): 3}])
+def test_what_is_not_plain_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        canonical(value)
+
+
+def test_a_circle_is_refused_and_leaves_the_encoder_usable() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(ValueError, match="Circular"):
+        canonical(circle)
+
+    assert canonical([[], []]) == "[[],[]]"
+
+
+@given(plain | st.tuples(plain, plain))
+def test_a_copy_is_equal_and_shares_nothing_that_can_be_changed(value: object) -> None:
+    copy = copied(value)
+
+    assert copy == value
+    assert type(copy) is type(value)
+    assert not _changeable(copy) & _changeable(value)
+
+
+def _changeable(value: Any) -> set[int]:
+    """Return the identities of all lists and dictionaries in a value."""
+    if not isinstance(value, list | tuple | dict):
+        return set()
+    items: list[Any] = [*value.values()] if isinstance(value, dict) else [*value]
+    inner = set[int]().union(*map(_changeable, items))
+    return inner if isinstance(value, tuple) else {id(value), *inner}  # pyright: ignore[reportUnknownArgumentType] - any JSON
 
 
 @given(plain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 
@@ -32,19 +32,20 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Refuse negative ceilings."""
-        for name, value in asdict(self).items():
+        for name in _RESOURCES:
+            value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"budget {name}={value!r} is negative: 0 is none, None unlimited")
 
     def to_json(self) -> dict[str, Any]:
         """Return the ceilings that are set."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        ceilings = ((name, getattr(self, name)) for name in _RESOURCES)
+        return {name: ceiling for name, ceiling in ceilings if ceiling is not None}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Budget:
         """Return the budget that `to_json` has written; unknown resources are ignored."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: ceiling for name, ceiling in value.items() if name in known})
+        return cls(**{name: value[name] for name in _RESOURCES if name in value})
 
 
 class Spend(NamedTuple):
@@ -83,6 +84,7 @@ class Spend(NamedTuple):
         return cls(**{name: value[name] for name in cls._fields if name in value})
 
 
+_RESOURCES: Final = tuple(field.name for field in fields(Budget))
 UNLIMITED: Final = Budget()
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lib.engine.core.algorithm import LLMRequest, Request, ToolRequest
-from lib.engine.core.budget import Budget
+from lib.engine.core.budget import UNLIMITED, Budget
 from lib.engine.core.state import RunState
 from lib.events import kinds as k
 
 MAX_DEPTH: Final = 8
 """How many levels of runs may hang below a root whose budget names no depth."""
 
+_ALL: Final = Budget(depth=MAX_DEPTH)
 _SHARED: Final = ("tokens", "cost", "llm_calls", "tool_calls")
 
 
@@ -23,6 +24,8 @@ def left_after(state: RunState[Any], requests: Sequence[Request]) -> Budget:
     What it has granted to runs that are still open is not there any more. None is unlimited, as
     everywhere, but for `depth`, which always has a limit.
     """
+    if state.budget == UNLIMITED:
+        return _ALL
     spend = state.spend.including(state.granted)
     used = {
         "tokens": spend.tokens,

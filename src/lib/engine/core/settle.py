@@ -7,10 +7,10 @@ call that was never answered: providers refuse those.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from lib._util.json import copied
 from lib.engine.core.algorithm import Finish, Request, ToolRequest
 from lib.errors import ToolError, ToolErrorCode
 from lib.events import Event
@@ -86,7 +86,7 @@ def requested(request: ToolRequest, **more: Any) -> Draft:
         "key": request.key,
         "call_id": request.call_id,
         "name": request.name,
-        "args": deepcopy(dict(request.arguments)),  # the conversation's own are never lent out
+        "args": copied(dict(request.arguments)),  # the conversation's own are never lent out
         **more,
     }
     return Draft(k.TOOL_REQUESTED, data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, cast
 
+from lib._util.json import copied
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
 from lib.engine.handler import Admission, Context
@@ -135,7 +135,7 @@ class ToolHandler:
         deadline = asyncio.timeout(tool.timeout_s)
         try:
             async with deadline:
-                return as_text(await tool.call(deepcopy(data["args"]), call))
+                return as_text(await tool.call(copied(data["args"]), call))
         except asyncio.CancelledError as error:
             if _being_cancelled():
                 raise
@@ -180,7 +180,7 @@ def _being_cancelled() -> bool:
 
 def _asks(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     try:
-        return tool.needs_approval(deepcopy(dict(arguments)))
+        return tool.needs_approval(copied(dict(arguments)))
     # Around a tool's own code: when in doubt, a person decides.
     except Exception:  # noqa: BLE001 - see above
         _log.exception("the approval rule of tool %r failed", tool.name)
