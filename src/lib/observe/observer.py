@@ -122,6 +122,7 @@ class Observer:
             list(sinks) if isinstance(sinks, Sequence) else [sinks], sink_timeout_s, max_tracked
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._receiving = asyncio.Lock()
 
     def _opened(
         self, sinks: Sequence[TraceSink], timeout_s: float, max_tracked: int
@@ -259,7 +260,14 @@ class Observer:
     # -- the work --------------------------------------------------------------------------
 
     async def _receive(self, events: Sequence[Event]) -> None:
-        """Take a batch from the bus: root runs that have ended become due, and late scores."""
+        """Take a batch from the bus: root runs that have ended become due, and late scores.
+
+        Batches of several partitions come at the same time; they are written down one by one.
+        """
+        async with self._receiving:
+            await self._note_due(events)
+
+    async def _note_due(self, events: Sequence[Event]) -> None:
         runs = dict.fromkeys(event.run_id for event in events if event.kind in _MAKES_DUE)
         roots = dict[str, RunInfo]()
         for run_id in runs:

@@ -164,8 +164,7 @@ def test_a_ledger_goes_with_its_run():
             assert await engine.store.mark(mark) is not None
             await engine.store.erase("run")
             assert await engine.store.mark(mark) is None
-            await engine.has(ended("run"))
-            assert await observer.backfill() == 1
+            assert await observer.backfill() == 0
 
     main(body)
 
@@ -501,7 +500,7 @@ def test_a_lane_goes_on_where_its_list_of_what_is_due_cannot_be_read():
         broken = True
 
         async def swap_mark(self, name: str, **rest: Any) -> bool:
-            if self.broken:
+            if self.broken and not name.startswith("bus/"):
                 raise StoreCorrupt("a page cannot be read")
             return await super().swap_mark(name, **rest)
 
