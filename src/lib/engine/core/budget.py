@@ -65,14 +65,21 @@ class Spend(NamedTuple):
 
     def including(self, other: Spend) -> Spend:
         """Return this with what another run has spent: all but its time, which passes at once."""
-        cost = self.cost if other.cost is None else (self.cost or 0.0) + other.cost
+        tokens, cost, llm_calls, tool_calls, seconds = self
+        if other.cost is not None:
+            cost = (cost or 0.0) + other.cost
         return Spend(
-            self.tokens + other.tokens,
+            tokens + other.tokens,
             cost,
-            self.llm_calls + other.llm_calls,
-            self.tool_calls + other.tool_calls,
-            self.seconds,
+            llm_calls + other.llm_calls,
+            tool_calls + other.tool_calls,
+            seconds,
         )
+
+    def later(self, seconds: float) -> Spend:
+        """Return this after so much more time."""
+        tokens, cost, llm_calls, tool_calls, before = self
+        return Spend(tokens, cost, llm_calls, tool_calls, before + seconds)
 
     def to_json(self) -> dict[str, Any]:
         """Return what was used of each resource, nothing for what was not."""

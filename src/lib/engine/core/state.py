@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget, Spend
@@ -19,6 +19,8 @@ Approval = Literal["pending", "approved", "denied"]
 
 MAX_RESUMES = 10
 """How often a run may be taken over without a single new result before it counts as poison."""
+_LLM_CALL: Final = Spend(llm_calls=1)
+_TOOL_CALL: Final = Spend(tool_calls=1)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -97,16 +99,27 @@ def begin(algorithm: Algorithm[S], started: Event, history: Sequence[Message] = 
 
 def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunState[S]:
     """Return the state after one more event."""
-    changes: dict[str, Any] = {
-        "head": event.seq,
-        "at": state.at if k.is_signal(event.kind) else event.at,
-        "loop": algorithm.evolve(state.loop, event),
-        "spend": _spend(state, event),
-    }
+    signal = k.is_signal(event.kind)
+    # Spelled out, since it is done for every event and `_replace` takes twice as long.
+    grown = RunState(
+        state.run_id,
+        state.root_id,
+        event.seq,
+        state.at if signal else event.at,
+        state.tenant,
+        state.user,
+        state.budget,
+        algorithm.evolve(state.loop, event),
+        state.spend if signal else _spend(state, event),
+        _open(state, event),
+        state.approvals,
+        state.comments,
+        state.cancel_reason,
+        state.resumes,
+        state.finish,
+    )
     fold = _FOLDS.get(event.kind)
-    if fold is not None:
-        changes |= fold(state, event)
-    return state._replace(**changes)
+    return grown if fold is None else fold(grown, event)
 
 
 def fold(
@@ -128,18 +141,15 @@ def fold(
 
 
 def _spend(state: RunState[Any], event: Event) -> Spend:
-    if k.is_signal(event.kind):
-        return state.spend
     spend = state.spend
-    if state.open and event.kind != k.RUN_RESUMED:
-        worked_s = max((event.at - state.at).total_seconds(), 0.0)
-        spend = spend._replace(seconds=spend.seconds + worked_s)
+    if state.open and event.at > state.at and event.kind != k.RUN_RESUMED:
+        spend = spend.later((event.at - state.at).total_seconds())
     pay = _PAYS.get(event.kind)
     return spend if pay is None else pay(spend, event.data)
 
 
 def _model_asked(spend: Spend, _data: Mapping[str, Any]) -> Spend:
-    return spend._replace(llm_calls=spend.llm_calls + 1)
+    return spend.including(_LLM_CALL)
 
 
 def _model_answered(spend: Spend, data: Mapping[str, Any]) -> Spend:
@@ -147,7 +157,7 @@ def _model_answered(spend: Spend, data: Mapping[str, Any]) -> Spend:
 
 
 def _tool_called(spend: Spend, data: Mapping[str, Any]) -> Spend:
-    return spend if data.get("unstarted") else spend._replace(tool_calls=spend.tool_calls + 1)
+    return spend if data.get("unstarted") else spend.including(_TOOL_CALL)
 
 
 def _used(spend: Spend, data: Mapping[str, Any]) -> Spend:
@@ -174,51 +184,52 @@ _PAYS = {
 }
 
 
-def _requested(state: RunState[Any], event: Event) -> dict[str, Any]:
-    return {"open": {**state.open, event.data["key"]: event}}
+def _open(state: RunState[Any], event: Event) -> Mapping[str, Event]:
+    if event.kind in k.REQUESTS:
+        return {**state.open, event.data["key"]: event}
+    if event.kind in k.RESULTS:
+        rest = {**state.open}
+        rest.pop(event.data["key"], None)
+        return rest
+    return state.open
 
 
-def _result(state: RunState[Any], event: Event) -> dict[str, Any]:
-    key = event.data["key"]
-    return {
-        "open": {other: request for other, request in state.open.items() if other != key},
-        "resumes": state.resumes if state.poisoned else 0,
-    }
+def _result(state: RunState[S], _event: Event) -> RunState[S]:
+    return state if state.poisoned or not state.resumes else state._replace(resumes=0)
 
 
-def _approval_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
-    return {"approvals": {**state.approvals, event.data["key"]: "pending"}}
+def _approval_requested(state: RunState[S], event: Event) -> RunState[S]:
+    return state._replace(approvals={**state.approvals, event.data["key"]: "pending"})
 
 
-def _approval_decided(state: RunState[Any], event: Event) -> dict[str, Any]:
+def _approval_decided(state: RunState[S], event: Event) -> RunState[S]:
     key = event.data["key"]
     if state.approvals.get(key) != "pending":
-        return {}  # the first decision counts, and one for no waiting call counts for nothing
+        return state  # the first decision counts, and one for no waiting call counts for nothing
     said: Approval = "approved" if event.data["approved"] else "denied"
-    return {
-        "approvals": {**state.approvals, key: said},
-        "comments": {**state.comments, key: event.data.get("comment", "")},
-    }
+    return state._replace(
+        approvals={**state.approvals, key: said},
+        comments={**state.comments, key: event.data.get("comment", "")},
+    )
 
 
-def _cancel_requested(state: RunState[Any], event: Event) -> dict[str, Any]:
+def _cancel_requested(state: RunState[S], event: Event) -> RunState[S]:
     if state.cancelled or "key" in event.data:  # the turn of this key alone is to stop
-        return {}
-    return {"cancel_reason": event.data.get("reason", "")}
+        return state
+    return state._replace(cancel_reason=event.data.get("reason", ""))
 
 
-def _resumed(state: RunState[Any], _event: Event) -> dict[str, Any]:
+def _resumed(state: RunState[S], _event: Event) -> RunState[S]:
     if state.open and all(request.kind in k.DERIVING for request in state.open.values()):
-        return {}
-    return {"resumes": state.resumes + 1}
+        return state
+    return state._replace(resumes=state.resumes + 1)
 
 
-def _completed(_state: RunState[Any], event: Event) -> dict[str, Any]:
-    return {"finish": event.data}
+def _completed(state: RunState[S], event: Event) -> RunState[S]:
+    return state._replace(finish=event.data)
 
 
 _FOLDS = {
-    **dict.fromkeys(k.REQUESTS, _requested),
     **dict.fromkeys(k.RESULTS, _result),
     k.APPROVAL_REQUESTED: _approval_requested,
     k.APPROVAL_DECIDED: _approval_decided,
