@@ -159,8 +159,7 @@ def part_to_json(part: Part) -> dict[str, Any]:
         case ToolCall():
             return _tool_call_to_json(part)
         case ToolResult():
-            out = {"type": "tool_result", "call_id": part.call_id, "content": part.content}
-            return {**part.extra, **out, **_given(is_error=part.is_error)}
+            return _tool_result_to_json(part)
         case Thinking(text, signature):
             out = {"type": "thinking", "text": text}
             return {**part.extra, **out, **_given(signature=signature)}
@@ -182,7 +181,17 @@ def _tool_call_to_json(part: ToolCall) -> dict[str, Any]:
     out: dict[str, Any] = {**part.extra, "type": "tool_call", "id": part.id, "name": part.name}
     if part.arguments:
         out["arguments"] = part.arguments
-    return {**out, **_given(invalid=part.invalid)}
+    if part.invalid is not None:
+        out["invalid"] = part.invalid
+    return out
+
+
+def _tool_result_to_json(part: ToolResult) -> dict[str, Any]:
+    out: dict[str, Any] = {**part.extra, "type": "tool_result", "call_id": part.call_id}
+    out["content"] = part.content
+    if part.is_error:
+        out["is_error"] = True
+    return out
 
 
 def _attachment_to_json(part: Image | Audio | File) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 An append takes constant time and leaves the old value as it was, so a fold can be tried and thrown
 away. The digest is a chain, `d[n] = sha256(d[n-1], message[n])`: equal digests mean that the
 same messages would be sent, byte for byte, without keeping or hashing them again for every call.
+It is reckoned when somebody asks for it: most values of a fold are gone before.
 """
 
 from __future__ import annotations
@@ -20,30 +21,37 @@ EMPTY_DIGEST = digest()
 class History(Sequence[Message]):
     """An immutable sequence of messages; values that grew from one another share their memory."""
 
-    __slots__ = ("_buffer", "_size", "digest")
+    __slots__ = ("_buffer", "_digests", "_size")
 
     def __init__(self) -> None:
         """Make an empty history."""
         self._buffer: list[Message] = []
+        self._digests = [
+            EMPTY_DIGEST
+        ]  # of each prefix of the buffer, as far as they were asked for
         self._size = 0
-        self.digest = EMPTY_DIGEST
+
+    @property
+    def digest(self) -> str:
+        """The digest of all its messages."""
+        known = self._digests
+        for message in self._buffer[len(known) - 1 : self._size]:
+            known.append(digest(known[-1], canonical(message_to_json(message))))
+        return known[self._size]
 
     def append(self, message: Message) -> History:
         """Return this history with one more message."""
+        return self.extend((message,))
+
+    def extend(self, messages: Sequence[Message]) -> History:
+        """Return this history with these messages after it."""
         # The buffer belongs to the longest value; a second branch copies what it shares.
         own = len(self._buffer) == self._size
         grown = History()
         grown._buffer = self._buffer if own else self._buffer[: self._size]
-        grown._buffer.append(message)
-        grown._size = self._size + 1
-        grown.digest = digest(self.digest, canonical(message_to_json(message)))
-        return grown
-
-    def extend(self, messages: Sequence[Message]) -> History:
-        """Return this history with these messages after it."""
-        grown = self
-        for message in messages:
-            grown = grown.append(message)
+        grown._digests = self._digests if own else self._digests[: self._size + 1]
+        grown._buffer.extend(messages)
+        grown._size = len(grown._buffer)
         return grown
 
     def __eq__(self, other: object) -> bool:
