@@ -40,11 +40,19 @@ async def load(messages: Iterable[Message], blobs: BlobStore | None) -> list[Mes
         BlobMissing: a blob is not there, or there is no blob store.
     """
     return [
-        message
-        if not any(isinstance(part, Attachment) and part.blob for part in message.parts)
-        else replace(message, parts=tuple([await _load(part, blobs) for part in message.parts]))
+        replace(message, parts=tuple([await _load(part, blobs) for part in message.parts]))
+        if _refers(message)
+        else message
         for message in messages
     ]
+
+
+def _refers(message: Message) -> bool:
+    """Tell whether a blob store has some of the message."""
+    for part in message.parts:  # noqa: SIM110 - a generator costs more than the rest of it
+        if isinstance(part, Attachment) and part.blob is not None:
+            return True
+    return False
 
 
 async def _load(part: Part, blobs: BlobStore | None) -> Part:

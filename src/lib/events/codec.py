@@ -46,7 +46,7 @@ def encode_time(at: datetime) -> int:
 
 def decode_time(micros: int) -> datetime:
     """Return the time that `encode_time` has written."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return _EPOCH + timedelta(0, 0, micros)
 
 
 def event_to_json(event: Event) -> dict[str, Any]:

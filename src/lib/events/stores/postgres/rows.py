@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, Final
 
 from lib.errors import StoreCorrupt
@@ -100,4 +101,6 @@ def event_of(row: Row) -> Event:
         data, at = decode_data(data), decode_time(at)
     except (TypeError, ValueError, OverflowError) as error:
         raise StoreCorrupt(f"event {seq} of run {run_id!r} cannot be read") from error
-    return Event(run_id, seq, untext(kind), data, at, _maybe(tenant), _maybe(user))
+    # There are few kinds: each of them is kept, compared and hashed once.
+    kind = intern(untext(kind))
+    return Event(run_id, seq, kind, data, at, _maybe(tenant), _maybe(user))

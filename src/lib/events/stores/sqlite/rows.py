@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
+from sys import intern
 from typing import Any, Final
 
 from lib.errors import StoreCorrupt
@@ -90,7 +91,8 @@ def event_of(run_id: str, row: Row) -> Event:
     """
     seq, kind, at, tenant, user, data = row
     try:
-        return Event(run_id, seq, kind, decode_data(data), decode_time(at), tenant, user)
+        # There are few kinds: each of them is kept, compared and hashed once.
+        return Event(run_id, seq, intern(kind), decode_data(data), decode_time(at), tenant, user)
     except (TypeError, ValueError, OverflowError) as error:
         raise StoreCorrupt(f"event {seq} of run {run_id!r} cannot be read") from error
 
