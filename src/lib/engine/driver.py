@@ -181,17 +181,28 @@ class Driver:
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
         """Return the step as events to be: facts, intents, and the end."""
-        drafts = [*step.settled, *self._with.handlers.admit(step.requests, probe)]
+        drafts = list(step.settled)
+        if step.requests:
+            drafts += self._with.handlers.admit(step.requests, probe)
         if step.finish is not None:
             drafts.append(finished(step.finish))
         return drafts
 
     def _numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
+        if not drafts:
+            return []
         state, at, redacted = self._state, self._with.clock.now(), self._with.redacted
-        told = [(draft.kind, redacted(draft.kind, draft.data)) for draft in drafts]
         return [
-            Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
-            for seq, (kind, data) in enumerate(told, head + 1)
+            Event(
+                state.run_id,
+                seq,
+                draft.kind,
+                redacted(draft.kind, draft.data),
+                at,
+                state.tenant,
+                state.user,
+            )
+            for seq, draft in enumerate(drafts, head + 1)
         ]
 
     # -- the log ---------------------------------------------------------------------------
@@ -203,9 +214,9 @@ class Driver:
             RunAbandoned: another worker has taken over, or the run has been erased.
         """
         head = self._state.head
-        new = [NewEvent(event.kind, event.data, event.at, user=event.user) for event in events]
+        new = [NewEvent(event.kind, event.data, event.at, None, event.user) for event in events]
         try:
-            await self._with.store.append(self._state.run_id, new, expected=self._state.head)
+            await self._with.store.append(self._state.run_id, new, expected=head)
         except Conflict as error:
             await self._read_tail()
             if self._state.head == head:  # nothing has come: the log is not what it was

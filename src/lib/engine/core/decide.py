@@ -90,13 +90,15 @@ def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
     if denied:
         return Step(settled=_denials(state, denied))
     due = [request for request in asked if state.approvals.get(request.key) != "pending"]
+    if not due:
+        return WAIT
     lacking = exhausted(
         state.budget,
         state.spend.including(state.granted) if state.open else state.spend,
         llm_calls=sum(isinstance(request, LLMRequest | TurnRequest) for request in due),
         tool_calls=sum(isinstance(request, ToolRequest) for request in due),
     )
-    if not due or lacking is None:
+    if lacking is None:
         return Step(requests=due)
     if state.open:
         return WAIT
