@@ -71,4 +71,6 @@ def test_an_installation_without_documents_asks_for_a_path(monkeypatch: pytest.M
 
 
 def test_the_command_names_its_subcommands_for_completion() -> None:
-    assert main.list_commands(click.Context(main)) == ["demo", "store", "trace", "vector"]
+    names = ["demo", "privacy", "store", "trace", "vector", "worker"]
+
+    assert main.list_commands(click.Context(main)) == names
