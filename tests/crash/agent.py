@@ -3,22 +3,31 @@
 A crash plan names the point at which the process dies: `append:3:before` (the third append of the
 process has not reached the store), `append:3:after` (it has, nobody knows yet), `pay:1:before` and
 `pay:1:after` (inside the first effect of that tool, on either side of its entry in the ledger).
+
+At two further points it is the connection that dies, and the process lives on: `append:3:cut` (the
+server has stored the third append, and its answer is lost) and `append:3:lost` (the server never
+got it). The process cannot tell one from the other.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from breaker import Breaker
+
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler, Result, ToolHandler
-from lib.events import Event, NewEvent, SQLiteEventStore
+from lib.engine import Agent, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.errors import StoreError
+from lib.events import Event, NewEvent
+from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.tools import Tool, ToolContext, tool
 
@@ -26,40 +35,66 @@ ALGORITHMS = [React(), React("helper", system="helper")]
 HELPER = Agent("helper", "Pays and books.", "helper")
 DIED = 77
 """The exit status of a process that died by its plan."""
+CUTS = ("cut", "lost")
+"""What ends the names of the points at which a connection dies."""
+
+
+async def exit_at_once() -> None:
+    """Die as a process does."""
+    os._exit(DIED)
 
 
 @dataclass
 class CrashPlan:
-    """Dies at one point; `seen` lists the points that were passed."""
+    """Dies at one point, once for all; `seen` lists the points that were passed."""
 
     point: str = ""
+    die: Callable[[], Awaitable[None]] = exit_at_once
     seen: list[str] = field(default_factory=list[str])
     counts: Counter[str] = field(default_factory=Counter[str])
+    dead: bool = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it is a connection that is to die."""
+        return self.point.endswith(CUTS)
 
     def next(self, what: str) -> str:
         self.counts[what] += 1
         return f"{what}:{self.counts[what]}"
 
-    def pass_by(self, point: str) -> None:
+    async def pass_by(self, point: str) -> None:
         self.seen.append(point)
-        if point == self.point:
-            os._exit(DIED)
+        if self.dead or point == self.point:
+            self.dead = True
+            await self.die()
 
 
-class CrashingStore(SQLiteEventStore):
-    """A store whose process dies beside an append."""
+class CrashingStore:
+    """A process's way to a store: the process, or the way, dies beside an append."""
 
-    def __init__(self, path: Path, plan: CrashPlan, *, clock: LaterClock) -> None:
-        super().__init__(path, clock=clock, durability="normal")
-        self._plan = plan
+    def __init__(self, store: Any, plan: CrashPlan, breaker: Breaker | None) -> None:
+        self._store, self._plan, self._breaker = store, plan, breaker
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return self._never if self._plan.dead and callable(found) else found
+
+    async def _never(self, *_: Any, **__: Any) -> None:
+        """Nothing reaches the store from a process that is dead."""
+        await self._plan.die()
 
     async def append(
         self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
     ) -> list[Event]:
         point = self._plan.next("append")
-        self._plan.pass_by(f"{point}:before")
-        stored = await super().append(run_id, events, expected=expected)
-        self._plan.pass_by(f"{point}:after")
+        await self._plan.pass_by(f"{point}:before")
+        with ExitStack() as stack:
+            name, _, how = self._plan.point.rpartition(":")
+            if self._breaker is not None and name == point and how in CUTS:
+                stack.enter_context(self._breaker.armed(how))
+            stored = await self._store.append(run_id, events, expected=expected)
+        await self._plan.pass_by(f"{point}:after")
         return stored
 
 
@@ -67,10 +102,10 @@ class LaterClock:
     """A clock that is ahead, so that the leases of dead processes have ended."""
 
     def __init__(self, hours: int) -> None:
-        self._ahead = timedelta(hours=hours)
+        self.hours = hours
 
     def now(self) -> datetime:
-        return SYSTEM_CLOCK.now() + self._ahead
+        return SYSTEM_CLOCK.now() + timedelta(hours=self.hours)
 
     def monotonic(self) -> float:
         return SYSTEM_CLOCK.monotonic()
@@ -82,37 +117,40 @@ class LaterClock:
 def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
     """Return a tool of each effect class; each writes its key into the ledger."""
 
-    def effect(name: str, key: str) -> str:
+    async def effect(name: str, key: str) -> str:
         point = plan.next(name)
-        plan.pass_by(f"{point}:before")
+        await plan.pass_by(f"{point}:before")
         with ledger.open("a", encoding="utf-8") as book:
             book.write(f"{name} {key}\n")
-        plan.pass_by(f"{point}:after")
+        await plan.pass_by(f"{point}:after")
         return f"{name} done"
 
     @tool(effects="once")
     async def pay(context: ToolContext) -> str:
-        return effect("pay", context.idempotency_key)
+        return await effect("pay", context.idempotency_key)
 
     @tool(effects="idempotent")
     async def book(context: ToolContext) -> str:
-        return effect("book", context.idempotency_key)
+        return await effect("book", context.idempotency_key)
 
     @tool(effects="none")
     async def look(context: ToolContext) -> str:
-        return effect("look", context.idempotency_key)
+        return await effect("look", context.idempotency_key)
 
     return [pay, book, look]
 
 
 def think(messages: Sequence[Message]) -> Reply:
-    """Do it all, or have it done: see `act` and `delegate`."""
-    return delegate(messages) if messages[0].text == "delegate" else act(messages)
+    """Do it all, or have it done, or answer a turn."""
+    asked = messages[0].text
+    if asked == "delegate":
+        return delegate(messages)
+    return take_turn(messages) if asked.startswith("turn") else act(messages)
 
 
 def delegate(messages: Sequence[Message]) -> Reply:
     """Let another agent act, and say what it says."""
-    results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
+    results = results_of(messages)
     if not results:
         return Reply((ToolCall("ask", "helper", {"task": "go"}),), stop="tool_calls")
     return Reply(Message.assistant(results[0].content).parts)
@@ -124,32 +162,90 @@ def act(messages: Sequence[Message]) -> Reply:
     A helper pays once, and that is all.
     """
     names = ("pay",) if messages[0].text == "helper" else ("pay", "book", "look")
-    results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
+    results = results_of(messages)
     if not results:
         calls = [ToolCall(f"{name}-1", name) for name in names]
         return Reply(tuple(calls), stop="tool_calls")
     if len(results) == 3:
         return Reply((ToolCall("pay-2", "pay"),), stop="tool_calls")
+    return say(results)
+
+
+def take_turn(messages: Sequence[Message]) -> Reply:
+    """Call all three at once, then say what each call answered; so in each turn."""
+    said = [n for n, message in enumerate(messages) if message.role == "user"]
+    results = results_of(messages[said[-1] :])
+    if not results:
+        calls = [ToolCall(f"{name}-{len(said)}", name) for name in ("pay", "book", "look")]
+        return Reply(tuple(calls), stop="tool_calls")
+    return say(results)
+
+
+def results_of(messages: Sequence[Message]) -> list[ToolResult]:
+    return [part for each in messages for part in each.parts if isinstance(part, ToolResult)]
+
+
+def say(results: Sequence[ToolResult]) -> Reply:
+    """Say what each call answered."""
     told = [f"{r.call_id}={'unknown' if 'unknown' in r.content else r.content}" for r in results]
     return Reply(Message.assistant(" ".join(told)).parts)
 
 
-async def drive(folder: Path, plan: CrashPlan, *, attempt: int, order: str) -> Result:
-    """Start the run, or go on with it; the same call each time, as a user would make it.
+async def drive(
+    store: Any, ledger: Path, plan: CrashPlan, *, attempt: int, order: str
+) -> dict[str, Any]:
+    """Give the order, or go on with it; the same calls each time, as a user would make them.
 
     Args:
-        folder: where the logs and the ledger are.
+        store: where the logs are.
+        ledger: where effects are written down.
         plan: when to die.
         attempt: how many hours later it is.
-        order: "go" or "delegate".
+        order: "go", "delegate" or "session".
     """
-    store = CrashingStore(folder / "runs.db", plan, clock=LaterClock(attempt))
     handlers: list[Any] = [
         LLMHandler(FunctionClient(think)),
-        ToolHandler(tools(folder / "ledger", plan)),
+        ToolHandler(tools(ledger, plan)),
         ChildHandler([HELPER]),
     ]
-    engine = Engine(store, handlers, algorithms=ALGORITHMS, clock=LaterClock(attempt))
+    clock = LaterClock(attempt)
+    engine = Engine(store, handlers, algorithms=ALGORITHMS, clock=clock, poll_s=0.05)
+    failures = 0
     async with engine:
-        run = await engine.start(order, idempotency_key="the-order")
-        return await run.result()
+        while True:
+            try:
+                result = await (hold_session(engine) if order == "session" else ask(engine, order))
+            except StoreError:
+                failures += 1
+                if not plan.cuts or failures > 1:
+                    raise
+            else:
+                return {**result, "failures": failures}
+
+
+async def ask(engine: Engine, order: str) -> dict[str, Any]:
+    run = await engine.start(order, idempotency_key="the-order")
+    result = await run.result()
+    return {"outcome": result.outcome, "output": result.output}
+
+
+async def hold_session(engine: Engine) -> dict[str, Any]:
+    """Send two turns before anything is driven, read their answers, and close the session."""
+    engine.hosting.drives = False
+    session = await engine.session(idempotency_key="the-session")
+    turns = [await session.send(f"turn {n}", idempotency_key=f"turn-{n}") for n in (1, 2)]
+    engine.hosting.drives = True
+    results = [await turn.result() for turn in turns]
+    await session.close()
+    ends = [*results, await session.run.result()]
+    outcomes = {result.outcome for result in ends}
+    log = await engine.store.read(session.id)
+    return {
+        "turns": [
+            f"{event.kind.rpartition('.')[2]} {event.data['key'].removeprefix('turn-')}"
+            for event in log
+            if event.kind in (k.TURN_STARTED, k.TURN_COMPLETED)
+        ],
+        "outcome": outcomes.pop() if len(outcomes) == 1 else sorted(outcomes),
+        "output": " | ".join(result.output for result in results),
+    }

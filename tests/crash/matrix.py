@@ -1,43 +1,80 @@
 """Kills the agent at every point, and again while it resumes; prints what came of each case.
 
-Called as `matrix.py go` or `matrix.py delegate`: the agent acts itself, or has another one act.
+Called as `matrix.py STORE [URL]`, with the URL of a running server if the store has one. The
+scenarios: `go` (the agent acts itself), `delegate` (it has another one act) and `session` (two
+turns are sent before anything is driven).
 
-Each attempt is a forked process of its own, so that the whole matrix takes seconds.
+Every point of a scenario is a first crash, on every store. Each point that is passed after a first
+crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
+beginning elsewhere after each first crash, so that in the end each stretch of a run has been died
+in twice. With LIB_TEST_LONG=1 it takes all of them. On servers, every append is also one at which
+the connection dies and not the process.
+
+Each attempt is a forked process of its own, so that the whole matrix takes seconds; but see
+`places.py` on memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent import ALGORITHMS, DIED, CrashPlan, drive
+from agent import ALGORITHMS, CUTS, DIED, CrashPlan, LaterClock, drive
+from places import STORES, Place
 
 from lib.engine.check import request_check
-from lib.events import SQLiteEventStore
+from lib.events import EventStore
 from lib.events.verify import verify_store
 
 MAX_ATTEMPTS = 4
-ORDER = sys.argv[1]
+KIND = STORES[sys.argv[1]]
+URL = sys.argv[2] if len(sys.argv) > 2 else KIND.start()
+SCENARIOS = os.environ.get("CRASH_SCENARIOS", "go delegate session").split()
+LONG = bool(os.environ.get("LIB_TEST_LONG"))
 # Processes die here, machines do not: a file system in memory is as good, and faster.
 WHERE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
+graves: list[Any] = []
+"""What dead processes held that never were processes: collected, it would run on to its end."""
 
-def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
-    """Run `work` in a forked process; return its exit status and what it returned."""
+
+async def play(place: Place, plan: CrashPlan, number: int, order: str) -> dict[str, Any]:
+    """Drive the order until it ends or the plan strikes; then look at the logs."""
+    async with KIND.crashing(place, plan, number) as store:
+        result = await drive(store, place.ledger, plan, attempt=number, order=order)
+    return {**result, "seen": plan.seen, **await verified(place, number)}
+
+
+async def verified(place: Place, number: int) -> dict[str, Any]:
+    """Return how many runs there are, and the faults that the deep check finds in their logs."""
+    store: EventStore = KIND.open(place, LaterClock(number), read_only=True)
+    await store.setup()
+    check = request_check(ALGORITHMS, store)
+    report = await verify_store(store, deep=True, checks=[check])
+    await store.close()
+    faults = [f"{fault.seq} {fault.rule}: {fault.message}" for fault in report.faults]
+    return {"runs": report.runs, "faults": faults}
+
+
+def forked(work: Callable[[CrashPlan], Coroutine[Any, Any, Any]], point: str) -> tuple[int, Any]:
+    """Run `work` in a process of its own; return its exit status and what it returned."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
         with os.fdopen(write, "w", encoding="utf-8") as out:
-            json.dump(work(), out)
+            json.dump(asyncio.run(work(CrashPlan(point))), out)
         os._exit(0)
     os.close(write)
     with os.fdopen(read, encoding="utf-8") as answer:
@@ -46,78 +83,113 @@ def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
     return status, json.loads(text) if text else None
 
 
-def attempt(folder: Path, point: str, number: int) -> tuple[int, Any]:
-    """Let one process drive the run until it ends or dies at the point."""
+def looped(work: Callable[[CrashPlan], Coroutine[Any, Any, Any]], point: str) -> tuple[int, Any]:
+    """Run `work` in an event loop of its own, which stops for good where the plan says."""
+    loop = asyncio.new_event_loop()
 
-    def work() -> dict[str, Any]:
-        plan = CrashPlan(point)
-        result = asyncio.run(drive(folder, plan, attempt=number, order=ORDER))
-        return {"outcome": result.outcome, "output": result.output, "seen": plan.seen}
+    async def stop() -> None:
+        loop.stop()
+        await asyncio.Future()
 
-    return in_child(work)
-
-
-def verified(folder: Path) -> dict[str, Any]:
-    """Return how many runs there are, and the faults that the deep check finds in their logs."""
-
-    async def work() -> dict[str, Any]:
-        store = SQLiteEventStore(folder / "runs.db", read_only=True)
-        await store.setup()
-        report = await verify_store(store, deep=True, checks=[request_check(ALGORITHMS)])
-        await store.close()
-        faults = [f"{fault.seq} {fault.rule}: {fault.message}" for fault in report.faults]
-        return {"runs": report.runs, "faults": faults}
-
-    return in_child(lambda: asyncio.run(work()))[1]
+    plan = CrashPlan(point, die=stop)
+    task = loop.create_task(work(plan))
+    task.add_done_callback(lambda _: loop.stop())
+    loop.run_forever()
+    if plan.dead:
+        graves.append((loop, asyncio.all_tasks(loop)))
+        return DIED, None
+    loop.close()
+    return 0, task.result()
 
 
-def case(points: list[str]) -> dict[str, Any]:
+def case(order: str, points: list[str], name: str) -> dict[str, Any]:
     """Run one case: die at each of the points in turn, then run to the end."""
-    with tempfile.TemporaryDirectory(dir=WHERE) as name:
-        folder = Path(name)
-        (folder / "ledger").touch()
+    with tempfile.TemporaryDirectory(dir=WHERE) as folder:
+        place = Place(Path(folder), URL, name)
+        place.ledger.touch()
+        KIND.empty(place)
+        attempt = forked if KIND.survives else looped
         died: list[str] = []
+        told: dict[str, Any] = {"scenario": order, "died": died}
         for number in range(MAX_ATTEMPTS):
             point = points[number] if number < len(points) else ""
-            status, answer = attempt(folder, point, number)
+            status, answer = attempt(
+                lambda plan, number=number: play(place, plan, number, order), point
+            )
             if status == 0:
-                ledger = (folder / "ledger").read_text(encoding="utf-8").split("\n")[:-1]
-                return {"died": died, **answer, "ledger": ledger, **verified(folder)}
+                ledger = place.ledger.read_text(encoding="utf-8").split("\n")[:-1]
+                cut = point if point.endswith(CUTS) else ""
+                return {**told, "cut": cut, **answer, "ledger": ledger}
             if status != DIED:
-                return {"died": died, "broken": f"exit status {status} at {point}"}
+                return {**told, "broken": f"exit status {status} at {point}"}
             died.append(point)
-        return {"died": died, "broken": "never ended"}
+        return {**told, "broken": "never ended"}
 
 
-def write(result: dict[str, Any]) -> None:
+def write(result: dict[str, Any]) -> dict[str, Any]:
     """Write a line at once, so that those of several processes do not mix."""
     os.write(sys.stdout.fileno(), (json.dumps(result) + "\n").encode())
+    return result
 
 
 def main() -> None:
-    """Play the undisturbed case, then share the first crashes among the processors."""
-    undisturbed = case([])
-    write(undisturbed)
+    """Play each scenario undisturbed, then share the first crashes among the processors."""
+    warm_up()
     shares = os.cpu_count() or 1
-    children = [os.fork() or share(undisturbed["seen"][n::shares]) for n in range(shares)]
-    for child in children:
-        os.waitpid(child, 0)
+    for order in SCENARIOS:
+        began = time.perf_counter()
+        seen = write(case(order, [], "crash"))["seen"]
+        children = [os.fork() or share(order, seen, n, shares) for n in range(shares)]
+        for child in children:
+            os.waitpid(child, 0)
+        took_s = time.perf_counter() - began
+        sys.stderr.write(f"{sys.argv[1]} {order}: {took_s:.1f} s\n")
+
+
+def warm_up() -> None:
+    """Import before forking what every process would import, and let none of them collect it.
+
+    Nothing connects here: what a process imports, another process tells.
+    """
+    with tempfile.TemporaryDirectory(dir=WHERE) as folder:
+        place = Place(Path(folder), URL, "crash")
+        place.ledger.touch()
+
+        async def imported(plan: CrashPlan) -> list[str]:
+            before = set(sys.modules)
+            await play(place, plan, 0, "go")
+            return sorted(set(sys.modules) - before)
+
+        for name in forked(imported, "")[1]:
+            import_module(name)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def share(order: str, seen: list[str], number: int, shares: int) -> NoReturn:
+    """Die at each n-th of the points, and again at points after that, then exit."""
+    name = f"crash_{number}"
+    for place, first in list(enumerate(seen))[number::shares]:
+        once = write(case(order, [first], name))
+        for second in spread(order, once.get("seen", []), place):
+            write(case(order, [first, second], name))
+        if KIND.breaker is not None and first.startswith("append:") and first.endswith(":after"):
+            for how in CUTS:
+                write(case(order, [first.removesuffix("after") + how], name))
+    os._exit(0)
+
+
+def spread(order: str, seen: list[str], place: int) -> Iterator[str]:
+    """Yield the second crashes after the first crash of this place in the order of all."""
+    told = [point for point in seen if order == "go" or tells_apart(point)]
+    every = 1 if LONG else KIND.every[order]
+    yield from told[place % every :: every]
 
 
 def tells_apart(point: str) -> bool:
     """Tell whether a store looks different there than at the point before: one is enough."""
     return not (point.startswith("append:") and point.endswith(":before"))
-
-
-def share(points: list[str]) -> NoReturn:
-    """Die at each of the points, and again at each point after that, then exit."""
-    for first in points:
-        once = case([first])
-        write(once)
-        for second in once.get("seen", []):
-            if ORDER == "go" or tells_apart(second):
-                write(case([first, second]))
-    os._exit(0)
 
 
 if __name__ == "__main__":
