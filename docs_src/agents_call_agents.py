@@ -8,7 +8,7 @@ from lib.tools import tool
 
 
 @tool(effects="none")
-def stock(article: str) -> int:
+def stock(article: str) -> int:  # noqa: ARG001 - there are seven of everything
     """How many there are in the warehouse."""
     return 7
 
