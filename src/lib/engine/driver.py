@@ -25,6 +25,7 @@ from typing import Any
 from lib._util.clock import Clock
 from lib.engine.admission import Handlers
 from lib.engine.attachments import HeldBlobs, appended
+from lib.engine.bearing import borne
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
 from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
@@ -119,7 +120,8 @@ class Driver:
                 self._stop_keeping()
                 await self._drop_tasks(list(self._tasks))
                 await self._save_results()
-                await self._with.store.release(self._lease, idle_at=idle_at)
+                with borne(self._lease, "its lease was not given back"):
+                    await self._with.store.release(self._lease, idle_at=idle_at)
 
     def stop(self) -> None:
         """Let `drive` end soon, leaving the run to whoever resumes it."""
@@ -174,10 +176,11 @@ class Driver:
 
     async def _save_results(self) -> None:
         """Append what has happened and was not appended yet; nothing is decided on it here."""
-        if self._results:
-            # Somebody has taken over, or nothing works.
-            with suppress(RunAbandoned, StoreError, RedactionFailed):
-                await self._append(self._numbered(self._results, self._state.head))
+        # Somebody has taken over, or there is no redacting: that has been told.
+        with suppress(RunAbandoned, RedactionFailed), borne(self._lease, "results may be lost"):
+            while self._results:
+                if await self._append(self._numbered(self._results, self._state.head)):
+                    self._results.clear()
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
         """Return the step as events to be: facts, intents, and the end."""

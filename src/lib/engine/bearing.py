@@ -1,0 +1,26 @@
+"""Failures of a store that must not stop or hide anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from lib.errors import StoreError
+from lib.events import Lease
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def borne(lease: Lease, what: str) -> Generator[None]:
+    """Log that a store failed, and go on: what went wrong before, or went well, counts.
+
+    Args:
+        lease: of the run that was in these hands.
+        what: what has not been done.
+    """
+    try:
+        yield
+    except StoreError as error:
+        _log.warning("run %r: %s", lease.run_id, what, exc_info=error)
