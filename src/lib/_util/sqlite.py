@@ -18,6 +18,7 @@ _SETTLING: Final = 50
 _UNWRITABLE: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 # SQLITE_ERROR is here since all statements are fixed: the file is not made as they expect.
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def failure(error: sqlite3.Error) -> Literal["unwritable", "damaged", "other"]:
@@ -26,6 +27,11 @@ def failure(error: sqlite3.Error) -> Literal["unwritable", "damaged", "other"]:
     if code in _UNWRITABLE:
         return "unwritable"
     return "damaged" if code in _DAMAGED else "other"
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Tell whether somebody else held the file for too long, who may let it go."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
 
 
 def connect(path: str) -> sqlite3.Connection:

@@ -88,8 +88,9 @@ def test_a_store_goes_on_when_its_server_is_back(own: RedisServer, how: signal.S
                     store.claim("me", ttl_s=9),
                     store.runs(),
                 ):
-                    with pytest.raises(StoreError, match=r"cannot be reached|connection"):
+                    with pytest.raises(StoreError, match=r"cannot be reached|connection") as caught:
                         await call
+                    assert caught.value.retryable
                 await asyncio.sleep(0.2)  # noqa: TID251 - lets the watch fail, more than once
                 await do(own.start)
             log += await store.append("run", [note()], expected=4)
@@ -142,10 +143,11 @@ def test_a_write_whose_answer_is_lost_is_not_sent_again_and_says_so(own: RedisSe
             await begin(store, "run")
             own.pause()
             try:
-                with pytest.raises(StoreError, match="may have happened"):
+                with pytest.raises(StoreError, match="may have happened") as caught:
                     await store.append("run", [note("once")], expected=1)
             finally:
                 own.go_on()
+            assert caught.value.retryable
             with pytest.raises(Conflict):
                 await store.append("run", [note("once")], expected=1)
             texts = [event.data.get("text") for event in await store.read("run")]
@@ -168,6 +170,7 @@ def test_connections_are_shared_and_who_waits_too_long_is_told_what_to_raise(
                 own.go_on()
 
             assert any("raise max_connections" in str(error) for error in errors)
+            assert all(isinstance(error, StoreError) and error.retryable for error in errors)
             many = [store.read("run") for _ in range(50)]
             assert await asyncio.gather(*many) == [[]] * 50
 
@@ -395,8 +398,10 @@ def test_what_a_server_says_is_an_error_of_ours(
 ) -> None:
     async def main() -> None:
         async with odd_server(bulk(INFO), answer) as url:
-            with pytest.raises(error, match=text):
+            with pytest.raises(error, match=text) as caught:
                 await RedisEventStore(url, timeout_s=2).setup()
+            passes = text in {"still loading", "busy", "too few replicas", "may have happened"}
+            assert caught.value.retryable is passes
 
     run(main())
 

@@ -469,6 +469,7 @@ def test_a_lock_that_is_never_given_up_fails_appends_and_loses_nothing(
         stored = await store.append("run", [note()], expected=1)
 
         assert type(caught.value) is StoreError
+        assert caught.value.retryable
         assert [event.seq for event in stored] == [2]
         await store.close()
 

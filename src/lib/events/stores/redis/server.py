@@ -30,6 +30,7 @@ _REFUSALS: Final = (
     ("WRONGPASS", StoreError, "refuses the user name or the password"),
     ("MOVED", StoreError, "is a node of a cluster that does not hold this store"),
 )
+_PASSING: Final = frozenset({"OOM ", "MISCONF", "NOREPLICAS", "LOADING", "BUSY"})
 _DRIVER_REFUSALS: Final = {
     # The driver cuts the first word off these.
     "ReadOnlyError": "READONLY",
@@ -136,7 +137,8 @@ class Server:
         except TimeoutError:
             raise StoreError(
                 f"{self._store}: all {self._connections} connections were in use for "
-                f"{self._timeout_s} s: raise max_connections"
+                f"{self._timeout_s} s: raise max_connections",
+                retryable=True,
             ) from None
         try:
             with self._typed_errors("cannot be reached"):
@@ -164,16 +166,18 @@ class Server:
             yield
         except (self._redis.errors.RedisError, OSError) as error:
             told = f"no answer within {self._timeout_s:g} s" if _timed_out(error) else str(error)
-            kind, message = self._refusal(error) or (StoreError, f"{trouble} ({told})")
-            raise kind(f"{self._store} {message}") from error
+            unanswered = (StoreError, f"{trouble} ({told})", True)
+            kind, message, retryable = self._refusal(error) or unanswered
+            raise kind(f"{self._store} {message}", retryable=retryable) from error
 
-    def _refusal(self, error: Exception) -> tuple[type[StoreError], str] | None:
+    def _refusal(self, error: Exception) -> tuple[type[StoreError], str, bool] | None:
+        """Return what the server says, and whether it may say otherwise later."""
         text = _DRIVER_REFUSALS.get(type(error).__name__, "") + str(error)
         for word, kind, message in _REFUSALS:
             if word in text:
-                return kind, message
+                return kind, message, word in _PASSING
         if isinstance(error, self._redis.errors.ResponseError):
-            return StoreError, f"refused a command: {str(error)[:200]}"
+            return StoreError, f"refused a command: {str(error)[:200]}", False
         return None
 
 

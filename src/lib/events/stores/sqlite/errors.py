@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from lib._util.sqlite import failure
+from lib._util.sqlite import failure, is_busy
 from lib.errors import StoreCorrupt, StoreError, StoreReadOnly
 
 _ERRORS: Final = {
@@ -24,4 +24,4 @@ def typed_errors(store: str) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         kind, message = _ERRORS[failure(error)]
-        raise kind(f"{store} {message}: {error}") from error
+        raise kind(f"{store} {message}: {error}", retryable=is_busy(error)) from error
