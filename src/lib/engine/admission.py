@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.grants import left_after, left_beside
-from lib.engine.core.settle import Draft, refused
+from lib.engine.core.settle import Draft, never_made, reason_of
 from lib.engine.core.state import RunState
 from lib.engine.handler import Admission, Handler, Offers
+from lib.engine.handlers.child import ChildHandler
 from lib.errors import MissingHandler, ToolError
 from lib.events import kinds as k
 
@@ -29,6 +30,7 @@ class Handlers:
         """
         self.by_kind: dict[str, Handler] = {}
         self._by_tool: dict[str, Handler] = {}
+        self._own: frozenset[str] = frozenset()
         for handler in handlers:
             if handler.kind in self.by_kind:
                 raise ValueError(f"two handlers of one engine have the kind {handler.kind!r}")
@@ -38,6 +40,28 @@ class Handlers:
                     raise ValueError(f"two tools of one engine have the name {spec.name!r}")
                 self._by_tool[spec.name] = handler
         self.offers = Offers(spec for each in self.by_kind.values() for spec in each.offers)
+        self._seen: dict[str, Handlers] = {}
+
+    def seen_by(self, algorithm: str) -> Handlers:
+        """Return these as the runs of an algorithm see them.
+
+        An agent is not offered to the runs of its own algorithm, unless they name it: a model that
+        can hand a task on to itself does, level below level.
+        """
+        if algorithm not in self._seen:
+            self._seen[algorithm] = self._without(algorithm)
+        return self._seen[algorithm]
+
+    def _without(self, algorithm: str) -> Handlers:
+        agents = self.by_kind.get(k.CHILD_REQUESTED)
+        own = agents.going_on_by(algorithm) if isinstance(agents, ChildHandler) else ()
+        if not own:
+            return self
+        seen = Handlers(self.by_kind.values())
+        specs = [spec for each in self.by_kind.values() for spec in each.offers]
+        seen.offers = Offers(specs, unless_named=own)
+        seen._own = frozenset(own)
+        return seen
 
     def admit(self, requests: Sequence[Request], state: RunState[object]) -> list[Draft]:
         """Return the requests as events to be: intents, questions to people, and refusals.
@@ -76,7 +100,10 @@ class Handlers:
 
     def _of_tool(self, request: ToolRequest) -> Handler:
         """Return who offers the tool; if nobody does, the tool handler says so to the model."""
-        offered = request.offered is None or request.name in request.offered
+        if request.offered is None:
+            offered = request.name not in self._own
+        else:
+            offered = request.name in request.offered
         handler = self._by_tool.get(request.name) if offered else None
         return handler or self.by_kind[k.TOOL_REQUESTED]
 
@@ -87,4 +114,4 @@ def _admitted(handler: Handler, request: Request, admission: Admission) -> list[
     except ToolError as error:
         if not isinstance(request, ToolRequest):
             raise
-        return refused(request, error)
+        return never_made([request], reason_of(error), error.message, code=error.code)

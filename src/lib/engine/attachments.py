@@ -7,25 +7,38 @@ from dataclasses import replace
 from typing import Final
 
 from lib.errors import BlobMissing, ContentTooLarge
-from lib.events import INLINE_LIMIT, BlobStore, Event, NewEvent
+from lib.events import INLINE_LIMIT, BlobStore, Event, EventStore, NewEvent
 from lib.events.blobs import StoredBlob, blob_refs
 from lib.llm import Attachment, BlobRef, Message, Part
 
 
-async def store(messages: Iterable[Message], blobs: BlobStore | None) -> list[Message]:
+async def store(
+    messages: Iterable[Message], blobs: BlobStore | None, *, view: EventStore | None = None
+) -> list[Message]:
     """Return the messages with every attachment above the inline limit moved to the blob store.
 
+    Args:
+        messages: what somebody has said.
+        blobs: where the content goes.
+        view: what its tenant sees of the store: a blob to which no run there refers is a missing
+            one. None lets any blob be named.
+
     Raises:
+        BlobMissing: a blob is named that is not the tenant's.
         ContentTooLarge: there is such an attachment and no blob store.
     """
     return [
-        replace(message, parts=tuple([await _store(part, blobs) for part in message.parts]))
+        replace(message, parts=tuple([await _store(part, blobs, view) for part in message.parts]))
         for message in messages
     ]
 
 
-async def _store(part: Part, blobs: BlobStore | None) -> Part:
-    if not isinstance(part, Attachment) or part.data is None or len(part.data) <= INLINE_LIMIT:
+async def _store(part: Part, blobs: BlobStore | None, view: EventStore | None) -> Part:
+    if not isinstance(part, Attachment):
+        return part
+    if part.blob is not None and view is not None and not await view.blob_users(part.blob.sha256):
+        raise BlobMissing(part.blob.sha256)
+    if part.data is None or len(part.data) <= INLINE_LIMIT:
         return part
     if blobs is None:
         raise ContentTooLarge(len(part.data), limit=INLINE_LIMIT)
@@ -113,7 +126,7 @@ class HeldBlobs:
         Raises:
             BlobError: the store cannot be written.
         """
-        for digest in {ref.digest for event in events for ref in blob_refs(event.data)}:
+        for digest in {ref.digest for event in events for ref in blob_refs(event.kind, event.data)}:
             content, times = self._held.pop(digest, (None, 0))
             if times > 1 and content is not None:
                 self._held[digest] = (content, times - 1)

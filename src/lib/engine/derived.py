@@ -13,7 +13,7 @@ from lib._util.clock import Clock
 from lib.engine.core.budget import Spend
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
-from lib.errors import Conflict, RunNotFound
+from lib.errors import Conflict, RunErased, RunNotFound
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
 
@@ -79,7 +79,7 @@ class StartedRuns:
             await self._begin(request, run_id, data, user or request.user)
             return await Run(self._engine, run_id).result()
         except RunNotFound as error:  # or erased, while its parent waits for it
-            return _erased(run_id, error)
+            return _erased(request, error)
         finally:
             self._begun.pop(run_id, None)
 
@@ -101,11 +101,29 @@ class StartedRuns:
             log = await self._engine.store.append(run_id, events, expected=0)
         except Conflict:
             log, cancelled = [], False  # it is there already
+        if log:
+            await self._check_wanted(request)
         self._begun[run_id] = request
         if self._reason is not None and not cancelled:
             await self._tell(run_id, request)
         elif log:
             await self._engine.adopt(run_id, log)
+
+    async def _check_wanted(self, request: Event) -> None:
+        """Make sure that somebody is there for whom the new run was begun, or undo it.
+
+        Whoever erases a tree looks for new runs after its root is gone. So either that look has
+        found the new run, or this one finds the root gone. Only a process that dies between the
+        two leaves an orphan.
+
+        Raises:
+            RunErased: nobody is.
+        """
+        store, run_id = self._engine.store, request.data["run_id"]
+        for relative in dict.fromkeys((request.run_id, self._root_id)):
+            if await store.run(relative) is None:
+                await store.erase(run_id)
+                raise RunErased(run_id)
 
     async def _tell(self, run_id: str, request: Event) -> None:
         """Ask one to stop, if it has not ended."""
@@ -122,12 +140,18 @@ class StartedRuns:
         return self._engine.event(k.CANCEL_REQUESTED, data)
 
 
-def _erased(run_id: str, error: RunNotFound) -> Result:
+def _erased(request: Event, error: RunNotFound) -> Result:
+    """Return how a run has ended that was erased.
+
+    Nobody knows what it has spent. It counts as all that it was granted, so that it is not
+    granted again; where nothing limits it, as nothing.
+    """
+    granted = Spend.from_json(request.data.get("budget", {}))
     return Result(
-        run_id=run_id,
+        run_id=request.data["run_id"],
         outcome="FAILED",
         output="",
         reason="erased",
         error={"type": type(error).__name__, "message": str(error)},
-        spend=Spend(),
+        spend=granted._replace(seconds=0.0),
     )

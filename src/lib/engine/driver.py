@@ -27,12 +27,15 @@ from lib.engine.admission import Handlers
 from lib.engine.attachments import HeldBlobs, appended
 from lib.engine.bearing import borne
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
-from lib.engine.core.decide import Step, next_step, refold
+from lib.engine.core.decide import Step, next_step
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
 from lib.engine.core.state import RunState, evolve
 from lib.engine.derived import Nursery, StartedRuns
 from lib.engine.handler import Context, Live
+from lib.engine.held import HeldLease
+from lib.engine.outage import begins_with
 from lib.engine.redaction import Redaction
+from lib.engine.states import States
 from lib.errors import (
     Conflict,
     EngineError,
@@ -40,7 +43,6 @@ from lib.errors import (
     RedactionFailed,
     RunAbandoned,
     RunNotFound,
-    StoreError,
 )
 from lib.events import Event, EventStore, Lease, NewEvent
 from lib.events import kinds as k
@@ -57,6 +59,7 @@ class Equipment:
     """What an engine lends to the drivers of its runs."""
 
     store: EventStore
+    states: States
     handlers: Handlers
     engine: Nursery
     blobs: HeldBlobs | None
@@ -90,14 +93,19 @@ class Driver:
         """
         self._with = equipment
         self._algorithm = algorithm
-        self._lease = lease
+        self._held = HeldLease(
+            equipment.store,
+            lease,
+            clock=equipment.clock,
+            lease_s=equipment.lease_s,
+            grace_s=equipment.grace_s,
+        )
         self._live = live
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._results: list[Draft] = []
         self._broken: BaseException | None = None
         self._wake: Listener | None = None
-        self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def drive(self) -> RunState[Any]:
@@ -108,25 +116,33 @@ class Driver:
             MissingHandler: the run asks for what no handler of the engine fulfils.
         """
         idle_at: int | None = None
-        with self._with.store.wakeups.listen(self._lease.run_id, signals_only=True) as wake:
+        with self._with.store.wakeups.listen(self._held.lease.run_id, signals_only=True) as wake:
             self._wake = wake
-            self._wait_to_renew()
+            self._held.keep(self._ended)
             try:
                 await self._take()
                 await self._loop(wake)
                 idle_at = self._state.head
                 return self._state
+            except asyncio.CancelledError:
+                self._held.hurry()
+                raise
             finally:
-                self._stop_keeping()
-                await self._drop_tasks(list(self._tasks))
+                await self._drop_tasks(list(self._tasks))  # under the lease, as long as it takes
                 await self._save_results()
-                with borne(self._lease, "its lease was not given back"):
-                    await self._with.store.release(self._lease, idle_at=idle_at)
+                self._held.stop()
+                await self._give_back(idle_at)
 
     def stop(self) -> None:
         """Let `drive` end soon, leaving the run to whoever resumes it."""
         self._stopping = True
+        self._held.hurry()
         self._woken()
+
+    async def _give_back(self, idle_at: int | None) -> None:
+        store, lease = self._with.store, self._held.lease
+        with borne(lease, "its lease was not given back"):
+            await self._held.outlast(lambda: store.release(lease, idle_at=idle_at))
 
     # -- the loop --------------------------------------------------------------------------
 
@@ -149,7 +165,7 @@ class Driver:
         if self._broken is not None:
             raise self._broken
         if self._stopping:
-            raise RunAbandoned(self._lease.run_id, "the engine is closing")
+            raise RunAbandoned(self._held.lease.run_id, "the engine is closing")
 
     async def _advance(self) -> None:
         """Append what has happened and what follows from it, until nothing more follows."""
@@ -171,13 +187,16 @@ class Driver:
     async def _before_intents(self) -> None:
         """Make sure that what is about to be intended may also be begun."""
         self._check()
-        if self._with.clock.now() >= self._lease.until:
-            await self._renew()
+        if not self._held.lasts:
+            await self._held.renew()
 
     async def _save_results(self) -> None:
         """Append what has happened and was not appended yet; nothing is decided on it here."""
         # Somebody has taken over, or there is no redacting: that has been told.
-        with suppress(RunAbandoned, RedactionFailed), borne(self._lease, "results may be lost"):
+        with (
+            suppress(RunAbandoned, RedactionFailed),
+            borne(self._held.lease, "results may be lost"),
+        ):
             while self._results:
                 if await self._append(self._numbered(self._results, self._state.head)):
                     self._results.clear()
@@ -195,17 +214,10 @@ class Driver:
         if not drafts:
             return []
         state, at, redacted = self._state, self._with.clock.now(), self._with.redacted
+        told = [(draft.kind, redacted(draft.kind, draft.data)) for draft in drafts]
         return [
-            Event(
-                state.run_id,
-                seq,
-                draft.kind,
-                redacted(draft.kind, draft.data),
-                at,
-                state.tenant,
-                state.user,
-            )
-            for seq, draft in enumerate(drafts, head + 1)
+            Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
+            for seq, (kind, data) in enumerate(told, head + 1)
         ]
 
     # -- the log ---------------------------------------------------------------------------
@@ -213,21 +225,36 @@ class Driver:
     async def _append(self, events: Sequence[Event]) -> bool:
         """Append the events; False if signals came first, which are folded instead.
 
+        While the store fails, it is tried again for as long as the lease lasts.
+
         Raises:
             RunAbandoned: another worker has taken over, or the run has been erased.
         """
-        head = self._state.head
+        run_id, head = self._state.run_id, self._state.head
         new = [NewEvent(event.kind, event.data, event.at, None, event.user) for event in events]
         try:
-            await self._with.store.append(self._state.run_id, new, expected=head)
+            await self._held.outlast(lambda: self._with.store.append(run_id, new, expected=head))
         except Conflict as error:
-            await self._read_tail()
-            if self._state.head == head:  # nothing has come: the log is not what it was
-                raise RunAbandoned(self._state.run_id, "its log has been replaced") from error
-            return False
+            if not await self._were_stored(events):
+                if self._state.head == head:  # nothing has come: the log is not what it was
+                    raise RunAbandoned(run_id, "its log has been replaced") from error
+                return False
         except RunNotFound as error:
-            raise RunAbandoned(self._state.run_id, ERASED) from error
+            raise RunAbandoned(run_id, ERASED) from error
         await appended(self._with.blobs, events)
+        return True
+
+    async def _were_stored(self, events: Sequence[Event]) -> bool:
+        """Tell whether these events, whose append lost its answer, are in the log.
+
+        If not, the signals that are there instead are folded.
+        """
+        tail = await self._tail()
+        if not begins_with(tail, events):
+            self._fold_signals(tail)
+            return False
+        self._only_signals(tail[len(events) :])
+        self._woken()  # to read on
         return True
 
     def _fold(self, state: RunState[Any], events: Sequence[Event]) -> RunState[Any]:
@@ -241,62 +268,32 @@ class Driver:
         Raises:
             RunAbandoned: another worker has taken over.
         """
-        tail = await self._with.store.read(self._state.run_id, after=self._state.head)
-        if any(not k.is_signal(event.kind) for event in tail):
-            raise RunAbandoned(self._state.run_id, "another worker has taken it over")
+        self._fold_signals(await self._tail())
+
+    async def _tail(self) -> Sequence[Event]:
+        run_id, head = self._state.run_id, self._state.head
+        return await self._held.outlast(lambda: self._with.store.read(run_id, after=head))
+
+    def _fold_signals(self, tail: Sequence[Event]) -> None:
+        self._only_signals(tail)
         self._state = self._fold(self._state, tail)
 
-    def _wait_to_renew(self) -> None:
-        """Renew the lease when a third of it is over."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._with.lease_s / 3, self._start_to_renew)
-
-    def _start_to_renew(self) -> None:
-        self._keeper = asyncio.create_task(self._keep_lease(), name="lib.lease")
-        self._keeper.add_done_callback(self._ended)
-
-    async def _keep_lease(self) -> None:
-        try:
-            await self._renew()
-        except StoreError as error:
-            self._bear(error)
-        self._wait_to_renew()
-
-    def _bear(self, error: StoreError) -> None:
-        """Bear that a renewal failed, for as long as the lease lasts."""
-        if self._with.clock.now() >= self._lease.until:
-            raise error
-        _log.warning("run %r: its lease was not renewed", self._lease.run_id, exc_info=error)
-
-    def _stop_keeping(self) -> None:
-        self._timer.cancel()
-        if self._keeper is not None:
-            self._keeper.cancel()
-
-    async def _renew(self) -> None:
-        """Renew the lease now.
-
-        Raises:
-            RunAbandoned: another worker has it.
-        """
-        renewed = await self._with.store.renew(self._lease, ttl_s=self._with.lease_s)
-        if renewed is None:
-            raise RunAbandoned(self._lease.run_id, "another worker has its lease")
-        self._lease = renewed
+    def _only_signals(self, tail: Sequence[Event]) -> None:
+        if any(not k.is_signal(event.kind) for event in tail):
+            raise RunAbandoned(self._state.run_id, "another worker has taken it over")
 
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
-        log = self._log or await self._with.store.read(self._lease.run_id)
-        if not log:
-            raise RunAbandoned(self._lease.run_id, ERASED)
-        past = await self._with.engine.histories.before(log[0])
-        self._state, decided = refold(self._algorithm, log, past.conversation)
+        found = await self._with.states.read(self._held.lease.run_id, self._algorithm, self._log)
+        if found is None:
+            raise RunAbandoned(self._held.lease.run_id, ERASED)
+        self._state, decided = found
         self._derived = StartedRuns(self._with.engine, self._state.root_id)
         if self._state.outcome is not None:
             return
-        while self._lease.takeover or self._state.open:
+        while self._held.lease.takeover or self._state.open:
             resumed = Draft(
-                k.RUN_RESUMED, {"worker": self._lease.owner, "epoch": self._lease.epoch}
+                k.RUN_RESUMED, {"worker": self._held.lease.owner, "epoch": self._held.lease.epoch}
             )
             events = self._numbered([resumed], self._state.head)
             if await self._append(events):
@@ -334,8 +331,10 @@ class Driver:
                 self._spawn(event, decided[event.data["key"]])
 
     def _spawn(self, event: Event, decided: Request | None) -> None:
-        if self._with.clock.now() >= self._lease.until:
-            raise RunAbandoned(self._lease.run_id, "its lease ended before an effect was begun")
+        if not self._held.lasts:
+            raise RunAbandoned(
+                self._held.lease.run_id, "its lease ended before an effect was begun"
+            )
         key = event.data["key"]
         task = self._tasks[key] = asyncio.create_task(self._carry_out(event, decided), name=key)
         task.add_done_callback(self._ended)
@@ -353,7 +352,11 @@ class Driver:
             derived=self._derived,
             live=self._live(event.run_id),
         )
-        drafts = await self._with.handlers.by_kind[event.kind].handle(event, context)
+        handler = self._with.handlers.by_kind[event.kind]
+        if event.kind in k.DERIVING:  # which finds what it has begun
+            drafts = await self._held.outlast(lambda: handler.handle(event, context))
+        else:
+            drafts = await handler.handle(event, context)
         if self._tasks.pop(event.data["key"], None) is not None:  # else settled without it
             self._results.extend(drafts)
             self._woken()
@@ -401,6 +404,6 @@ class Driver:
         if tasks:
             _, stuck = await asyncio.wait(tasks.values(), timeout=self._with.grace_s)
             for task in stuck:
-                _log.warning("%s of run %r ignores its cancellation", task, self._lease.run_id)
+                _log.warning("%s of run %r ignores its cancellation", task, self._held.lease.run_id)
         for key in tasks:
             self._tasks.pop(key, None)

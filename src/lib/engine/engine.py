@@ -12,6 +12,7 @@ from lib._util.ids import new_id
 from lib.engine import attachments
 from lib.engine.admission import Handlers
 from lib.engine.algorithms import Algorithms
+from lib.engine.bearing import written
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
@@ -28,11 +29,13 @@ from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
 from lib.engine.starting import begin_run
+from lib.engine.states import States
 from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
 from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
+from lib.events.tenant import TenantEventStore
 from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
 
@@ -115,6 +118,7 @@ class Engine:
             handlers.append(TurnHandler())
         self._equipment = Equipment(
             store=store,
+            states=States(store, self.histories),
             handlers=Handlers(handlers),
             engine=self,
             blobs=attachments.held(blobs),
@@ -184,13 +188,17 @@ class Engine:
         Raises:
             UnknownAlgorithm: the engine has no such algorithm.
             IdempotencyMismatch: the key has started another request.
+            BlobMissing: it names a blob to which no run of the tenant refers.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
-            ValueError: there is no message.
+            RunErased: the run that the key has started has been erased.
+            ValueError: there is no message, or the tenant is empty.
         """
         chosen = self.algorithm(algorithm or self._algorithms.default)
         if chosen.name == SESSION:
-            raise ValueError("a session is opened by `session`, and what is said is sent to it")
-        messages = await self.messages(input)
+            raise ValueError(
+                "a session is started by `start_session`, and what is said is sent to it"
+            )
+        messages = await self.messages(input, tenant=tenant)
         if not messages:
             raise ValueError("a run starts with at least one message")
         data: dict[str, Any] = {
@@ -203,7 +211,7 @@ class Engine:
         run_id = await begin_run(self, data, config, key=key, tenant=tenant, user=user)
         return Run(self, run_id)
 
-    async def session(
+    async def start_session(
         self,
         algorithm: str | None = None,
         *,
@@ -213,27 +221,28 @@ class Engine:
         turn_budget: Budget | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
-        """Open a session: a conversation that goes on, turn by turn, until it is closed.
+        """Start a session: a conversation that goes on, turn by turn, until it is closed.
 
         Args:
             algorithm: the name of the one by which its turns are answered, None for the first.
             tenant: who owns it.
-            user: who opens it; each turn may name somebody else.
+            user: who starts it; each turn may name somebody else.
             budget: what all its turns together may spend, None for no limit.
             turn_budget: what each of them may spend at most.
-            idempotency_key: makes the opening repeatable, as in `start`.
+            idempotency_key: makes it repeatable, as in `start`.
 
         Raises:
             UnknownAlgorithm: the engine has no such algorithm.
             IdempotencyMismatch: the key has started another request.
-            ValueError: the algorithm is a session itself, or no run may hang below it.
+            ValueError: the algorithm is a session itself, or no run may hang below it, or the
+                tenant is empty.
         """
         chosen = self.algorithm(algorithm or self._algorithms.default)
         data = session_start(chosen.name, budget, turn_budget)
         run_id = await begin_run(self, data, key=idempotency_key, tenant=tenant, user=user)
         return Session(self, run_id)
 
-    def open_session(self, session_id: str, *, tenant: str | None = None) -> Session:
+    def session(self, session_id: str, *, tenant: str | None = None) -> Session:
         """Return a handle on a session of the store; see `run`."""
         return Session(self if tenant is None else OneTenant(self, tenant), session_id)
 
@@ -276,14 +285,18 @@ class Engine:
     ) -> None:
         """Append a signal to a run, and drive it if it was waiting for one.
 
+        Once it is appended nothing is raised any more: what fails then is logged.
+
         Raises:
             RunNotFound: there is no such run.
             ValueError: the kind is no signal.
         """
         event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
         await self.store.append(run_id, [event], expected=None)
-        await attachments.appended(self._equipment.blobs, [event])
-        await self._go_on(run_id)
+        with written(run_id, "a signal was appended, and its blobs were not looked at again"):
+            await attachments.appended(self._equipment.blobs, [event])
+        with written(run_id, "a signal was appended, and it could not be driven at once"):
+            await self._go_on(run_id)
 
     # -- for handles, drivers and observers ------------------------------------------------
 
@@ -305,9 +318,20 @@ class Engine:
         """
         return self._algorithms.known(name)
 
-    async def messages(self, given: Input) -> list[Message]:
-        """Return what was given as messages, large attachments in the blob store."""
-        return await attachments.store(as_messages(given), self._equipment.blobs)
+    async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
+        """Return what was given as messages, large attachments in the blob store.
+
+        Args:
+            given: what somebody has said.
+            tenant: who: a blob to which none of its runs refers is a missing one. None may name
+                any.
+
+        Raises:
+            BlobMissing: it names a blob that it may not.
+            ContentTooLarge: there is no blob store.
+        """
+        view = TenantEventStore(self.store, tenant) if tenant else None
+        return await attachments.store(as_messages(given), self._equipment.blobs, view=view)
 
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield replies of this run while they are written in this process; see `Run.live`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,15 +35,23 @@ class Live:
 class Offers:
     """The tools that all handlers of an engine offer to models, in a fixed order."""
 
-    def __init__(self, specs: Iterable[ToolSpec]) -> None:
-        """Keep the specifications."""
+    def __init__(
+        self, specs: Iterable[ToolSpec], *, unless_named: Collection[str] = frozenset()
+    ) -> None:
+        """Keep the specifications.
+
+        Args:
+            specs: all of them.
+            unless_named: the names of those that are not offered to who takes whatever there is.
+        """
         self._specs = tuple(specs)
+        self._unnamed = tuple(spec for spec in self._specs if spec.name not in unless_named)
         self._digests: dict[tuple[str, ...] | None, str] = {}
 
     def chosen(self, names: Sequence[str] | None) -> Sequence[ToolSpec]:
-        """Return those of these names; None means all."""
+        """Return those of these names; None means all that need not be named."""
         if names is None:
-            return self._specs
+            return self._unnamed
         return [spec for spec in self._specs if spec.name in names]
 
     def digest(self, names: Sequence[str] | None) -> str:

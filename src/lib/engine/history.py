@@ -10,7 +10,7 @@ from typing import Any, Final
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.state import RunState, fold
 from lib.errors import UnknownAlgorithm
-from lib.events import Event, EventStore
+from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
 from lib.llm import Message, message_from_json
 
@@ -25,11 +25,13 @@ class Past:
     Attributes:
         conversation: the messages, without a system message; every call in them is answered.
         upto: the `seq` of the end of its last turn.
+        turns: the runs whose logs it was folded from.
         whole: whether nothing has been erased of it since.
     """
 
     conversation: Sequence[Message] = ()
     upto: int = 0
+    turns: tuple[str, ...] = ()
     whole: bool = True
 
 
@@ -37,10 +39,11 @@ _NOTHING: Final = Past()
 
 
 class Histories:
-    """Reads what turns go on with; the sessions used last are kept.
+    """Reads what turns go on with; the conversations used last are kept.
 
-    What is erased from a store goes on being kept in the processes that have read it, until
-    other sessions take its place.
+    A turn that is erased, by whatever process, is in nothing that is read from then on. Until its
+    session is read again, or others take its place, it stays in the memory of processes that have
+    read it.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Histories:
             UnknownAlgorithm: one of them has an algorithm that is not here.
             StoreError: the logs cannot be read.
         """
-        past = self._kept.get(session_id, _NOTHING)
+        past = await self._known(session_id)
         if past.upto > upto:
             past = _NOTHING
         missing = upto - past.upto
@@ -83,6 +86,16 @@ class Histories:
         self._keep(session_id, past)
         return past if len(events) == missing else replace(past, whole=False)
 
+    async def _known(self, session_id: str) -> Past:
+        """Return what is kept of a session, unless some of it has been erased since."""
+        past = self._kept.get(session_id, _NOTHING)
+        if past.turns:
+            there = {info.run_id for info in await self._store.runs(RunQuery(parent_id=session_id))}
+            if not there.issuperset(past.turns):
+                self._kept.pop(session_id, None)
+                return _NOTHING
+        return past
+
     async def _with_turn(self, past: Past, run_id: str) -> Past:
         """Return the past with what a turn has left; nothing is left of one that was erased."""
         log = await self._store.read(run_id)
@@ -93,7 +106,8 @@ class Histories:
         if algorithm is None:
             raise UnknownAlgorithm(name, known=tuple(self._algorithms))
         state = fold(algorithm, log, past.conversation)
-        return replace(past, conversation=_left(algorithm, state, log[0], past.conversation))
+        left = _left(algorithm, state, log[0], past.conversation)
+        return replace(past, conversation=left, turns=(*past.turns, run_id))
 
     def _keep(self, session_id: str, past: Past) -> None:
         if past.upto >= self._kept.get(session_id, _NOTHING).upto:  # else it is an older turn

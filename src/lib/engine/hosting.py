@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from lib.engine.algorithms import Algorithms
@@ -103,19 +104,22 @@ class Hosting:
         return True
 
     def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event]) -> None:
-        driver = Driver(self._with, algorithm, lease, self._hub.publisher, log=log)
+        handlers = self._with.handlers.seen_by(algorithm.name)
+        lent = replace(self._with, handlers=handlers)
+        driver = Driver(lent, algorithm, lease, self._hub.publisher, log=log)
         task = asyncio.create_task(
-            self._drive(driver, lease.run_id), name=f"lib.run {lease.run_id}"
+            self._drive(driver, lease.run_id, algorithm), name=f"lib.run {lease.run_id}"
         )
         self._runs[lease.run_id] = (driver, task)
         task.add_done_callback(lambda done: _tell(lease.run_id, done))
 
-    async def _drive(self, driver: Driver, run_id: str) -> RunState[Any]:
+    async def _drive(self, driver: Driver, run_id: str, algorithm: Algorithm[Any]) -> RunState[Any]:
         try:
             state = await driver.drive()
         finally:
             del self._runs[run_id]
             self._hub.end(run_id)
+        self._with.states.keep(algorithm, state)
         if state.outcome is None and not self.closing:
             # A signal that came while the lease was given back found the run in these hands.
             await self._go_on(run_id)

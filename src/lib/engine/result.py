@@ -41,3 +41,25 @@ class Result:
             error=finish.get("error"),
             spend=state.spend,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for the log of the run that waited for it; nothing for what there is none."""
+        told = {"output": self.output, "reason": self.reason, "error": self.error}
+        return {
+            "run_id": self.run_id,
+            "outcome": self.outcome,
+            **{name: value for name, value in told.items() if value},
+            "spend": self.spend.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        """Return the result that `to_json` has written."""
+        return cls(
+            run_id=data["run_id"],
+            outcome=data["outcome"],
+            output=data.get("output", ""),
+            reason=data.get("reason", ""),
+            error=data.get("error"),
+            spend=Spend.from_json(data.get("spend", {})),
+        )

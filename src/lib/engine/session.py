@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from lib._util.json import canonical, digest
+from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.history import Histories
 from lib.engine.run import Run
-from lib.engine.turn import LiveHost, Turn
+from lib.engine.turn import LiveHost, Turn, request_digest
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
@@ -61,7 +61,7 @@ class SessionHost(LiveHost, Protocol):
         """Return an event of now, redacted."""
         ...
 
-    async def messages(self, given: Input) -> list[Message]:
+    async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
         """Return the messages, with large attachments in the blob store."""
         ...
 
@@ -74,10 +74,11 @@ class Session:
     """
 
     def __init__(self, engine: SessionHost, session_id: str) -> None:
-        """Made by `Engine.session` and `Engine.open_session`."""
+        """Made by `Engine.start_session` and `Engine.session`."""
         self.id = session_id
         self._engine = engine
         self._seen = 0
+        self._tenant: str | None = None
         self._asked: dict[str, tuple[int, str]] = {}
         self._closed: str | None = None
 
@@ -96,37 +97,47 @@ class Session:
     ) -> Turn:
         """Say something, and return the turn that will answer it.
 
+        Once it is written down, no failure of a store is raised any more: it is logged, and the
+        turn goes on when somebody asks for it. Whether an error came before or after that, a call
+        with the same `idempotency_key` is safe.
+
         Args:
             input: text, a message, or several; the user's.
             idempotency_key: makes it repeatable: in a session, the same key gives the same turn.
-            user: who says it, None for who has opened the session.
+            user: who says it, None for who has started the session.
             live: whether to keep the pieces of the replies for `Turn.live`; if not, those that are
                 written before it is called are not told, and a client need not stream them.
 
         Raises:
             SessionClosed: the session has ended, or was asked to.
+            BlobMissing: it names a blob to which no run of the tenant refers.
             IdempotencyMismatch: the key was sent with another input.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunNotFound: there is no such session.
             ValueError: there is no message, or one that is not the user's, or the key is empty.
         """
-        given = await self._engine.messages(input)
+        given = as_messages(input)
         if not given or any(message.role != "user" for message in given):
             raise ValueError("what is sent to a session is one message of the user or several")
         if idempotency_key == "":
             raise ValueError("an idempotency key has at least one character")
         key = self._engine.new_id() if idempotency_key is None else idempotency_key
-        data = {"signal_id": key, "input": [message_to_json(message) for message in given]}
         await self._catch_up()
-        if key in self._asked:
-            return self._again(key, self._engine.event(k.TURN_REQUESTED, data).data)
+        given = await self._engine.messages(given, tenant=self._tenant)
+        data = {"signal_id": key, "input": [message_to_json(message) for message in given]}
+        request = None  # nobody else has a key that was just made
+        if idempotency_key is not None:
+            request = request_digest(self._engine.event(k.TURN_REQUESTED, data).data)
+        if request is not None and key in self._asked:
+            return self._again(key, request)
         if self._closed is not None:
             raise SessionClosed(self.id, outcome=self._closed)
-        turn = Turn(self._engine, self.id, key, after=self._seen)
+        turn = Turn(self._engine, self.id, key, after=self._seen, request=request)
         if live:
             turn.keep_pieces()
         await self._engine.signal(self.id, k.TURN_REQUESTED, data, user=user)
-        await turn.refresh()
+        with written(self.id, "what became of a turn could not be read"):
+            await turn.refresh()
         return turn
 
     async def turns(self) -> list[Turn]:
@@ -172,9 +183,9 @@ class Session:
         """
         return await self.run.cancel(reason, user=user)
 
-    def _again(self, key: str, data: dict[str, Any]) -> Turn:
+    def _again(self, key: str, request: str) -> Turn:
         seq, before = self._asked[key]
-        if before != _request(data):
+        if before != request:
             raise IdempotencyMismatch(key, run_id=self.id)
         return Turn(self._engine, self.id, key, after=seq - 1)
 
@@ -183,7 +194,7 @@ class Session:
         if not events and await self._engine.store.run(self.id) is None:
             raise RunNotFound(self.id)
         for event in events:
-            self._seen = event.seq
+            self._seen, self._tenant = event.seq, event.tenant
             self._read(event)
 
     def _read(self, event: Event) -> None:
@@ -192,14 +203,10 @@ class Session:
                 raise ValueError(f"run {self.id!r} is no session")
             case k.TURN_REQUESTED if self._closed is None:
                 key = event.data["signal_id"]
-                self._asked.setdefault(key, (event.seq, _request(event.data)))
+                self._asked.setdefault(key, (event.seq, request_digest(event.data)))
             case k.CLOSE_REQUESTED:
                 self._closed = self._closed or "COMPLETED"
             case k.RUN_COMPLETED:
                 self._closed = event.data["outcome"]
             case _:
                 pass
-
-
-def _request(data: dict[str, Any]) -> str:
-    return digest(canonical(data["input"]))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from lib._util.json import canonical, digest
+from lib.engine.bearing import written
 from lib.engine.derived import Nursery
-from lib.errors import Conflict, IdempotencyMismatch
+from lib.errors import Conflict, IdempotencyMismatch, RunErased
 from lib.events import EventStore
 from lib.events import kinds as k
 
@@ -44,7 +45,11 @@ async def begin_run(
 
     Raises:
         IdempotencyMismatch: the key has started another request.
+        RunErased: the run that the key has started has been erased.
+        ValueError: the tenant is empty.
     """
+    if tenant == "":
+        raise ValueError("a tenant has an id that is not empty; None is for nobody's runs")
     # Of the redacted input: a digest of what must not be kept would let it be guessed.
     request = digest(canonical(engine.event(k.RUN_STARTED, data).data))
     data = {**data, "config": {**config, **data.get("config", {})}}
@@ -59,11 +64,15 @@ async def begin_run(
         await _check_same(engine.store, run_id, request, key or run_id)
         await engine.resume(run_id)
     else:
-        await engine.adopt(run_id, log)
+        # It is written down: whoever was told of an error would start another one.
+        with written(run_id, "it has been started, and could not be driven at once"):
+            await engine.adopt(run_id, log)
     return run_id
 
 
 async def _check_same(store: EventStore, run_id: str, request: str, key: str) -> None:
     first = await store.read(run_id, limit=1)
+    if not first:
+        raise RunErased(run_id)
     if first[0].data.get("request") != request:
         raise IdempotencyMismatch(key, run_id=run_id)

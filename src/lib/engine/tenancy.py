@@ -69,9 +69,9 @@ class OneTenant:
         """Return an event of now, redacted."""
         return self._engine.event(kind, data, user=user)
 
-    async def messages(self, given: Input) -> list[Message]:
+    async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
         """Return the messages, with large attachments in the blob store."""
-        return await self._engine.messages(given)
+        return await self._engine.messages(given, tenant=tenant)
 
     async def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield the run's replies while they are written here; nothing of a foreign one."""

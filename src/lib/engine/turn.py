@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
+from lib._util.json import canonical, digest
 from lib.engine.core.budget import Spend
 from lib.engine.handler import Live
 from lib.engine.handlers.turn import turn_run_id
 from lib.engine.live import LiveHub
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
-from lib.errors import RunNotFound, SessionClosed
+from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
@@ -53,7 +54,15 @@ class Turn:
         run_id: the run that answers it, once it has begun.
     """
 
-    def __init__(self, engine: LiveHost, session_id: str, key: str, *, after: int) -> None:
+    def __init__(
+        self,
+        engine: LiveHost,
+        session_id: str,
+        key: str,
+        *,
+        after: int,
+        request: str | None = None,
+    ) -> None:
         """Made by `Session.send` and `Session.turns`.
 
         Args:
@@ -61,12 +70,16 @@ class Turn:
             session_id: the session.
             key: of the turn.
             after: a `seq` of the session's log after which it was sent.
+            request: the digest of what was sent, if somebody else may have sent something else
+                under this key.
         """
         self.session_id = session_id
         self.id = key
         self.run_id = turn_run_id(session_id, key)
         self._engine = engine
         self._seen = after
+        self._request = request
+        self._other = False
         self._accepted = False
         self._begun = False
         self._result: Result | None = None
@@ -181,6 +194,7 @@ class Turn:
         """Read what has become of the turn.
 
         Raises:
+            IdempotencyMismatch: something else was sent under its key, and came first.
             SessionClosed: it was sent too late.
             RunNotFound: the session is not there (any more).
         """
@@ -201,12 +215,13 @@ class Turn:
     def _read(self, event: Event) -> None:
         data = event.data
         match event.kind:
-            case k.TURN_REQUESTED if data["signal_id"] == self.id:
-                self._accepted = self._accepted or self._closed is None
+            case k.TURN_REQUESTED if data["signal_id"] == self.id and not self._accepted:
+                self._accepted = self._closed is None
+                self._other = self._request not in (None, request_digest(data))
             case k.TURN_STARTED if data["key"] == self.id:
                 self._begun = True
             case k.TURN_COMPLETED if data["key"] == self.id:
-                self._result = _result(data)
+                self._result = Result.from_json(data)
             case k.CANCEL_REQUESTED if data.get("key") == self.id:
                 if self._accepted and not self._begun:
                     self._result = _never_begun(self.run_id, data)
@@ -218,6 +233,8 @@ class Turn:
                 pass
 
     def _check(self) -> None:
+        if self._other:
+            raise IdempotencyMismatch(self.id, run_id=self.session_id)
         if self._result is None and self._closed is not None:
             raise SessionClosed(self.session_id, outcome=self._closed)
 
@@ -255,15 +272,9 @@ class Turn:
                 each.cancel()
 
 
-def _result(data: Mapping[str, Any]) -> Result:
-    return Result(
-        run_id=data["run_id"],
-        outcome=data["outcome"],
-        output=data.get("output", ""),
-        reason=data.get("reason", ""),
-        error=data.get("error"),
-        spend=Spend.from_json(data.get("spend", {})),
-    )
+def request_digest(data: Mapping[str, Any]) -> str:
+    """Return a digest of what was sent, from the payload of `lib.turn.requested`."""
+    return digest(canonical(data["input"]))
 
 
 def _never_begun(run_id: str, data: Mapping[str, Any]) -> Result:

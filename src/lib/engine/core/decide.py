@@ -123,10 +123,16 @@ def refold(
     A request is not stored, it is decided again: from the state just before its event. `history`
     is the conversation that the turn of a session goes on with.
     """
-    answered = {event.data["key"] for event in log if event.kind in RESULTS}
+    return go_on(algorithm, begin(algorithm, log[0], history), log[1:])
+
+
+def go_on(
+    algorithm: Algorithm[Any], state: RunState[Any], events: Sequence[Event]
+) -> tuple[RunState[Any], dict[str, Request]]:
+    """Return what `refold` does, from the state before these events, in which nothing is open."""
+    answered = {event.data["key"] for event in events if event.kind in RESULTS}
     decided: dict[str, Request] = {}
-    state = begin(algorithm, log[0], history)
-    for event in log[1:]:
+    for event in events:
         if event.kind in REQUESTS and event.data["key"] not in answered:
             decided |= {request.key: request for request in next_step(algorithm, state).requests}
         state = evolve(algorithm, state, event)

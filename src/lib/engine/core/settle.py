@@ -59,20 +59,28 @@ def fail_open(request: Event, reason: Reason, message: str) -> Draft:
     return Draft(kind, {"key": request.data["key"], "reason": reason, "error": error})
 
 
-def never_made(requests: Iterable[Request], reason: Reason, message: str) -> list[Draft]:
-    """Return request and failure of each tool call that will not be made."""
+def never_made(
+    requests: Iterable[Request],
+    reason: Reason,
+    message: str,
+    *,
+    code: ToolErrorCode | None = None,
+) -> list[Draft]:
+    """Return request and failure of each tool call that will not be made.
+
+    Args:
+        requests: what was decided; what is no tool call is left out.
+        reason: why, in one word.
+        message: why, for the model.
+        code: what kind of failure it is to the model; by default what the reason says.
+    """
+    code = code or _CODES[reason]
     drafts: list[Draft] = []
     for request in requests:
         if isinstance(request, ToolRequest):
             asked = requested(request, unstarted=True)
-            drafts += [asked, tool_failed(asked.data, reason, _CODES[reason], message)]
+            drafts += [asked, tool_failed(asked.data, reason, code, message)]
     return drafts
-
-
-def refused(request: ToolRequest, error: ToolError) -> list[Draft]:
-    """Return request and failure of a tool call that was refused before it began."""
-    asked = requested(request, unstarted=True)
-    return [asked, tool_failed(asked.data, reason_of(error), error.code, error.message)]
 
 
 def reason_of(error: ToolError) -> Reason:

@@ -11,6 +11,7 @@ from lib._util.json import digest
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
+from lib.engine.core.session import SESSION
 from lib.engine.core.settle import Draft, requested
 from lib.engine.handler import Admission, Context
 from lib.engine.result import Result
@@ -74,10 +75,13 @@ class ChildHandler:
         """Take the agents.
 
         Raises:
-            ValueError: two of them have one name.
+            ValueError: two of them have one name, or one would be a session: that never ends, and
+                whoever calls it waits for its end.
         """
         self._agents: dict[str, Agent] = {}
         for agent in agents:
+            if agent.algorithm == SESSION:
+                raise ValueError(f"the agent {agent.name!r} would be a session, which never ends")
             if agent.name in self._agents:
                 raise ValueError(f"two agents have the name {agent.name!r}")
             self._agents[agent.name] = agent
@@ -91,6 +95,10 @@ class ChildHandler:
     def algorithms(self) -> Sequence[str]:
         """What an engine must have to start their runs."""
         return [agent.algorithm for agent in self._agents.values()]
+
+    def going_on_by(self, algorithm: str) -> frozenset[str]:
+        """Return the names of the agents whose runs go on by this algorithm."""
+        return frozenset(a.name for a in self._agents.values() if a.algorithm == algorithm)
 
     def admit(self, request: Request, admission: Admission) -> Draft:
         """Return the intent with the run's id, input and budget, or the question to a person.
@@ -155,12 +163,5 @@ def _told(arguments: Mapping[str, Any]) -> str:
 
 
 def _completed(request: Event, result: Result) -> Draft:
-    data: dict[str, Any] = {
-        **{name: request.data[name] for name in ("key", "call_id", "run_id")},
-        "outcome": result.outcome,
-        "spend": result.spend.to_json(),
-    }
-    for name in ("output", "reason", "error"):
-        if value := getattr(result, name):
-            data[name] = value
-    return Draft(k.CHILD_COMPLETED, data)
+    names = {"key": request.data["key"], "call_id": request.data["call_id"]}
+    return Draft(k.CHILD_COMPLETED, {**names, **result.to_json()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from lib._util.json import digest
@@ -52,20 +52,8 @@ class TurnHandler:
             user=decided.user,
             upto=data["upto"],
         )
-        told: Mapping[str, Any] = {
-            "output": result.output,
-            "reason": result.reason,
-            "error": result.error,
-        }
-        ended: dict[str, Any] = {
-            "key": data["key"],
-            "signal_id": data["key"],
-            "run_id": data["run_id"],
-            "outcome": result.outcome,
-            **{name: value for name, value in told.items() if value},
-            "spend": result.spend.to_json(),
-        }
-        return [Draft(k.TURN_COMPLETED, ended)]
+        names = {"key": data["key"], "signal_id": data["key"]}
+        return [Draft(k.TURN_COMPLETED, {**names, **result.to_json()})]
 
     def recover(self, request: Event) -> Draft | None:
         """Wait for the turn's run again: whoever holds it goes on with it."""

@@ -1,0 +1,182 @@
+"""The states of sessions, kept between their turns: equal to what their logs tell."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React, SessionLoop
+from lib.engine import Engine
+from lib.engine.core.decide import refold
+from lib.engine.history import Histories
+from lib.engine.states import States
+from lib.errors import RunNotFound
+from lib.events import Event, EventStore, MemoryEventStore, NewEvent
+from lib.events import kinds as k
+from lib.llm import FunctionClient, Message
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+
+LOOP = SessionLoop()
+
+
+class Watched(MemoryEventStore):
+    """Notes how many events each read has returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        events = await super().read(run_id, after=after, limit=limit)
+        self.lengths.append(len(events))
+        return events
+
+
+def echo(messages: Sequence[Message]) -> str:
+    return f"{len(messages)} {messages[-1].text}"
+
+
+def talk(store: EventStore) -> Engine:
+    return make_engine(FunctionClient(echo), store=store)
+
+
+def states(store: EventStore, *, kept: int = 64) -> States:
+    return States(store, Histories(store, {}), kept=kept)
+
+
+async def idle_session(store: EventStore, turns: int = 3) -> str:
+    """Hold a session of so many turns and return its id."""
+    async with talk(store) as engine:
+        session = await engine.start_session()
+        for number in range(turns):
+            await (await session.send(f"{number}")).result()
+        await engine.hosted(session.id)
+    await store.setup()  # the engine has closed it
+    return session.id
+
+
+def test_a_late_turn_of_a_session_reads_no_more_than_an_early_one() -> None:
+    async def main() -> list[int]:
+        store, longest = Watched(), list[int]()
+        async with talk(store) as engine:
+            session = await engine.start_session()
+            for number in range(40):
+                await (await session.send(f"{number}")).result()
+                await engine.hosted(session.id)
+                longest.append(max(store.lengths))
+                store.lengths.clear()
+        return longest
+
+    longest = run(main())
+
+    assert max(longest[-10:]) <= max(longest[:5])
+
+
+def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it() -> None:
+    async def main() -> tuple[list[str], Any, Any]:
+        store = MemoryEventStore()
+        async with talk(store) as one, talk(store) as two:
+            session = await one.start_session()
+            said: list[str] = []
+            for number in range(6):
+                engine = one if number % 3 == 0 else two
+                turn = await engine.session(session.id).send(f"{number}")
+                said.append((await turn.result()).output)
+                await engine.hosted(session.id)
+            log = await store.read(session.id)
+            found = await one.hosting._with.states.read(session.id, LOOP)  # pyright: ignore[reportPrivateUsage] - what it has kept
+            return said, found, refold(LOOP, log)
+
+    said, found, whole = run(main())
+
+    assert said == ["1 0", "3 1", "5 2", "7 3", "9 4", "11 5"]
+    assert found is not None
+    assert _told(found[0]) == _told(whole[0])
+
+
+def test_an_erased_session_is_not_known_from_what_was_kept() -> None:
+    async def main() -> None:
+        store = MemoryEventStore()
+        async with talk(store) as engine:
+            session = await engine.start_session()
+            await (await session.send("a")).result()
+            await engine.hosted(session.id)
+            await store.erase(session.id)
+            assert await engine.hosting._with.states.read(session.id, LOOP) is None  # pyright: ignore[reportPrivateUsage] - what it has kept
+            with pytest.raises(RunNotFound):
+                await session.send("b")
+
+    run(main())
+
+
+def test_a_kept_state_is_not_used_for_a_log_that_has_been_replaced() -> None:
+    async def main() -> list[list[int]]:
+        source, used = MemoryEventStore(), list[list[int]]()
+        session_id = await idle_session(source)
+        log = await source.read(session_id)
+        whole, _ = refold(LOOP, log)
+        for late, cut in ((timedelta(), 0), (timedelta(seconds=1), 0), (timedelta(), 2)):
+            store = Watched()
+            await store.setup()
+            told = log[: len(log) - cut]
+            copies = [NewEvent(each.kind, each.data, each.at + late) for each in told]
+            await store.append(session_id, copies, expected=0)
+            kept = states(store)
+            kept.keep(LOOP, whole)
+            found = await kept.read(session_id, LOOP)
+            assert found is not None
+            assert found[0].head == len(told)
+            used.append(store.lengths)
+        return used
+
+    same, later, shorter = run(main())
+
+    assert same == [1]
+    assert (len(later), later[0]) == (2, 1)
+    assert (len(shorter), shorter[0]) == (2, 0)
+
+
+def test_requests_that_were_made_since_are_found_as_they_were_decided() -> None:
+    async def main() -> set[str]:
+        store = MemoryEventStore()
+        session_id = await idle_session(store)
+        log = await store.read(session_id)
+        kept = states(store)
+        kept.keep(LOOP, refold(LOOP, log)[0])
+        at, head = log[-1].at, log[-1].seq
+        asked = {"signal_id": "new", "input": [{"role": "user", "content": "?"}]}
+        begun = {"key": "new", "run_id": "r", "algorithm": "react", "upto": head + 1}
+        new = [NewEvent(k.TURN_REQUESTED, asked, at), NewEvent(k.TURN_STARTED, begun, at)]
+        await store.append(session_id, new, expected=head)
+        found = await kept.read(session_id, LOOP)
+        assert found is not None
+        assert list(found[0].open) == ["new"]
+        return set(found[1])
+
+    assert run(main()) == {"new"}
+
+
+def test_only_idle_sessions_are_kept_and_only_so_many() -> None:
+    async def main() -> list[int]:
+        store = Watched()
+        names = [await idle_session(store, turns=1) for _ in range(3)]
+        logs = {name: await store.read(name) for name in names}
+        kept = states(store, kept=1)
+        for log in logs.values():
+            kept.keep(LOOP, refold(LOOP, log)[0])
+        kept.keep(React(), refold(LOOP, logs[names[0]])[0])
+        opened = next(n for n, each in enumerate(logs[names[0]], 1) if each.kind == k.TURN_STARTED)
+        kept.keep(LOOP, refold(LOOP, logs[names[0]][:opened])[0])
+        store.lengths.clear()
+        for name in names:
+            await kept.read(name, LOOP)
+        return [length > 1 for length in store.lengths]
+
+    assert run(main()) == [True, True, False]
+
+
+def _told(state: Any) -> Any:
+    """Return a session's state with the keys of its turns spelled out, to be compared."""
+    return state._replace(loop=state.loop._replace(seen=list(state.loop.seen)))
