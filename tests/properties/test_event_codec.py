@@ -97,4 +97,4 @@ def test_every_reference_that_is_put_into_a_payload_is_found(
 
     payload = with_references([value, value])
 
-    assert list(blob_refs(payload)) == put
+    assert list(blob_refs("user.note", payload)) == put

@@ -12,10 +12,9 @@ from lib.events.store import run_mark
 from lib.events.tenant import TenantEventStore
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.event_store.kit import AT, RESUMED, ended, note, started
+from lib.testing.event_store.kit import AT, RESUMED, attached, ended, note, started
 
 DIGEST = "d" * 64
-REFERENCE = {"$blob": DIGEST, "size": 1, "type": "text/plain"}
 OWN = {"acme": ["a1", "a2", "a/3"], "globex": ["g1", "g2", "g/3"]}
 IDS = [*OWN["acme"], *OWN["globex"], "missing", "tenant/globex/g1", "", "g1/", "%67", "g1\x00"]
 
@@ -34,7 +33,7 @@ def asks(
 
 
 def start(parent: str | None, root: str | None) -> list[NewEvent]:
-    more: dict[str, Any] = {"ref": REFERENCE}
+    more: dict[str, Any] = {"input": attached(DIGEST)}
     more |= {"parent": {"run_id": parent, "key": "k"}} if parent else {}
     more |= {"root": root} if root else {}
     return [started(**more)]

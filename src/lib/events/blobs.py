@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.files import write_atomically
 from lib.errors import BlobError, BlobMissing
+from lib.events.kinds import PREFIX
 
 INLINE_LIMIT: Final = 256 * 1024
 """Bytes of content that an event may hold itself."""
@@ -46,13 +47,24 @@ class StoredBlob:
     put_at: datetime
 
 
-def blob_refs(data: Any) -> Iterator[BlobReference]:
-    """Yield the references to blobs that a payload holds, at any depth."""
+def blob_refs(kind: str, data: Any) -> Iterator[BlobReference]:
+    """Yield the references to blobs that the payload of an event holds.
+
+    In kinds of ours they are the blobs of attachments in messages and replies, and nothing else:
+    a model may write what looks like a reference into the arguments of a call, and must neither
+    keep another run's content alive by that nor seem to own it. In other kinds, which applications
+    write, they count at any depth.
+    """
+    if kind.startswith(PREFIX):
+        yield from filter(None, map(reference_of, _attached(data)))
+        return
     waiting = [data]
     while waiting:
-        match waiting.pop():
-            case {"$blob": str(digest), "size": int(size), "type": str(media_type)}:
-                yield BlobReference(digest, size, media_type)
+        value = waiting.pop()
+        if (reference := reference_of(value)) is not None:
+            yield reference
+            continue
+        match value:
             case {**fields}:
                 waiting.extend(reversed(fields.values()))
             case [*items]:
@@ -61,9 +73,46 @@ def blob_refs(data: Any) -> Iterator[BlobReference]:
                 pass
 
 
-def blob_digests(data: Any) -> set[str]:
-    """Return the digests of the blobs that a payload refers to, those that can be digests."""
-    return {ref.digest for ref in blob_refs(data) if _DIGEST.fullmatch(ref.digest)}
+def reference_of(value: Any) -> BlobReference | None:
+    """Return the reference that a value is: `$blob`, `size` and `type`, and no other key."""
+    match value:
+        case {"$blob": str(digest), "size": int(size), "type": str(media_type), **rest}:
+            right = not rest and size is not True and size is not False and size >= 0
+            if right and _DIGEST.fullmatch(digest):
+                return BlobReference(digest, size, media_type)
+        case _:
+            pass
+    return None
+
+
+def blob_digests(kind: str, data: Any) -> set[str]:
+    """Return the digests of the blobs to which the payload of an event refers."""
+    return {reference.digest for reference in blob_refs(kind, data)}
+
+
+def _attached(data: Any) -> Iterator[Any]:
+    """Yield what stands as the blob of an attachment, in the messages of an event or its reply."""
+    match data:
+        case {"input": [*messages]}:
+            holders = messages
+        case {"reply": reply}:
+            holders = [reply]
+        case _:
+            holders = []
+    for holder in holders:
+        match holder:
+            case {"parts": [*parts]}:
+                yield from map(_blob, parts)
+            case _:
+                pass
+
+
+def _blob(part: Any) -> Any:
+    match part:
+        case {"type": "image" | "audio" | "file", "blob": blob}:
+            return blob
+        case _:
+            return None
 
 
 BLOB_MARKER: Final = '"$blob"'

@@ -117,7 +117,7 @@ async def _blob_faults(blobs: BlobStore, events: Sequence[Event], *, deep: bool)
     faults: list[Fault] = []
     known: dict[BlobReference, str | None] = {}
     for event in events:
-        for reference in blob_refs(event.data):
+        for reference in blob_refs(event.kind, event.data):
             if reference not in known:
                 known[reference] = await _blob_fault(blobs, reference, deep=deep)
             if (message := known[reference]) is not None:

@@ -253,7 +253,7 @@ async def _digests(store: EventStore, run_id: str) -> set[str]:
     """Return the digests of the blobs to which a run refers."""
     digests, after = set[str](), 0
     while page := await store.read(run_id, after=after, limit=_EVENTS_AT_ONCE):
-        digests |= {ref.digest for event in page for ref in blob_refs(event.data)}
+        digests |= {ref.digest for event in page for ref in blob_refs(event.kind, event.data)}
         after = page[-1].seq
     return digests
 

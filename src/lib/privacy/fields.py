@@ -6,7 +6,8 @@ keys of mappings and whole numbers of twelve digits or more (a card number may b
 
 Left as they are: keys, ids, digests, and the names of tools, models and algorithms; the roles and
 types of messages and their parts; the bytes of attachments, inline or in a blob store, which need
-a redactor that understands their format; the provider's handle on a conversation. A seal on
+a redactor that understands their format; the digest in what is a reference to a blob and has no
+other key; the provider's handle on a conversation. A seal on
 thinking fits no other text: where the text changes, it is left out.
 """
 
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from lib.events import kinds as k
+from lib.events.blobs import reference_of
 
 Redact = Callable[[str], str]
 Walk = Callable[[Any, Redact], Any]
@@ -44,7 +46,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             k.APPROVAL_REQUESTED: "name",
             k.APPROVAL_DECIDED: "approved",
             k.CHILD_REQUESTED: "name algorithm budget effects unstarted",
-            k.CHILD_COMPLETED: "outcome spend",
+            k.CHILD_COMPLETED: "outcome spend unstarted",
             k.TURN_REQUESTED: "",
             k.TURN_STARTED: "algorithm upto budget",
             k.TURN_COMPLETED: "outcome spend",
@@ -83,7 +85,10 @@ def walk(kind: str, data: dict[str, Any], redact: Redact) -> dict[str, Any]:
 
 
 def anything(value: Any, redact: Redact) -> Any:
-    """Return plain data with every text in it redacted, keys and long numbers included."""
+    """Return plain data with every text in it redacted, keys and long numbers included.
+
+    A whole number that is redacted becomes a text: no number could say that it was one.
+    """
     if isinstance(value, str):
         return redact(value)
     if type(value) is int and abs(value) >= 10 ** (_NUMBER_DIGITS - 1):
@@ -96,9 +101,13 @@ def anything(value: Any, redact: Redact) -> Any:
 
 
 def _mapping(value: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
-    """Redact keys and values; keys that become equal are numbered, in the order of the old ones."""
-    if "$blob" in value:
-        return dict(value)
+    """Redact keys and values; keys that become equal are numbered, in the order of the old ones.
+
+    Of what is a reference to a blob, and nothing more, the digest stays.
+    """
+    if reference_of(value) is not None:
+        rest = {name: anything(item, redact) for name, item in value.items() if name != "$blob"}
+        return {"$blob": value["$blob"], **rest}
     renamed = {key: redact(key) for key in value}
     taken = {key for key, new in renamed.items() if key == new}
     for key in sorted(key for key, new in renamed.items() if key != new):
@@ -147,7 +156,7 @@ def _url(value: Any, redact: Redact) -> Any:
     )
 
 
-_ATTACHMENT: Final = _but("type", "data", "blob", "media_type", url=_url)
+_ATTACHMENT: Final = _but("type", "data", "media_type", url=_url)
 _PART: Final[Mapping[str, Walk]] = MappingProxyType(
     {
         "text": _but("type"),

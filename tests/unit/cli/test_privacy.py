@@ -13,6 +13,7 @@ from lib.cli import main
 from lib.events import DirectoryBlobStore, EventStore, NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.testing.aio import run
+from lib.testing.event_store.kit import attached
 from lib.vector import Record, SQLiteVectorStore
 from lib.vector.tenant import TenantVectorStore
 
@@ -34,10 +35,10 @@ def place(tmp_path: Path) -> Path:
 
     async def fill() -> None:
         blobs = DirectoryBlobStore(tmp_path / "blobs")
-        ref = {"$blob": await blobs.put(b"content"), "size": 7, "type": "text/plain"}
+        given = attached(await blobs.put(b"content"), size=7)
         store = SQLiteEventStore(tmp_path / "runs.db")
         await store.setup()
-        await log_of(store, "old", days=40, tenant="acme", ref=ref)
+        await log_of(store, "old", days=40, tenant="acme", input=given)
         below: dict[str, Any] = {"parent": {"run_id": "old", "key": "k"}, "root": "old"}
         await log_of(store, "old/child", days=39, tenant="acme", **below)
         await log_of(store, "new", days=1, tenant="acme")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from lib.llm import FunctionClient, Image, Message, Reply, Text, ToolCall, ToolR
 from lib.privacy import erase_run
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib.testing.event_store.kit import begin
+from lib.testing.event_store.kit import attached, begin
 from lib.tools import tool
 
 SHOWN = frozenset({"text", "image"})
@@ -51,7 +50,7 @@ class Forgetful(MemoryBlobStore):
 
 async def refs(store: EventStore) -> set[str]:
     logs = [await store.read(info.run_id) for info in await store.runs()]
-    return {ref.digest for log in logs for event in log for ref in blob_refs(event.data)}
+    return {ref.digest for log in logs for event in log for ref in blob_refs(event.kind, event.data)}
 
 
 def largest(log: Sequence[Event]) -> int:
@@ -150,10 +149,7 @@ def test_an_engine_holds_a_bounded_amount_of_content_and_only_until_its_append()
             assert await blobs.delete(digest)
         store = MemoryEventStore()
         await store.setup()
-        every: list[dict[str, Any]] = [
-            {"$blob": digest, "size": 1, "type": "a/b"} for digest in (first, second, third)
-        ]
-        log = await begin(store, "run", refs=every)
+        log = await begin(store, "run", input=attached(first, second, third))
         await blobs.appended(log)
         left = {one.digest for one in await inner.stored()}
         assert left == {second, third}, "the first one was let go"

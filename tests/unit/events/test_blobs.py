@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from lib.errors import BlobError, BlobMissing
+from lib.events import kinds as k
 from lib.events.blobs import (
     BlobReference,
     BlobStore,
     DirectoryBlobStore,
     MemoryBlobStore,
+    blob_digests,
     blob_refs,
 )
 from lib.testing.aio import run
@@ -208,6 +210,16 @@ def as_json(reference: BlobReference) -> dict[str, Any]:
     return {"$blob": reference.digest, "size": reference.size, "type": reference.media_type}
 
 
+IMAGE = {"type": "image", "blob": as_json(A)}
+CALL = {
+    "type": "tool_call",
+    "id": "c",
+    "name": "look",
+    "arguments": {"part": IMAGE, "q": as_json(B)},
+}
+TEXT = {"type": "text", "text": "x", "blob": as_json(B)}
+
+
 @pytest.mark.parametrize(
     ("payload", "references"),
     [
@@ -218,13 +230,19 @@ def as_json(reference: BlobReference) -> dict[str, Any]:
         ({"more": {"deep": {"er": as_json(B)}}, "$blob": 1, "size": as_json(A)}, [B, A]),
         ({"$blob": "a", "size": "1", "type": "x"}, []),
         ({"$blob": "a", "size": 1}, []),
+        ({"$blob": "a" * 63, "size": 1, "type": "x"}, []),
+        ({"$blob": "A" * 64, "size": 1, "type": "x"}, []),
+        ({"$blob": "a" * 64 + "\n", "size": 1, "type": "x"}, []),
+        ({"$blob": "a" * 64, "size": -1, "type": "x"}, []),
+        ({"$blob": "a" * 64, "size": True, "type": "x"}, []),
+        ({**as_json(A), "card": "4111"}, []),
         ([None, 1, 1.5, True, "text", as_json(A)], [A]),
     ],
 )
-def test_references_are_found_wherever_they_are_in_a_payload(
+def test_references_are_found_wherever_they_are_in_what_an_application_writes(
     payload: Any, references: list[BlobReference]
 ) -> None:
-    assert list(blob_refs(payload)) == references
+    assert list(blob_refs("user.note", payload)) == references
 
 
 def test_a_payload_may_be_as_deep_as_it_likes() -> None:
@@ -232,4 +250,26 @@ def test_a_payload_may_be_as_deep_as_it_likes() -> None:
     for _ in range(10_000):
         payload = [{"deeper": payload}]
 
-    assert list(blob_refs(payload)) == [A]
+    assert list(blob_refs("user.note", payload)) == [A]
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "references"),
+    [
+        (k.RUN_STARTED, {"input": [{"parts": [IMAGE, TEXT, IMAGE]}, {"content": "x"}]}, [A, A]),
+        (k.TURN_REQUESTED, {"input": [{"parts": [IMAGE]}]}, [A]),
+        (k.LLM_COMPLETED, {"reply": {"parts": [IMAGE, CALL]}}, [A]),
+        (k.LLM_COMPLETED, {"reply": {"parts": [{**IMAGE, "blob": {"deep": as_json(A)}}]}}, []),
+        (k.LLM_COMPLETED, {"reply": {"parts": [{**IMAGE, "note": as_json(B)}]}}, [A]),
+        (k.TOOL_REQUESTED, {"args": as_json(A)}, []),
+        (k.TOOL_REQUESTED, {"args": {"input": [{"parts": [IMAGE]}]}}, []),
+        (k.RUN_STARTED, {"input": [as_json(A)], "config": as_json(A)}, []),
+        ("lib.novel.kind", {"file": as_json(A)}, []),
+        (k.RUN_STARTED, {"input": "x"}, []),
+    ],
+)
+def test_in_our_own_events_only_attachments_refer_to_blobs(
+    kind: str, payload: Any, references: list[BlobReference]
+) -> None:
+    assert list(blob_refs(kind, payload)) == references
+    assert blob_digests(kind, payload) == {each.digest for each in references}

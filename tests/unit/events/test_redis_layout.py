@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from lib.events import RedisEventStore, RunQuery
 from lib.events.stores.redis import layout
 from lib.events.stores.redis.server import Server
 from lib.testing.aio import run
-from lib.testing.event_store.kit import begin, note
+from lib.testing.event_store.kit import attached, begin, note
 from lib.testing.servers import redis
 
 A, B = "a" * 64, "b" * 64
@@ -37,9 +36,9 @@ async def layout_1(url: str) -> None:
     """Make a place as layout 1 was, with runs in it."""
     store = RedisEventStore(url)
     await store.setup()
-    await begin(store, "one", tenant="t", input=[_blob(A), {"deep": [_blob(B)]}])
+    await begin(store, "one", tenant="t", input=attached(A, B))
     parent = {"run_id": "one", "key": "child/1"}
-    await begin(store, "child", tenant="t", root="one", parent=parent, input=[_blob(A)])
+    await begin(store, "child", tenant="t", root="one", parent=parent, input=attached(A))
     await begin(store, "none", 3)
     await store.set_mark("name", "value")
     await store.close()
@@ -48,10 +47,6 @@ async def layout_1(url: str) -> None:
             for key in await server.call("KEYS", f"{KEY}:{pattern}"):
                 await server.call("DEL", key)
         await server.call("HSET", f"{KEY}:meta", "version", 1)
-
-
-def _blob(digest: str) -> dict[str, Any]:
-    return {"$blob": digest, "size": 1, "type": "text/plain"}
 
 
 def test_a_place_of_layout_1_gets_its_blob_users_and_the_index_by_parent(url: str) -> None:

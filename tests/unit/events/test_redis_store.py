@@ -14,7 +14,7 @@ from lib.events.stores.redis import lanes, operations, reader
 from lib.events.stores.redis.server import Server
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.event_store.kit import AT, NOTE, begin, ended, note, started
+from lib.testing.event_store.kit import AT, NOTE, attached, begin, ended, note, started
 from lib.testing.servers import redis
 
 HOSTILE = [
@@ -447,9 +447,8 @@ def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str
 def test_runs_that_refer_to_a_blob_are_told_oldest_first(url: str) -> None:
     async def main() -> None:
         async with Opened(url) as store:
-            blob = {"$blob": SHA, "size": 1, "type": "text/plain"}
             for name in ("c", "a", "b"):
-                await begin(store, name, input=[blob, blob])
+                await begin(store, name, input=attached(SHA, SHA))
 
             assert await store.blob_users(SHA, limit=2) == ["c", "a"]
             assert await store.blob_users(SHA, limit=0) == []

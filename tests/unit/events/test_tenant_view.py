@@ -10,7 +10,7 @@ from lib.events import EventStore, MemoryEventStore, RunQuery
 from lib.events.store import END, run_mark
 from lib.events.tenant import TenantEventStore, tenant_mark
 from lib.testing.aio import run
-from lib.testing.event_store.kit import begin, ended, note, started
+from lib.testing.event_store.kit import attached, begin, ended, note, started
 
 
 async def opened() -> tuple[MemoryEventStore, TenantEventStore, TenantEventStore]:
@@ -175,10 +175,9 @@ def test_users_of_a_blob_are_the_tenants_however_many_others_there_are(
 
     async def main() -> None:
         _, acme, globex = await opened()
-        ref = {"$blob": "d" * 64, "size": 1, "type": "text/plain"}
         for number in range(9):
-            await begin(globex, f"g{number}", ref=ref)
-        await begin(acme, "a", ref=ref)
+            await begin(globex, f"g{number}", input=attached("d" * 64))
+        await begin(acme, "a", input=attached("d" * 64))
 
         assert await acme.blob_users("d" * 64) == ["a"]
         assert await acme.blob_users("d" * 64, limit=5) == ["a"]

@@ -16,7 +16,7 @@ from lib.privacy.blobs import Collected, collect_blobs, release_blobs, released
 from lib.privacy.erase import erase_run
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.event_store.kit import begin
+from lib.testing.event_store.kit import attached, begin
 
 BLOB_STORES: dict[str, Callable[[Path, ManualClock], BlobStore]] = {
     "memory": lambda _, clock: MemoryBlobStore(clock=clock),
@@ -30,10 +30,6 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     return request.param(tmp_path, CLOCK)
 
 
-def reference(digest: str, size: int = 1) -> dict[str, Any]:
-    return {"$blob": digest, "size": size, "type": "text/plain"}
-
-
 async def opened() -> MemoryEventStore:
     store = MemoryEventStore(clock=CLOCK)
     await store.setup()
@@ -44,7 +40,7 @@ def test_only_blobs_without_users_are_released(blobs: BlobStore) -> None:
     async def main() -> None:
         store = await opened()
         used, free = await blobs.put(b"used"), await blobs.put(b"free")
-        await begin(store, "run", note=reference(used))
+        await begin(store, "run", input=attached(used))
 
         assert await release_blobs(store, blobs, [used, free, free, "0" * 64]) == 1
         assert (await blobs.has(used), await blobs.has(free)) == (True, False)
@@ -58,7 +54,7 @@ def test_a_collector_leaves_what_is_in_use_or_was_put_of_late(blobs: BlobStore) 
         store = await opened()
         used, again = await blobs.put(b"used"), await blobs.put(b"put again")
         await blobs.put(b"forgotten")
-        await begin(store, "run", note=reference(used))
+        await begin(store, "run", input=attached(used))
         CLOCK.advance(3601)
         await blobs.put(b"put again")
         late = await blobs.put(b"late")
@@ -91,7 +87,7 @@ def test_content_is_given_back_if_a_run_refers_to_it_by_now() -> None:
         store = await opened()
 
         async def start() -> None:
-            await begin(store, "run", note=reference(digest))
+            await begin(store, "run", input=attached(digest))
 
         blobs = Meanwhile(start)
         digest = await blobs.put(b"hello")
@@ -122,7 +118,7 @@ def test_a_caller_that_is_cancelled_in_a_release_leaves_it_whole() -> None:
         async def wait() -> None:
             reached.set()
             await go_on.wait()
-            await begin(store, "run", note=reference(digest))
+            await begin(store, "run", input=attached(digest))
 
         blobs = Meanwhile(wait)
         digest = await blobs.put(b"hello")
@@ -169,7 +165,7 @@ class World:
             content = self.random.choice(CONTENTS)
             digest = await self.blobs.put(content)
             await self.pause()
-            await begin(self.store, f"{name}-{number}", end=True, note=reference(digest))
+            await begin(self.store, f"{name}-{number}", end=True, input=attached(digest))
             await self.pause()
             if not await self.blobs.has(digest):
                 await self.blobs.put(content)
@@ -186,7 +182,7 @@ class World:
             ref.digest
             for info in await self.store.runs()
             for event in await self.store.read(info.run_id)
-            for ref in blob_refs(event.data)
+            for ref in blob_refs(event.kind, event.data)
         }
 
 

@@ -11,7 +11,7 @@ from lib.events.store import run_mark
 from lib.events.tenant import TenantEventStore
 from lib.privacy.erase import Erased, erase_run, erase_tenant
 from lib.testing.aio import run
-from lib.testing.event_store.kit import begin, ended
+from lib.testing.event_store.kit import attached, begin, ended
 from lib.vector import InMemoryVectorStore, Record
 from lib.vector.tenant import TenantVectorStore
 
@@ -40,8 +40,7 @@ async def ids(store: EventStore) -> list[str]:
 
 async def referring(store: EventStore, run_id: str, *digests: str, **more: Any) -> None:
     """Start and end a run that refers to blobs."""
-    refs = [{"$blob": digest, "size": 1, "type": "text/plain"} for digest in digests]
-    await begin(store, run_id, end=True, refs=refs, **more)
+    await begin(store, run_id, end=True, input=attached(*digests), **more)
 
 
 def test_a_run_is_erased_with_its_descendants_and_nothing_else() -> None:
@@ -50,7 +49,9 @@ def test_a_run_is_erased_with_its_descendants_and_nothing_else() -> None:
         names, others = await family(store), await family(store, "other")
 
         assert await erase_run(store, "root", dry_run=True) == Erased(runs=5, events=15)
-        assert await erase_run(store, "root/a") == Erased(runs=3, events=9)
+        assert await erase_run(store, "root/a") == Erased(
+            runs=3, events=9, parent_id="root", root_id="root"
+        )
         assert await ids(store) == ["root", "root/b", *others]
         assert await erase_run(store, "root") == Erased(runs=2, events=6)
         assert await ids(store) == others

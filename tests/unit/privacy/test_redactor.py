@@ -120,7 +120,9 @@ def test_texts_keys_and_long_numbers_are_redacted_at_any_depth() -> None:
         "yes": True,
         "none": None,
         "at": 1.5,
-        "blob": {"$blob": MAIL},
+        "blob": {"$blob": MAIL, "size": 1, "type": MAIL},
+        "right": {"$blob": "0" * 64, "size": 4111111111111111, "type": MAIL},
+        "more": {"$blob": "0" * 64, "size": 1, "type": "x", "card": "4111 1111 1111 1111"},
     }
 
     assert redacted(k.TOOL_REQUESTED, args=args)["args"] == {
@@ -134,7 +136,9 @@ def test_texts_keys_and_long_numbers_are_redacted_at_any_depth() -> None:
         "yes": True,
         "none": None,
         "at": 1.5,
-        "blob": {"$blob": MAIL},
+        "blob": {"$blob": "[EMAIL]", "size": 1, "type": "[EMAIL]"},
+        "right": {"$blob": "0" * 64, "size": "[CARD]", "type": "[EMAIL]"},
+        "more": {"$blob": "0" * 64, "size": 1, "type": "x", "card": "[CARD]"},
     }
 
 

@@ -11,7 +11,7 @@ from lib.privacy.erase import Erased, erase_run
 from lib.privacy.retention import expire
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.event_store.kit import begin, ended, note, started
+from lib.testing.event_store.kit import attached, begin, ended, note, started
 
 DAY = timedelta(days=1)
 
@@ -88,8 +88,8 @@ def test_a_call_does_a_bounded_part_of_one_tenants_work() -> None:
         store, blobs = await opened(clock), MemoryBlobStore(clock=clock)
         digest = await blobs.put(b"content")
         for number in range(5):
-            ref = {"$blob": digest, "size": 7, "type": "text/plain"}
-            await closed(store, f"a{number}", days_old(clock, 9), tenant="acme", ref=ref)
+            given = attached(digest, size=7)
+            await closed(store, f"a{number}", days_old(clock, 9), tenant="acme", input=given)
             await closed(store, f"g{number}", days_old(clock, 9), tenant="globex")
         await store.append("a0", [note(at=clock.now())], expected=None)
 

@@ -257,7 +257,7 @@ class MemoryEventStore:
         users = (
             run_id
             for run_id, run in self._runs.items()
-            if any(digest in blob_digests(kept.event.data) for kept in run.log)
+            if any(digest in blob_digests(kept.event.kind, kept.event.data) for kept in run.log)
         )
         return list(islice(users, limit))
 

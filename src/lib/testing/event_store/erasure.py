@@ -21,6 +21,7 @@ from lib.testing.event_store.kit import (
     StoreTests,
     Using,
     all_events,
+    attached,
     begin,
     note,
     started,
@@ -52,6 +53,8 @@ NO_USE: dict[str, Any] = {
     "a line more": blob(A + "\n"),
     "a list": {"$blob": [A], "size": 3, "type": "text/plain"},
     "the name alone": ["$blob", A],
+    "more": blob(A, card="x"),
+    "less than nothing": blob(A, size=-1),
 }
 
 
@@ -177,7 +180,7 @@ class ErasureContract(StoreTests):
             await begin(store, "one")
             await store.append("one", [deep], expected=1)
             await store.append("one", [deep, deep], expected=None)
-            await begin(store, "two", input=[{"file": blob(A)}])
+            await begin(store, "two", input=attached(A))
             await begin(store, "three")
 
             assert sorted(await store.blob_users(A, limit=9)) == ["one", "two"]
@@ -191,7 +194,7 @@ class ErasureContract(StoreTests):
     def test_an_erased_run_uses_no_blob_and_others_still_do(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             for name in ("one", "two"):
-                await begin(store, name, input=[{"file": blob(A)}])
+                await begin(store, name, input=attached(A))
             await store.erase("one")
             after_one = await store.blob_users(A, limit=9)
             await store.erase("two")
@@ -207,11 +210,27 @@ class ErasureContract(StoreTests):
     @pytest.mark.parametrize("value", NO_USE.values(), ids=NO_USE)
     def test_what_only_looks_like_a_reference_is_none(self, using: Using, value: Any) -> None:
         async def body(store: EventStore) -> None:
-            log = await begin(store, "run", input=[value])
+            log = await begin(store, "run", input=[value, {"parts": [{"blob": value}]}])
+            log += await store.append("run", [NewEvent(NOTE, {"file": value}, AT)], expected=1)
 
             assert await store.read("run") == log
             for digest in (A, A.upper(), "text", A + "a"):
                 assert await store.blob_users(digest) == []
+
+        using(body)
+
+    def test_what_a_model_writes_refers_to_no_blob(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            [message] = attached(A)
+            call = {"type": "tool_call", "id": "c", "name": "f", "arguments": {"x": blob(A)}}
+            await begin(store, "run", config=blob(A))
+            made = [
+                NewEvent(k.LLM_COMPLETED, {"reply": {"parts": [call]}}, AT),
+                NewEvent(k.TOOL_REQUESTED, {"args": {**message, **blob(A)}}, AT),
+            ]
+            await store.append("run", made, expected=1)
+
+            assert await store.blob_users(A) == []
 
         using(body)
 

@@ -87,6 +87,12 @@ def started(
     return NewEvent(k.RUN_STARTED, {"algorithm": "react", **data}, at, tenant, user)
 
 
+def attached(*digests: str, size: int = 1) -> list[dict[str, Any]]:
+    """Return the messages of a start with attachments that a blob store holds."""
+    blobs = [{"$blob": digest, "size": size, "type": "text/plain"} for digest in digests]
+    return [{"role": "user", "parts": [{"type": "file", "blob": blob} for blob in blobs]}]
+
+
 def ended(outcome: str = "COMPLETED") -> NewEvent:
     """Return the end of a run."""
     return NewEvent(k.RUN_COMPLETED, {"outcome": outcome}, AT)

@@ -220,7 +220,7 @@ class Batch:
                 (digest, entry.name)
                 for entry in self._log
                 if _MAY_REFER in entry.payload
-                for digest in blob_digests(entry.event.data)
+                for digest in blob_digests(entry.event.kind, entry.event.data)
             }
         )
         if not found:

@@ -110,7 +110,7 @@ _VERSION_2: Final = (
     "UPDATE {lib_partitions} SET layout = 2",
 )
 _MAYBE_BLOBS: Final = """
-    SELECT part, pos, run, data FROM {lib_events}
+    SELECT part, pos, run, kind, data FROM {lib_events}
     WHERE (part, pos) > (%(part)s::smallint, %(pos)s::bigint) AND position('$blob' IN data) > 0
     ORDER BY part, pos LIMIT %(limit)s::bigint
 """
@@ -144,8 +144,8 @@ async def _index_blobs(using: Cursor, place: Place, _: int) -> None:
     while True:
         page = {"part": part, "pos": pos, "limit": _PAGE}
         rows = await (await run(using, place.put(_MAYBE_BLOBS), page)).fetchall()
-        for part, pos, number, data in rows:  # noqa: B007 - the next page begins after the last one
-            digests = sorted(blob_digests(decode_data(data)))
+        for part, pos, number, kind, data in rows:  # noqa: B007 - the next page begins after the last one
+            digests = sorted(blob_digests(kind, decode_data(data)))
             if digests:
                 await run(using, place.put(_USES), {"run": number, "digests": texts(digests)})
         if len(rows) < _PAGE:

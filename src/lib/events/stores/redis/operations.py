@@ -169,7 +169,7 @@ class Append:
 
 def digests(events: Iterable[Event]) -> set[bytes]:
     """Return the digests of the blobs to which events refer."""
-    return {raw(digest) for event in events for digest in blob_digests(event.data)}
+    return {raw(digest) for event in events for digest in blob_digests(event.kind, event.data)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,14 +101,14 @@ def _remember_the_erased(connection: sqlite3.Connection) -> None:
     """Make room for tombstones, and find which runs refer to which blob."""
     for statement in _VERSION_2:
         connection.execute(statement)
-    query = "SELECT run, CAST(data AS BLOB) FROM lib_events WHERE instr(data, ?)"
-    for run, data in connection.execute(query, (BLOB_MARKER,)):
-        connection.executemany(USE_BLOB, [(digest, run) for digest in _digests(data)])
+    query = "SELECT run, kind, CAST(data AS BLOB) FROM lib_events WHERE instr(data, ?)"
+    for run, kind, data in connection.execute(query, (BLOB_MARKER,)):
+        connection.executemany(USE_BLOB, [(digest, run) for digest in _digests(kind, data)])
 
 
-def _digests(data: bytes) -> set[str]:
+def _digests(kind: str, data: bytes) -> set[str]:
     try:
-        return blob_digests(decode_data(data))
+        return blob_digests(kind, decode_data(data))
     except (TypeError, ValueError):  # damage stays where it is: it is read, and verified, as such
         return set()
 

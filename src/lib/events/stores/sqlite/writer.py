@@ -228,7 +228,9 @@ class Writer:
         for event, payload in zip(stored, payloads, strict=True):
             self._events.append(rows.event_row(run, event, payload))
             if BLOB_MARKER in payload:
-                self._blob_uses += [(digest, run) for digest in blob_digests(event.data)]
+                self._blob_uses += [
+                    (digest, run) for digest in blob_digests(event.kind, event.data)
+                ]
         self._runs[run_id] = self._changed[run_id] = (run, info)
         self._grown[run_id] = self._grown.get(run_id, False) or is_signal(stored[-1].kind)
         return stored
