@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,7 @@ from lib.engine.core.decide import Step, next_step
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
 from lib.engine.core.state import RunState, evolve
 from lib.engine.derived import Nursery, StartedRuns
+from lib.engine.effects import Effects
 from lib.engine.handler import Context, Live
 from lib.engine.held import HeldLease
 from lib.engine.outage import begins_with
@@ -38,7 +39,6 @@ from lib.engine.redaction import Redaction
 from lib.engine.states import States
 from lib.errors import (
     Conflict,
-    EngineError,
     MissingHandler,
     RedactionFailed,
     RunAbandoned,
@@ -102,9 +102,7 @@ class Driver:
         )
         self._live = live
         self._log = log
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._results: list[Draft] = []
-        self._broken: BaseException | None = None
+        self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._woken)
         self._wake: Listener | None = None
         self._stopping = False
 
@@ -118,20 +116,20 @@ class Driver:
         idle_at: int | None = None
         with self._with.store.wakeups.listen(self._held.lease.run_id, signals_only=True) as wake:
             self._wake = wake
-            self._held.keep(self._ended)
+            self._held.keep(self._effects.ended)
             try:
                 await self._take()
                 await self._loop(wake)
                 idle_at = self._state.head
-                return self._state
             except asyncio.CancelledError:
                 self._held.hurry()
                 raise
             finally:
-                await self._drop_tasks(list(self._tasks))  # under the lease, as long as it takes
+                await self._effects.drop()  # under the lease, as long as it takes
                 await self._save_results()
                 self._held.stop()
                 await self._give_back(idle_at)
+            return self._state
 
     def stop(self) -> None:
         """Let `drive` end soon, leaving the run to whoever resumes it."""
@@ -153,24 +151,24 @@ class Driver:
                 return
             if await self._wind_down():
                 continue
-            if not self._tasks and not self._results:
+            if not self._effects.under_way:
                 return  # it waits for a person, and nothing is held meanwhile
             self._check()
             await wake.wait()
             self._check()
-            if not self._results:
+            if not self._effects.results:
                 await self._read_tail()
 
     def _check(self) -> None:
-        if self._broken is not None:
-            raise self._broken
+        if self._effects.broken is not None:
+            raise self._effects.broken
         if self._stopping:
             raise RunAbandoned(self._held.lease.run_id, "the engine is closing")
 
     async def _advance(self) -> None:
         """Append what has happened and what follows from it, until nothing more follows."""
         while True:
-            results = list(self._results)
+            results = list(self._effects.results)
             events = self._numbered(results, self._state.head)
             probe = self._fold(self._state, events)
             step = next_step(self._algorithm, probe)
@@ -180,7 +178,7 @@ class Driver:
             if step.requests:
                 await self._before_intents()
             if await self._append(events + follow_up):
-                del self._results[: len(results)]
+                del self._effects.results[: len(results)]
                 self._state = self._fold(probe, follow_up)
                 self._start(follow_up, step.requests)
 
@@ -197,9 +195,9 @@ class Driver:
             suppress(RunAbandoned, RedactionFailed),
             borne(self._held.lease, "results may be lost"),
         ):
-            while self._results:
-                if await self._append(self._numbered(self._results, self._state.head)):
-                    self._results.clear()
+            while self._effects.results:
+                if await self._append(self._numbered(self._effects.results, self._state.head)):
+                    self._effects.results.clear()
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
         """Return the step as events to be: facts, intents, and the end."""
@@ -314,7 +312,7 @@ class Driver:
             self._warn_if_changed(event, decided)
             self._spawn(event, decided)
         else:  # settled; if by us, the algorithm is another one by now
-            self._results.append(result or fail_open(event, "unknown", OUTCOME_UNKNOWN))
+            self._effects.results.append(result or fail_open(event, "unknown", OUTCOME_UNKNOWN))
 
     def _warn_if_changed(self, event: Event, decided: Request | None) -> None:
         if not isinstance(decided, LLMRequest):
@@ -331,16 +329,11 @@ class Driver:
                 self._spawn(event, decided[event.data["key"]])
 
     def _spawn(self, event: Event, decided: Request | None) -> None:
-        if not self._held.lasts:
-            raise RunAbandoned(
-                self._held.lease.run_id, "its lease ended before an effect was begun"
-            )
-        key = event.data["key"]
-        task = self._tasks[key] = asyncio.create_task(self._carry_out(event, decided), name=key)
-        task.add_done_callback(self._ended)
+        handler = self._with.handlers.by_kind[event.kind]
+        self._effects.begin(event, handler, lambda: self._context(event, decided))
 
-    async def _carry_out(self, event: Event, decided: Request | None) -> None:
-        context = Context(
+    def _context(self, event: Event, decided: Request | None) -> Context:
+        return Context(
             run_id=event.run_id,
             tenant=event.tenant,
             user=event.user,
@@ -352,23 +345,6 @@ class Driver:
             derived=self._derived,
             live=self._live(event.run_id),
         )
-        handler = self._with.handlers.by_kind[event.kind]
-        if event.kind in k.DERIVING:  # which finds what it has begun
-            drafts = await self._held.outlast(lambda: handler.handle(event, context))
-        else:
-            drafts = await handler.handle(event, context)
-        if self._tasks.pop(event.data["key"], None) is not None:  # else settled without it
-            self._results.extend(drafts)
-            self._woken()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            error = None if task.cancelling() else EngineError(f"{task} was cancelled from within")
-        else:
-            error = task.exception()
-        if error is not None:
-            self._broken = error
-            self._woken()
 
     def _woken(self) -> None:
         if self._wake is not None:
@@ -383,11 +359,13 @@ class Driver:
         if not self._state.cancelled:
             return False
         keys = [key for key, each in self._state.open.items() if each.kind not in k.DERIVING]
-        await self._drop_tasks(keys)
-        settled = {draft.data["key"] for draft in self._results if "key" in draft.data}
+        await self._effects.drop(keys)
+        settled = {draft.data["key"] for draft in self._effects.results if "key" in draft.data}
         for key in keys:
             if key not in settled:
-                self._results.append(fail_open(self._state.open[key], "cancelled", CANCELLED))
+                self._effects.results.append(
+                    fail_open(self._state.open[key], "cancelled", CANCELLED)
+                )
         return bool(keys)
 
     async def _pass_on_cancel(self) -> None:
@@ -395,15 +373,3 @@ class Driver:
             await self._derived.cancel(self._state.cancel_reason or "")
         elif self._state.poisoned:
             await self._derived.cancel("the run that asked for this one has failed")
-
-    async def _drop_tasks(self, keys: Iterable[str]) -> None:
-        """Cancel what is under way and wait for it, not for ever: a thread cannot be stopped."""
-        tasks = {key: self._tasks[key] for key in keys if key in self._tasks}
-        for task in tasks.values():
-            task.cancel()
-        if tasks:
-            _, stuck = await asyncio.wait(tasks.values(), timeout=self._with.grace_s)
-            for task in stuck:
-                _log.warning("%s of run %r ignores its cancellation", task, self._held.lease.run_id)
-        for key in tasks:
-            self._tasks.pop(key, None)

@@ -1,0 +1,331 @@
+"""A store that does not answer for a while, and what that must not cost: nothing."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.engine.handlers.child import Agent
+from lib.errors import StoreError
+from lib.events import Event, EventStore, Lease, MemoryEventStore, NewEvent, open_store
+from lib.events import kinds as k
+from lib.events.verify import verify_store
+from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall
+from lib.testing.agents import kinds, make_engine
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.servers import postgres
+from lib.testing.servers.redis import own_server
+from lib.tools import Tool, tool
+
+CALL = Reply((ToolCall("c1", "pay"),), stop="tool_calls")
+
+
+class Unsteady(MemoryEventStore):
+    """Fails for as long as it is told to; what was appended meanwhile may be stored or not."""
+
+    def __init__(self, *, stores: bool, clock: ManualClock | None = None) -> None:
+        super().__init__(**({} if clock is None else {"clock": clock}))
+        self.down = False
+        self.stores = stores
+        self.tried = 0
+
+    def fail(self) -> None:
+        if self.down:
+            self.tried += 1
+            raise StoreError("the connection was lost", retryable=True)
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        if self.down and self.stores:
+            self.stores = False  # once: what comes again finds it there
+            await super().append(run_id, events, expected=expected)
+        self.fail()
+        return await super().append(run_id, events, expected=expected)
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        self.fail()
+        return await super().read(run_id, after=after, limit=limit)
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        self.fail()
+        return await super().renew(lease, ttl_s=ttl_s)
+
+
+async def _until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.001)  # noqa: TID251 - lets the run go on
+
+
+def paying(during: Callable[[], object]) -> tuple[Tool, list[str]]:
+    """Return a tool to be called once, and its calls; something happens during each."""
+    made: list[str] = []
+
+    @tool(name="pay", effects="once", timeout_s=None)
+    async def pay() -> str:
+        made.append("paid")
+        told = during()
+        if asyncio.iscoroutine(told):
+            await told
+        return "paid"
+
+    return pay, made
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_result_outlives_an_outage_and_is_written_once(
+    caplog: pytest.LogCaptureFixture, *, stores: bool
+) -> None:
+    store = Unsteady(stores=stores)
+    pay, made = paying(lambda: setattr(store, "down", True))
+
+    async def main() -> Sequence[Event]:
+        client = ScriptedClient([CALL, "done"])
+        async with make_engine(client, pay, store=store, poll_s=60) as engine:
+            started = await engine.start("go")
+            await _until(lambda: store.tried > 1)
+            if stores:  # what came after it is not passed over
+                note = NewEvent("acme.note", {}, engine.clock.now())
+                await MemoryEventStore.append(store, started.id, [note], expected=None)
+            store.down = False
+            assert (await started.result()).output == "done"
+            return await store.read(started.id)
+
+    log = run(main())
+    written = [kind for kind in kinds(log) if kind != "acme.note"]
+    assert written[-5:] == [
+        "tool.requested",
+        "tool.completed",
+        "llm.requested",
+        "llm.completed",
+        "run.completed",
+    ]
+    assert made == ["paid"]
+    assert caplog.text.count("the store fails, trying again") == 1
+
+
+def test_no_effect_begins_while_its_intent_is_not_known_to_be_stored() -> None:
+    store = Unsteady(stores=True)
+    pay, made = paying(lambda: None)
+
+    def think(messages: Sequence[Message]) -> Reply | str:
+        store.down = len(messages) == 1
+        return CALL if store.down else "done"
+
+    async def main() -> None:
+        async with make_engine(FunctionClient(think), pay, store=store, poll_s=60) as engine:
+            started = await engine.start("go")
+            await _until(lambda: store.tried > 1)
+            assert k.TOOL_REQUESTED in {
+                e.kind for e in await MemoryEventStore.read(store, started.id)
+            }
+            assert made == []
+            store.down = False
+            assert (await started.result()).output == "done"
+            assert kinds(await store.read(started.id)).count("tool.requested") == 1
+
+    run(main())
+    assert made == ["paid"]
+
+
+def test_an_owner_whose_append_was_stored_before_another_took_over_stops() -> None:
+    store = Unsteady(stores=True)
+    pay, made = paying(lambda: setattr(store, "down", True))
+
+    async def main() -> None:
+        async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
+            started = await engine.start("go")
+            waiting = asyncio.create_task(engine.hosted(started.id))
+            await _until(lambda: store.tried)
+            head = len(await MemoryEventStore.read(store, started.id))
+            other = NewEvent(k.RUN_RESUMED, {"worker": "other", "epoch": 9}, engine.clock.now())
+            await MemoryEventStore.append(store, started.id, [other], expected=head)
+            store.down = False
+            assert await waiting is None
+            assert kinds(await store.read(started.id))[-1] == "run.resumed"
+
+    run(main())
+    assert made == ["paid"]
+
+
+def test_a_driver_gives_up_when_its_lease_has_ended() -> None:
+    clock = ManualClock()
+    store = Unsteady(stores=False, clock=clock)
+    pay, _ = paying(lambda: setattr(store, "down", True))
+
+    async def main() -> None:
+        engine = make_engine(ScriptedClient([CALL]), pay, store=store, clock=clock, lease_s=10)
+        async with engine:
+            started = await engine.start("go")
+            waiting = asyncio.create_task(engine.hosted(started.id))
+            await _until(lambda: store.tried and clock.sleepers)
+            clock.advance(11)
+            with pytest.raises(StoreError, match="connection was lost"):
+                await waiting
+
+    run(main())
+
+
+def test_an_engine_that_closes_tries_no_longer_than_its_grace() -> None:
+    store = Unsteady(stores=False)
+    pay, _ = paying(lambda: setattr(store, "down", True))
+
+    async def main() -> Sequence[str]:
+        async with make_engine(
+            ScriptedClient([CALL]), pay, store=store, grace_s=0.05, lease_s=3600
+        ) as engine:
+            started = await engine.start("go")
+            await _until(lambda: store.tried)
+        store.down = False
+        await store.setup()
+        return kinds(await store.read(started.id))
+
+    async def bounded() -> Sequence[str]:
+        async with asyncio.timeout(5):
+            return await main()
+
+    assert run(bounded())[-1] == "tool.requested"
+
+
+def test_a_signal_that_wakes_a_run_during_an_outage_does_not_end_its_calls() -> None:
+    store = Unsteady(stores=False)
+    gate = asyncio.Event()
+    pay, made = paying(gate.wait)
+
+    async def main() -> None:
+        async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
+            started = await engine.start("go")
+            await _until(lambda: made)
+            note = NewEvent("acme.note", {}, engine.clock.now())
+            await store.append(started.id, [note], expected=None)
+            store.down = True
+            await _until(lambda: store.tried)
+            store.down = False
+            gate.set()
+            assert (await started.result()).output == "done"
+            assert kinds(await store.read(started.id)).count("run.resumed") == 0
+
+    run(main())
+
+
+def test_a_parent_outlives_an_outage_beside_its_child() -> None:
+    class Lost(Unsteady):
+        async def run(self, run_id: str):  # noqa: ANN202 - as it is
+            self.fail()
+            return await super().run(run_id)
+
+    store = Lost(stores=False)
+    gate = asyncio.Event()
+    pay, made = paying(gate.wait)
+
+    def think(messages: Sequence[Message]) -> Reply | str:
+        if messages[-1].text == "both":
+            return Reply((*CALL.parts, ToolCall("c2", "helper", {"task": "ask"})))
+        if messages[-1].text == "ask":
+            return Reply((ToolCall("c3", "wait"),))
+        return "done"
+
+    @tool(approval=True)
+    async def wait() -> str:
+        return "waited"
+
+    async def main() -> None:
+        handlers = [
+            LLMHandler(FunctionClient(think)),
+            ToolHandler([pay, wait]),
+            ChildHandler([Agent("helper", "d", "child")]),
+        ]
+        agents = [React(), React("child", tools=["wait"])]
+        async with Engine(store, handlers, algorithms=agents, poll_s=0.01) as engine:
+            started = await engine.start("both")
+            while not (child := [r for r in await store.runs() if r.parent_id and not r.ready]):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # noqa: TID251 - lets it go on
+            store.down = True
+            await _until(lambda: store.tried > 2)
+            store.down = False
+            gate.set()
+            await engine.run(child[0].run_id).approve("tool/1/c3")
+            assert (await started.result()).output == "done"
+            assert "run.resumed" not in kinds(await store.read(started.id))
+
+    run(main())
+    assert made == ["paid"]
+
+
+# -- real servers --------------------------------------------------------------------------
+
+
+async def through_a_restart(
+    store: EventStore, stop: Callable[[], object], start: Callable[[], object]
+) -> Sequence[Event]:
+    """Return the log of a run whose tool was under way when the server went and came back."""
+
+    async def outage() -> None:
+        await asyncio.to_thread(stop)
+        asyncio.get_running_loop().call_later(0.5, back.set)  # it returns while nobody answers
+
+    async def later() -> None:
+        await back.wait()
+        await asyncio.to_thread(start)
+
+    back = asyncio.Event()
+    pay, made = paying(outage)
+    async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
+        returning = asyncio.create_task(later())
+        started = await engine.start("go")
+        state = await engine.hosted(started.id)
+        await returning
+        assert state is not None
+        assert state.outcome == "COMPLETED"
+        assert made == ["paid"]
+        assert (await verify_store(store)).faults == []
+        return await store.read(started.id)
+
+
+def check(log: Sequence[Event]) -> None:
+    assert kinds(log).count("tool.completed") == 1
+    assert "run.resumed" not in kinds(log)
+    [paid] = [event.data for event in log if event.kind == k.TOOL_COMPLETED]
+    assert "paid" in str(paid)
+
+
+def test_a_call_outlives_a_crash_of_postgresql() -> None:
+    server = postgres.PostgresServer(durable=True)
+    store = open_store(server.url)
+    check(run(through_a_restart(store, lambda: server.stop("immediate"), server.start)))
+    server.stop()
+
+
+def test_a_call_outlives_a_crash_of_redis() -> None:
+    server = own_server("--appendfsync", "always")
+    store = open_store(server.url)
+    try:
+        check(run(through_a_restart(store, lambda: server.stop(signal.SIGKILL), server.start)))
+    finally:
+        server.stop()
+
+
+def test_a_call_outlives_somebody_who_holds_the_file_of_sqlite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    monkeypatch.setattr("lib._util.sqlite.BUSY_S", 0.05)
+    other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
+    store = open_store(str(tmp_path / "log.db"))
+    check(
+        run(
+            through_a_restart(
+                store,
+                partial(other.execute, "BEGIN IMMEDIATE"),
+                partial(other.execute, "ROLLBACK"),
+            )
+        )
+    )
+    other.close()
