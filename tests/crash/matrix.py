@@ -104,6 +104,7 @@ def looped(work: Callable[[CrashPlan], Coroutine[Any, Any, Any]], point: str) ->
 
 def case(order: str, points: list[str], name: str) -> dict[str, Any]:
     """Run one case: die at each of the points in turn, then run to the end."""
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=WHERE) as folder:
         place = Place(Path(folder), URL, name)
         place.ledger.touch()
@@ -119,7 +120,8 @@ def case(order: str, points: list[str], name: str) -> dict[str, Any]:
             if status == 0:
                 ledger = place.ledger.read_text(encoding="utf-8").split("\n")[:-1]
                 cut = point if point.endswith(CUTS) else ""
-                return {**told, "cut": cut, **answer, "ledger": ledger}
+                took_s = round(time.perf_counter() - began, 3)
+                return {**told, "cut": cut, **answer, "ledger": ledger, "took_s": took_s}
             if status != DIED:
                 return {**told, "broken": f"exit status {status} at {point}"}
             died.append(point)
