@@ -37,8 +37,11 @@ class PartitionedStore:
         self.wakeups = Wakeups()
         self._stores = [MemoryEventStore(clock=clock) for _ in range(partitions)]
 
+    def partition(self, run_id: str) -> int:
+        return partition_of(run_id, self.partitions)
+
     def _of(self, run_id: str) -> MemoryEventStore:
-        return self._stores[partition_of(run_id, self.partitions)]
+        return self._stores[self.partition(run_id)]
 
     async def setup(self) -> None:
         for store in self._stores:
@@ -48,7 +51,7 @@ class PartitionedStore:
         self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
     ) -> list[Event]:
         stored = await self._of(run_id).append(run_id, events, expected=expected)
-        self.wakeups.committed(run_id, signal=False)
+        self.wakeups.committed(run_id, signal=False, partition=self.partition(run_id))
         return stored
 
     async def read(self, run_id: str, **rest: Any) -> list[Event]:

@@ -19,6 +19,7 @@ class Listener:
     """One waiter; whatever came since it last looked wakes it at once."""
 
     signals_only: bool
+    partition: int | None = None
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -57,15 +58,20 @@ class Wakeups:
 
     @contextmanager
     def listen(
-        self, run_id: str | None = None, *, signals_only: bool = False
+        self,
+        run_id: str | None = None,
+        *,
+        signals_only: bool = False,
+        partition: int | None = None,
     ) -> Generator[Listener]:
         """Listen to one run, or with None to all, until the block ends.
 
         Args:
             run_id: the run, or None for every run.
             signals_only: stay asleep for what the run's owner appends.
+            partition: stay asleep for what is known to be in another one; None for all.
         """
-        listener = Listener(signals_only)
+        listener = Listener(signals_only, partition)
         self._by_run[run_id].add(listener)
         self._demand.set()
         try:
@@ -77,15 +83,26 @@ class Wakeups:
             if not self._by_run:
                 self._demand.clear()
 
-    def committed(self, run_id: str, *, signal: bool) -> None:
-        """Wake those who wait for this run; call it on the event loop, after the commit."""
+    def committed(self, run_id: str, *, signal: bool, partition: int | None = None) -> None:
+        """Wake those who wait for this run; call it on the event loop, after the commit.
+
+        Args:
+            run_id: the run that has grown.
+            signal: whether by a signal.
+            partition: where the run is; None if there is one partition, or nobody knows.
+        """
         for key in (run_id, None):
             for listener in self._by_run.get(key, ()):
-                if signal or not listener.signals_only:
+                if (signal or not listener.signals_only) and _concerns(listener, partition):
                     listener.wake()
 
-    def foreign(self) -> None:
-        """Wake everybody: another process has written something."""
+    def foreign(self, partition: int | None = None) -> None:
+        """Wake everybody: another process has written something, in this partition or in any."""
         for listeners in self._by_run.values():
             for listener in listeners:
-                listener.wake()
+                if _concerns(listener, partition):
+                    listener.wake()
+
+
+def _concerns(listener: Listener, partition: int | None) -> bool:
+    return partition is None or listener.partition in (None, partition)

@@ -75,8 +75,10 @@ class Bus:
 
         Args:
             group: names the cursors, for good.
-            handler: gets batches, some of them again: those of one partition in commit order and
-                one at a time over all processes, those of several partitions at the same time.
+            handler: gets batches, some of them again: those of one partition in commit order, and
+                as a rule one at a time over all processes: one whose claim has ended while its
+                handler works on overlaps with its successor. Those of several partitions come at
+                the same time.
             start: where a group begins that has no cursor yet: at the store's first event, or
                 after its last.
 

@@ -109,6 +109,12 @@ class Claim:
         self.held_since = self._clock.monotonic()
         return await self._swap(place.claimed(self._owner, self._end(), most=most, batch=batch))
 
+    async def hand_over(self, cursor: str) -> bool:
+        """Write down which event is delivered alone, by the cursor after it; False if lost."""
+        if self.place.hand == cursor:
+            return await self.keep()
+        return await self._swap(self.place.handed(cursor, self._end()))
+
     async def keep(self) -> bool:
         """Make sure that the claim lasts for most of `lease_s` from now; False if it is lost."""
         if self.place.until - self.now() > self._lease_s * 2 / 3:
@@ -137,7 +143,9 @@ class Claim:
     async def _renew(self) -> None:
         try:
             lost = not await self._swap(replace(self.place, until=self._end()))
-        except StoreError as error:  # borne for as long as the claim lasts; then somebody takes it
+        # A boundary: whatever a store does wrong is borne for as long as the claim lasts; then
+        # somebody takes it.
+        except Exception as error:  # noqa: BLE001 - see above
             lost = False
             _log.warning("the claim %s was not renewed", self, exc_info=error)
         if lost:
@@ -174,6 +182,8 @@ class Claim:
                 await self._swap(self.place.released(self._paused_until))
         except StoreError as error:
             _log.info("the claim %s is left to end by itself: %s", self, error)
+        except Exception as error:  # noqa: BLE001 - a boundary: it must stop no group
+            _log.error("the claim %s is left to end by itself", self, exc_info=error)
 
     async def _swap(self, place: Place) -> bool:
         text, self.held = place.encode(), False

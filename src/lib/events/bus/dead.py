@@ -87,6 +87,18 @@ async def bury(store: EventStore, letter: DeadLetter) -> None:
         await store.swap_mark(letter.mark, expected=letter.encode(), value=None)
 
 
+async def rebury(store: EventStore, letter: DeadLetter, again: DeadLetter) -> None:
+    """Keep a dead letter that was delivered again in vain, unless it is gone with its run."""
+    await store.swap_mark(letter.mark, expected=letter.encode(), value=again.encode())
+
+
+async def sweep(store: EventStore, group: str) -> None:
+    """Forget the letters of erased runs, which a process left that died while it buried one."""
+    for letter in await letters(store, group):
+        if await store.run(letter.run_id) is None:
+            await unbury(store, letter)
+
+
 async def unbury(store: EventStore, letter: DeadLetter) -> None:
     """Forget a dead letter, as it was read."""
     await store.swap_mark(letter.mark, expected=letter.encode(), value=None)

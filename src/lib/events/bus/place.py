@@ -32,7 +32,9 @@ class Place:
             since 1970.
         tries: failed deliveries in a row: of the page at the cursor, or of events alone.
         alone: so many events from the cursor on are delivered one by one.
-        died: so many processes died with the event at the cursor alone in hand.
+        hand: the cursor after the event that was delivered alone last, empty if none was: whether
+            that is the event at the cursor still, or has been erased.
+        died: so many processes died with that event in hand.
     """
 
     cursor: str = START
@@ -40,6 +42,7 @@ class Place:
     until: float = 0.0
     tries: int = 0
     alone: int = 0
+    hand: str = ""
     died: int = 0
 
     @classmethod
@@ -57,7 +60,7 @@ class Place:
 
     @property
     def deadly(self) -> bool:
-        """Whether the event at the cursor is not to be delivered again."""
+        """Whether the event in hand is not to be delivered again."""
         return self.died >= _DEADLY
 
     def free(self, owner: str, now: float, *, early: bool) -> bool:
@@ -70,8 +73,12 @@ class Place:
         if self.owner in (None, owner):
             return place
         if self.alone:
-            return replace(place, died=self.died + 1)
+            return replace(place, died=self.died + bool(self.hand))
         return _parted(replace(place, tries=self.tries + 1), most, batch)
+
+    def handed(self, hand: str, until: float) -> Place:
+        """Return the place before the delivery of an event alone."""
+        return replace(self, hand=hand, died=self.died if hand == self.hand else 0, until=until)
 
     def moved(self, cursor: str, until: float) -> Place:
         """Return the place after a delivery."""

@@ -12,7 +12,7 @@ from typing import Final, cast
 from lib._util.clock import Clock
 from lib.errors import Conflict, RunNotFound, StoreError
 from lib.events.bus.claim import Claim
-from lib.events.bus.dead import DeadLetter, bury, unbury
+from lib.events.bus.dead import DeadLetter, bury, rebury, sweep, unbury
 from lib.events.bus.place import pause_s
 from lib.events.event import Event
 from lib.events.store import END, EventStore, Feed
@@ -67,7 +67,7 @@ class Share:
         )
         self._turn = asyncio.Lock()
         self._pump: asyncio.Task[None] | None = None
-        self._gone = False
+        self._begun = self._gone = False
         self._store_failures = 0
         self._pause_s = 0.0
 
@@ -86,10 +86,11 @@ class Share:
             elif start == "now":
                 cursor = (await self._with.store.feed(END, partition=self._partition)).cursor
                 await self._claim.begin(cursor)
+            self._begun = True
 
     def start(self, pumps: asyncio.TaskGroup) -> None:
-        """Deliver from now on, unless it does already."""
-        if not self._running and not self._gone:
+        """Deliver from now on, unless it does already, or has not begun."""
+        if self._begun and not self._running and not self._gone:
             self._pump = pumps.create_task(self._deliver_for_ever(), name=self.name)
 
     @property
@@ -142,14 +143,15 @@ class Share:
         """Deliver a dead letter once more, out of its order; return whether it was handled."""
         async with self._turn:
             try:
-                return await self._take(early=True) and await self._handle_letter(letter)
+                taken = self._begun and await self._take(early=True)
+                return taken and await self._handle_letter(letter)
             finally:
                 if not self._running:
                     await self._claim.give_back()
 
     async def _deliver_for_ever(self) -> None:
         clock = self._with.clock
-        with self._with.store.wakeups.listen() as listener:
+        with self._with.store.wakeups.listen(partition=self._partition) as listener:
             while True:
                 async with self._turn:
                     end = await self._deliver(early=False)
@@ -163,7 +165,7 @@ class Share:
     async def _deliver(self, *, early: bool) -> End:
         """Give the group all there is; `early` waits for no pause."""
         end: End | None = None
-        while end is None and not self._gone:
+        while end is None and self._begun and not self._gone:
             try:
                 end = await self._deliver_page(early=early)
                 self._store_failures = 0
@@ -185,12 +187,21 @@ class Share:
         page = await self._feed(limit)
         if not page.events:
             return End.DONE
-        if claim.place.deadly:
+        if claim.place.hand == page.cursor and claim.place.deadly:
             await self._bury(page, None)
             return None
-        if not await claim.keep():
+        if not await self._keep(page):
             return None
         return await self._handle(page, more=len(page.events) == limit, early=early)
+
+    async def _keep(self, page: Feed) -> bool:
+        """Make sure of the claim before a delivery; False if it is lost."""
+        place = self._claim.place
+        if not place.alone:
+            return await self._claim.keep()
+        if place.hand not in ("", page.cursor):  # the event that was in hand has been erased
+            await sweep(self._with.store, self._group)
+        return await self._claim.hand_over(page.cursor)
 
     async def _take(self, *, early: bool) -> bool:
         most, batch = self._with.max_deliveries, self._with.batch
@@ -272,7 +283,8 @@ class Share:
         (event,) = events
         more = letter.deliveries + 1
         at = self._with.clock.now()
-        await bury(store, DeadLetter.of(event, self._group, error, deliveries=more, at=at))
+        again = DeadLetter.of(event, self._group, error, deliveries=more, at=at)
+        await rebury(store, letter, again)
         return False
 
     async def _bear_the_store(self, error: Exception) -> End:

@@ -47,7 +47,7 @@ class Watch:
             self._own.clear()
         for run_id, (head, signal) in runs.items():
             self._own[run_id] = head
-            self._wakeups.committed(run_id, signal=signal)
+            self._wakeups.committed(run_id, signal=signal, partition=partition)
 
     async def watch(self) -> None:
         """Tell what others have committed, until cancelled."""
@@ -75,8 +75,8 @@ class Watch:
         rows = await self._reader.grown(partition, told, head, _MANY)
         self._told[partition] = max(head, self._told[partition])
         if len(rows) == _MANY:
-            self._wakeups.foreign()
+            self._wakeups.foreign(partition)
             return
         foreign = {run_id for run_id, seq in rows if seq > self._own.get(run_id, 0)}
         for run_id in foreign:  # whatever it was, its owner has to look at it
-            self._wakeups.committed(run_id, signal=True)
+            self._wakeups.committed(run_id, signal=True, partition=partition)

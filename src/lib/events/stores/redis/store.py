@@ -196,7 +196,9 @@ class RedisEventStore:
             if isinstance(outcome, Stored):
                 heads.grown(outcome.partition, outcome.before, outcome.after)
                 last = outcome.events[-1]
-                self._wakeups.committed(last.run_id, signal=is_signal(last.kind))
+                self._wakeups.committed(
+                    last.run_id, signal=is_signal(last.kind), partition=outcome.partition
+                )
 
     # -- writing ---------------------------------------------------------------------------
 

@@ -34,16 +34,16 @@ class Heads:
     def grown(self, partition: int, before: int, after: int) -> None:
         """Take note of what this process has written."""
         if before != self._lengths[partition]:
-            self.wakeups.foreign()
+            self.wakeups.foreign(partition)
         self._lengths[partition] = after
 
     def seen(self, lengths: Sequence[int]) -> bool:
         """Take note of what there is; return whether that is news."""
-        news = self._lengths != list(lengths)
-        if news:
-            self._lengths = list(lengths)
-            self.wakeups.foreign()
-        return news
+        news = [p for p, known in enumerate(self._lengths) if known != lengths[p]]
+        self._lengths = list(lengths)
+        for partition in news:
+            self.wakeups.foreign(partition)
+        return bool(news)
 
 
 async def lengths(server: Server, key: str, partitions: int) -> list[int]:
