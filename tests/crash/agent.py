@@ -114,6 +114,13 @@ class LaterClock:
         await SYSTEM_CLOCK.sleep(delay_s)
 
 
+class ImpatientClock(LaterClock):
+    """A clock on which the pauses before a store is tried again are short."""
+
+    async def sleep(self, delay_s: float) -> None:
+        await super().sleep(delay_s / 20)
+
+
 def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
     """Return a tool of each effect class; each writes its key into the ledger."""
 
@@ -208,7 +215,7 @@ async def drive(
         ToolHandler(tools(ledger, plan)),
         ChildHandler([HELPER]),
     ]
-    clock = LaterClock(attempt)
+    clock = ImpatientClock(attempt) if plan.cuts else LaterClock(attempt)
     engine = Engine(store, handlers, algorithms=ALGORITHMS, clock=clock, poll_s=0.05)
     failures = 0
     async with engine:
@@ -232,7 +239,7 @@ async def ask(engine: Engine, order: str) -> dict[str, Any]:
 async def hold_session(engine: Engine) -> dict[str, Any]:
     """Send two turns before anything is driven, read their answers, and close the session."""
     engine.hosting.drives = False
-    session = await engine.session(idempotency_key="the-session")
+    session = await engine.start_session(idempotency_key="the-session")
     turns = [await session.send(f"turn {n}", idempotency_key=f"turn-{n}") for n in (1, 2)]
     engine.hosting.drives = True
     results = [await turn.result() for turn in turns]

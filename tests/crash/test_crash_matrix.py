@@ -89,17 +89,14 @@ def test_there_are_enough_cases(all_cases: Cases, store: str) -> None:
 
 
 @each_scenario
-def test_connections_to_servers_die_beside_every_append(
-    cases: Cases, store: str, scenario: str
-) -> None:
+def test_connections_to_servers_die_beside_every_append(cases: Cases, store: str) -> None:
     appends = [p.removesuffix(":after") for p in cases[0]["seen"] if re.match("append:.*after", p)]
     cut = [case for case in cases if case["cut"]]
 
     expected = [f"{append}:{how}" for append in appends for how in ("cut", "lost")]
     assert Counter(case["cut"] for case in cut) == Counter(expected if store in SERVERS else [])
-    # The user is told of it, and asks again; but for an end that was read from the log meanwhile.
-    told = sum(case["failures"] for case in cut)
-    assert told == len(cut) or (scenario == "session" and told > len(cut) / 2)
+    # The engine goes on by itself; a user who is told asks again, once.
+    assert {case["failures"] for case in cut} <= {0, 1}
 
 
 @each_scenario
