@@ -5,8 +5,9 @@ No class path is ever stored, so a log outlives the code that wrote it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from lib._util.json import canonical, parse
 from lib.events.event import Event
@@ -14,17 +15,43 @@ from lib.events.event import Event
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+MAX_DEPTH: Final = 200
+"""How many objects and lists a payload may have in each other; parsers take no more of a stranger.
+
+Well below what any process can write and read, however deep its stack is already.
+"""
+_TOO_DEEP: Final = f"a payload has at most {MAX_DEPTH} objects and lists in each other"
+_NESTING: Final = (dict, list, tuple)
+
 
 def encode_data(data: dict[str, Any]) -> str:
     """Return the payload as canonical JSON.
 
     Raises:
-        ValueError: it holds a number that is not finite.
+        ValueError: it holds a number that is not finite, or more than `MAX_DEPTH` objects and
+            lists in each other.
         TypeError: it is not a dict, or holds something that is not JSON.
     """
     if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - not all are typed
         raise TypeError(f"an event's payload is a dict, not {type(data).__name__}")
-    return canonical(data)
+    try:
+        text = canonical(data)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deep(data):  # the first is cheap
+        raise ValueError(_TOO_DEEP)
+    return text
+
+
+def _is_deep(data: Any) -> bool:
+    level: list[Any] = [data]
+    for _ in range(MAX_DEPTH):
+        level = [item for value in level for item in _items(value) if isinstance(item, _NESTING)]
+    return bool(level)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def decode_data(text: str | bytes) -> dict[str, Any]:
@@ -33,7 +60,10 @@ def decode_data(text: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is not a JSON object.
     """
-    value = parse(text)
+    try:
+        value = parse(text)
+    except RecursionError:  # written by a release that took it
+        raise ValueError("an event's payload is nested too deeply to be read") from None
     if not isinstance(value, dict):
         raise ValueError("an event's payload is a JSON object")  # noqa: TRY004 - damage, not a type
     return value  # pyright: ignore[reportUnknownVariableType] - keys of parsed JSON are strings

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from zlib import crc32
 
 from lib.errors import Conflict, RunNotFound
@@ -16,6 +16,9 @@ from lib.events.event import Event, NewEvent
 from lib.events.kinds import RUN_COMPLETED, RUN_STARTED, is_signal
 
 RunStatus = Literal["open", "closed"]
+
+MAX_RUN_ID_BYTES: Final = 512
+"""As UTF-8; names of marks, which hold run ids in percent-encoding, fit into every index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +95,36 @@ def check_batch(run_id: str, events: Sequence[NewEvent], expected: int | None) -
 
     Raises:
         ValueError: it is empty, or is appended without `expected` and is not all signals, or it
-            has a time without a zone or a name that is not Unicode text.
+            has a time without a zone or that UTC has not, a name that is not Unicode text, or for
+            a start a run id of more than `MAX_RUN_ID_BYTES`.
     """
     if not run_id or not events:
         raise ValueError("an append needs a run id and at least one event")
     check_text(run_id)
+    if expected == 0:  # runs that an older release has started go on
+        _check_length(run_id)
     for event in events:
         if expected is None and not is_signal(event.kind):
             raise ValueError(f"only signals are appended without expected=, not {event.kind!r}")
-        if event.at.tzinfo is None:
-            raise ValueError(f"the time of an event has a zone, {event.at!r} has none")
+        if event.at.tzinfo is not UTC:
+            _check_time(event.at)
         for text in (event.kind, event.tenant, event.user):
             if text is not None:
                 check_text(text)
+
+
+def _check_length(run_id: str) -> None:
+    if len(run_id) * 4 > MAX_RUN_ID_BYTES and (found := len(run_id.encode())) > MAX_RUN_ID_BYTES:
+        raise ValueError(f"a run id has at most {MAX_RUN_ID_BYTES} bytes as UTF-8, not {found}")
+
+
+def _check_time(at: datetime) -> None:
+    if at.tzinfo is None:
+        raise ValueError(f"the time of an event has a zone, {at!r} has none")
+    try:
+        at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"the time of an event is one in UTC, too, {at!r} is none") from None
 
 
 def check_text(text: str) -> None:

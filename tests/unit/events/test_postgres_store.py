@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from lib.errors import Conflict, RunNotFound, StoreClosed, StoreCorrupt, StoreError
 from lib.events import NewEvent, PostgresEventStore
 from lib.events.stores.postgres import writer as module
+from lib.events.stores.postgres.batch import Append, Batch
 from lib.events.stores.postgres.rows import MAX_NAME_BYTES, text, untext
 from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
@@ -117,10 +119,10 @@ def test_names_that_no_index_has_room_for_are_refused(url: str, schema: str) -> 
     async def main() -> None:
         store = PostgresEventStore(url, schema=schema)
         await store.setup()
-        await store.append(fits, [started(tenant=fits, root=fits)], expected=0)
+        await store.append("run", [started(tenant=fits, root=fits)], expected=0)
         await store.set_mark(fits, long)
         calls = [
-            store.append(long, [started()], expected=0),
+            store.append(long, [note()], expected=1),
             store.append("a", [started(tenant=long)], expected=0),
             store.append("a", [started(root=long)], expected=0),
             store.append("a", [started(parent={"run_id": long})], expected=0),
@@ -131,10 +133,25 @@ def test_names_that_no_index_has_room_for_are_refused(url: str, schema: str) -> 
             with pytest.raises(ValueError, match="2600 bytes"):
                 await call
         assert await store.mark(fits) == long
-        assert [info.run_id for info in await store.runs()] == [fits]
+        assert [info.run_id for info in await store.runs()] == ["run"]
         await store.close()
 
     run(main())
+
+
+def test_an_append_that_breaks_fails_alone() -> None:
+    beyond = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
+    appends = [
+        Append.of(0, "a", [started()], 0),
+        Append.of(0, "b", [started(at=beyond)], 0),
+        Append.of(0, "a", [note()], 1),
+    ]
+    batch = Batch.of(appends, {}, 1)
+
+    first, broken, second = batch.outcomes
+    assert [event.seq for event in first + second] == [1, 2]
+    assert isinstance(broken, OverflowError)
+    assert (list(batch.runs), batch.sizes) == (["a"], {0: 2})
 
 
 def test_one_refused_append_of_a_batch_does_not_touch_the_others(url: str, schema: str) -> None:

@@ -68,12 +68,27 @@ def test_a_batch_holds_what_was_done_and_what_was_refused(writer: Writer, path: 
     assert logs(path) == {"a": [1, 2, 3, 4], "b": [1]}
 
 
-def test_an_unexpected_error_undoes_the_whole_batch(writer: Writer, path: str) -> None:
+def test_an_operation_that_breaks_fails_alone(writer: Writer, path: str) -> None:
     def broken(_: Writer) -> None:
-        raise ZeroDivisionError
+        raise OverflowError
+
+    first, refused, second = writer.commit(
+        [append("a", started(), expected=0), broken, append("a", note(), expected=1)]
+    ).outcomes
+
+    assert [event.seq for event in first + second] == [1, 2]
+    assert isinstance(refused, OverflowError)
+    assert logs(path) == {"a": [1, 2]}
+
+
+def test_an_error_of_the_database_or_an_end_of_the_thread_undoes_the_whole_batch(
+    writer: Writer, path: str
+) -> None:
+    def broken(_: Writer) -> None:
+        raise SystemExit
 
     writer.commit([append("a", started(), expected=0)])
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(SystemExit):
         writer.commit([append("a", note(), expected=1), append("b", started(), expected=0), broken])
     with pytest.raises(StoreError):
         writer.commit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from lib.errors import Conflict, RunNotFound
 from lib.events import Event, EventStore, NewEvent
 from lib.events import kinds as k
-from lib.events.runs import fold
+from lib.events.codec import MAX_DEPTH
+from lib.events.runs import MAX_RUN_ID_BYTES, fold
+from lib.events.store import run_mark
 from lib.testing.event_store.kit import (
     AT,
     NOTE,
@@ -26,6 +29,23 @@ from lib.testing.event_store.kit import (
     started,
 )
 
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return a payload of so many objects, each in the one before."""
+    payload: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        payload = {"in": payload}
+    return payload
+
+
+def circle() -> dict[str, Any]:
+    """Return a payload that holds itself."""
+    payload: dict[str, Any] = {}
+    payload["in"] = [payload]
+    return payload
+
+
+BEYOND = timezone(timedelta(hours=-1))
 REFUSED: dict[str, tuple[str, list[NewEvent], int | None]] = {
     "an empty batch": ("run", [], 1),
     "an empty run id": ("", [started()], 0),
@@ -35,11 +55,16 @@ REFUSED: dict[str, tuple[str, list[NewEvent], int | None]] = {
     "more than signals without expected": ("run", [note(), RESUMED], None),
     "another tenant": ("run", [replace(note(), tenant="other")], 1),
     "a time without a zone": ("run", [note(at=AT.replace(tzinfo=None))], 1),
+    "a time that is none in UTC": ("run", [note(at=datetime.max.replace(tzinfo=BEYOND))], 1),
     "a kind that is no text": ("run", [replace(note(), kind="\ud800")], 1),
     "a user that is no text": ("run", [note(user="\ud800")], 1),
     "a run id that is no text": ("\ud800", [started()], 0),
     "a tenant that is no text": ("new", [started(tenant="\ud800")], 0),
     "a number that is not finite": ("run", [replace(note(), data={"x": float("nan")})], 1),
+    "a payload nested too deeply": ("run", [NewEvent(NOTE, nested(MAX_DEPTH + 1), AT)], 1),
+    "a payload nested far too deeply": ("run", [NewEvent(NOTE, nested(5_000), AT)], 1),
+    "a payload that holds itself": ("run", [NewEvent(NOTE, circle(), AT)], 1),
+    "a run id that is too long": ("ä" * (MAX_RUN_ID_BYTES // 2) + "a", [started()], 0),
     "a parent without a run": ("new", [started(parent={"key": "child/1"})], 0),
     "a parent that is no object": ("new", [started(parent="run")], 0),
     "a root that is no text": ("new", [started(root=1)], 0),
@@ -57,6 +82,8 @@ NOT_JSON: dict[str, Any] = {
 PAYLOADS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "depth": {"a": {"b": [{"c": [[], {}, [None, True, False]]}]}},
+    "as much depth as may be": nested(MAX_DEPTH),
+    "many lists side by side": {"lists": [[[]]] * MAX_DEPTH},
     "text": {"text": "naïve 日本語 🦜 \x00 \x7f \u2028 \\ \" '"},
     "lone surrogates": {"\udc80": "a \ud83d b"},
     "large numbers": {"int": 2**63, "more": -(10**40), "float": 1.7976931348623157e308},
@@ -168,6 +195,48 @@ class LogContract(StoreTests):
 
             assert await all_events(store) == log
             assert await store.runs() == before
+
+        using(body)
+
+    def test_what_is_refused_touches_nothing_that_is_appended_beside_it(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            for name in ("run", "other"):
+                await begin(store, name)
+            refused: list[Awaitable[Any]] = []
+            stored: list[Awaitable[Any]] = []
+            for head, (run_id, events, expected) in enumerate(REFUSED.values(), 1):
+                place = head + 1 if expected == 1 else expected
+                stored.append(store.append("run", [note(str(head))], expected=None))
+                refused.append(store.append(run_id, events, expected=place))
+                stored.append(store.append("other", [note(str(head))], expected=head))
+            pairs = zip(stored[::2], refused, stored[1::2], strict=True)
+            async with asyncio.timeout(20):
+                outcomes = await asyncio.gather(
+                    *(one for pair in pairs for one in pair), return_exceptions=True
+                )
+                await store.append("run", [note("later")], expected=None)
+
+            assert {type(outcome) for outcome in outcomes[::3] + outcomes[2::3]} == {list}
+            refusals = ValueError | Conflict  # by what was there when it was looked at again
+            assert [out for out in outcomes[1::3] if not isinstance(out, refusals)] == []
+            for name in ("run", "other"):
+                texts = [event.data.get("text") for event in await store.read(name)]
+                told = [str(number) for number in range(1, len(REFUSED) + 1)]
+                assert texts == [None, *told, *(["later"] if name == "run" else [])]
+
+        using(body)
+
+    def test_the_longest_run_id_has_room_for_marks_of_its_own(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            run_id = "ä" * (MAX_RUN_ID_BYTES // 2)
+            log = await begin(store, run_id, notes=1)
+            mark = run_mark(run_id, "dead/" + "g" * 900)
+            await store.set_mark(mark, "kept")
+
+            assert await store.read(run_id) == log
+            assert await store.mark(mark) == "kept"
+            assert await store.erase(run_id) is True
+            assert await store.mark(mark) is None
 
         using(body)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from lib._util.postgres import array, integers, texts
-from lib.errors import RunErased, StoreError
+from lib.errors import RunErased
 from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data, encode_data, encode_time
 from lib.events.event import Event, NewEvent
@@ -121,7 +121,7 @@ class Batch:
         for append in appends:
             try:
                 batch.outcomes.append(batch._take(append, known))
-            except (StoreError, ValueError, Elsewhere) as refusal:
+            except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
                 batch.outcomes.append(refusal)
                 batch.doubtful[append.run_id] = append.name
         return batch

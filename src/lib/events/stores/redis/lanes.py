@@ -84,7 +84,8 @@ class Lane:
         for (operation, future), reply in zip(batch, replies, strict=True):
             try:
                 outcome = operation.outcome(reply)
-            except Outdated as refusal:
+            except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
+                operation.failed()
                 _refuse(future, refusal)
                 continue
             outcomes.append(outcome)
@@ -104,6 +105,10 @@ class Lane:
             try:
                 own = operation.arguments()
             except Outdated as refusal:
+                _refuse(future, refusal)
+                continue
+            except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
+                operation.failed()
                 _refuse(future, refusal)
                 continue
             args += own

@@ -187,7 +187,9 @@ class Writer:
     def _outcome(self, operation: Operation) -> Any:
         try:
             return operation(self)
-        except (StoreError, ValueError) as refusal:
+        except sqlite3.Error:  # of the transaction, which the others share
+            raise
+        except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
             return refusal
 
     def _forget(self) -> None:
@@ -225,12 +227,15 @@ class Writer:
         info, stored = advance(info, run_id, fresh, expected)
         if run == 0:
             run = self._number()
-        for event, payload in zip(stored, payloads, strict=True):
-            self._events.append(rows.event_row(run, event, payload))
-            if BLOB_MARKER in payload:
-                self._blob_uses += [
-                    (digest, run) for digest in blob_digests(event.kind, event.data)
-                ]
+        logged = list(zip(stored, payloads, strict=True))
+        written = [rows.event_row(run, event, payload) for event, payload in logged]
+        self._blob_uses += [
+            (digest, run)
+            for event, payload in logged
+            if BLOB_MARKER in payload
+            for digest in blob_digests(event.kind, event.data)
+        ]
+        self._events += written
         self._runs[run_id] = self._changed[run_id] = (run, info)
         self._grown[run_id] = self._grown.get(run_id, False) or is_signal(stored[-1].kind)
         return stored
