@@ -21,7 +21,7 @@ def engine() -> Engine:
 
 async def begin() -> str:
     async with engine() as chat:
-        session = await chat.session(user="ada")
+        session = await chat.start_session(user="ada")
         turn = await session.send("My parcel never came.")
         async for piece in turn.live():  # the reply while it is written
             print(piece.delta.text, end="")
@@ -31,7 +31,7 @@ async def begin() -> str:
 
 async def go_on(session_id: str) -> None:
     async with engine() as chat:
-        session = chat.open_session(session_id)
+        session = chat.session(session_id)
         turns = [await session.send(text) for text in ("It was order 7.", "And a gift.")]
         for turn in turns:  # answered one by one, in the order of the log
             print((await turn.result()).output)

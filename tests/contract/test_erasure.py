@@ -161,7 +161,7 @@ class Customer:
             score = {"name": "good", "value": 1.0, "comment": self.word}
             await engine.signal(started.id, k.EVAL_SCORE, score, user=self.word)
             await store.set_mark(run_mark(started.id, "dead/group/1"), self.word)
-        session = await engine.session(**options)
+        session = await engine.start_session(**options)
         await (await session.send(f"say {self.word}")).result()
         await session.send(f"and {self.word}")
         await TenantEventStore(store, self.tenant).set_mark("cursor", self.word)

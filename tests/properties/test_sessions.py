@@ -130,7 +130,7 @@ class Life:
     async def live(self, ops: Sequence[Op]) -> str:
         self.engine, self.mortal = self.world.engine()
         await self.engine.__aenter__()
-        self.session = await self.engine.session(budget=Budget(depth=3))
+        self.session = await self.engine.start_session(budget=Budget(depth=3))
         for op, number in ops:
             await getattr(self, f"_{op}")(number)
         self.world.released.set()
@@ -181,7 +181,7 @@ class Life:
         session_id = self.session.id
         self.engine, self.mortal = self.world.engine()
         await self.engine.__aenter__()
-        self.session: Session = self.engine.open_session(session_id)
+        self.session: Session = self.engine.session(session_id)
 
 
 def _plain(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -286,7 +286,7 @@ def test_a_session_of_100_turns_grows_with_what_is_new() -> None:
         store = MemoryEventStore()
         client = StrictClient(use_the_tool)
         async with make_engine(client, work, store=store, agent=React()) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             sizes: list[int] = []
             for _ in range(TURNS):
                 turn = await session.send("go")

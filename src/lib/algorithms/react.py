@@ -41,6 +41,8 @@ class LoopState(NamedTuple):
         prior: how many messages there were before what the run was given.
         refused: whether a guard has kept from the model what it was to be sent.
         held: what the provider keeps of the conversation, if the run is to use that.
+        same: whether the open model call was for exactly this conversation: a turn before it may
+            have been erased since, and what the provider keeps still has that.
     """
 
     config: Mapping[str, Any]
@@ -55,6 +57,7 @@ class LoopState(NamedTuple):
     prior: int = 0
     refused: bool = False
     held: Held | None = None
+    same: bool = True
 
 
 class React:
@@ -80,7 +83,8 @@ class React:
             name: what runs are started by; distinct in an engine.
             system: instructions put before the conversation.
             model: which model, None for the client's own.
-            tools: names of the tools on offer, None for all that the engine has.
+            tools: names of the tools and agents on offer, None for all that the engine has but
+                agents of this very algorithm.
             settings: temperature and the like, passed to the client.
             output: a pydantic model or JSON schema that the answer must fit.
             max_steps: model calls after which the run ends as LIMITED.
@@ -184,8 +188,13 @@ def _tool_request(key: str, state: LoopState) -> ToolRequest:
     )
 
 
-def _asked(state: LoopState, _event: Event) -> LoopState:
-    return state._replace(asked=state.asked + 1, thinking=True)
+def _asked(state: LoopState, event: Event) -> LoopState:
+    same = not state.config.get("provider_state") or _is_same(_llm_request(state), event)
+    return state._replace(asked=state.asked + 1, thinking=True, same=same)
+
+
+def _is_same(request: LLMRequest, event: Event) -> bool:
+    return request.digest(event.data.get("tools_digest", "")) == event.data["digest"]
 
 
 def _replied(state: LoopState, event: Event) -> LoopState:
@@ -194,7 +203,7 @@ def _replied(state: LoopState, event: Event) -> LoopState:
         reply = replace(reply, parts=Message.assistant(reply.text).parts, state=None)
     messages = state.messages.append(reply.message)
     held = None
-    if reply.state is not None and state.config.get("provider_state"):
+    if reply.state is not None and state.same and state.config.get("provider_state"):
         held = Held(reply.state, len(messages), messages.digest)
     state = state._replace(messages=messages, thinking=False, held=held)
     if reply.tool_calls:

@@ -222,8 +222,16 @@ async def _writing(place: StorePlace) -> AsyncGenerator[EventStore]:
 
 
 def _tell(asked: Asked, erased: Erased) -> None:
-    click.echo(json_line(asdict(erased)) if asked.as_json else _counts(erased))
+    told = {name: value for name, value in asdict(erased).items() if value is not None}
+    click.echo(json_line(told) if asked.as_json else _counts(erased))
 
 
 def _counts(erased: Erased) -> str:
-    return ", ".join(f"{name}: {count}" for name, count in asdict(erased).items())
+    counts = {name: count for name, count in asdict(erased).items() if isinstance(count, int)}
+    told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+    if erased.parent_id is None:
+        return told
+    return (
+        f"{told}\nThe log of run {erased.parent_id!r} still holds its question and its answer: "
+        f"erase {erased.root_id!r}, the root, to be rid of them, too."
+    )

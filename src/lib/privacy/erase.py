@@ -53,12 +53,17 @@ class Erased:
         events: of these runs.
         blobs: to which no other run referred; a dry run counts all to which these runs refer.
         vectors: records of vector stores.
+        parent_id: the run that had started the one that was erased, where that is left. Its log
+            still holds what it asked of it and what it was answered.
+        root_id: the run to erase if that is to go, too.
     """
 
     runs: int = 0
     events: int = 0
     blobs: int = 0
     vectors: int = 0
+    parent_id: str | None = None
+    root_id: str | None = None
 
     def __add__(self, other: Erased) -> Erased:
         """Return both together."""
@@ -67,6 +72,8 @@ class Erased:
             events=self.events + other.events,
             blobs=self.blobs + other.blobs,
             vectors=self.vectors + other.vectors,
+            parent_id=self.parent_id or other.parent_id,
+            root_id=self.root_id or other.root_id,
         )
 
 
@@ -81,6 +88,11 @@ async def erase_run(
     """Erase a run and everything that descends from it: children first, the run itself last.
 
     Whatever interrupts it, the same call goes on to the end, and one more changes nothing.
+
+    Of a run below a root, a turn of a session or the call of an agent, its question and its answer
+    stand in the log of its parent, too, and those of its grandparents may quote them. A log is
+    appended to and never changed, so they stay there: `Erased.parent_id` and `Erased.root_id` say
+    where. Only the erasure of the root leaves nothing.
 
     Args:
         store: the logs.
@@ -99,13 +111,21 @@ async def erase_run(
     family = await _family(store, names)
     if not family and await store.tombstone(run_id) is None:
         raise RunNotFound(run_id)
-    erased = Erased()
+    erased = await _left_above(store, run_id, family)
     while family:
         _refuse_open([] if force else family)
         erased += await _erase(store, family, blobs, dry_run=dry_run)
         names += [info.run_id for info in family if info.run_id != run_id]
         family = [] if dry_run else await _family(store, names)  # one may have begun meanwhile
     return erased
+
+
+async def _left_above(store: EventStore, run_id: str, family: Sequence[RunInfo]) -> Erased:
+    """Return where the question and the answer of a run are left once its family is erased."""
+    gone = {info.run_id: info.parent_id for info in family}
+    parent_id = gone.get(run_id)
+    parent = None if parent_id is None or parent_id in gone else await store.run(parent_id)
+    return Erased() if parent is None else Erased(parent_id=parent.run_id, root_id=parent.root_id)
 
 
 async def erase_tenant(

@@ -86,6 +86,19 @@ def test_a_run_is_erased_with_its_descendants(place: Path) -> None:
     assert again.stdout == "runs: 0, events: 0, blobs: 0, vectors: 0\n"
 
 
+def test_it_is_told_where_question_and_answer_of_a_run_below_another_are_left(place: Path) -> None:
+    store = str(place / "runs.db")
+    dry = privacy("erase-run", store, "old/child", "--dry-run", "--json")
+    refused = privacy("erase-run", store, "old/child", answer="n\n")
+    done = privacy("erase-run", store, "old/child", "--yes")
+
+    counts = {"runs": 1, "events": 2, "blobs": 0, "vectors": 0}
+    assert json.loads(dry.stdout) == {**counts, "parent_id": "old", "root_id": "old"}
+    assert "The log of run 'old' still holds its question and its answer" in refused.stderr
+    assert "erase 'old', the root," in done.stdout
+    assert left(place) == ["old", "new", "waits"]
+
+
 @pytest.mark.parametrize("answer", ["n\n", ""])
 def test_nothing_is_erased_before_somebody_has_agreed(place: Path, answer: str) -> None:
     result = privacy("erase-run", str(place / "runs.db"), "old", answer=answer)

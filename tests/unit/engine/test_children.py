@@ -193,13 +193,14 @@ def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> None:
     assert result.spend.tool_calls == 0
 
 
-def test_agents_that_call_themselves_end_at_the_last_level() -> None:
+def test_agents_that_call_each_other_end_at_the_last_level() -> None:
     def again(messages: Sequence[Message]) -> Reply:
         results = told(messages)
-        return say(results[0].content) if results else call(task(0, "again"))
+        other = "helper" if messages[0].text == "boss" else "boss"
+        return say(results[0].content) if results else call(task(0, "again", name=other))
 
     async def main() -> tuple[Result, int]:
-        async with team(again, again) as engine:
+        async with team(again, again, agents=(AGENT, Agent("boss", "Leads.", "boss"))) as engine:
             result = await (await engine.start("go", budget=Budget(depth=3))).result()
             await verified(engine.store)
             return result, len(await engine.store.runs())

@@ -456,16 +456,11 @@ def test_what_strangers_wrote_into_an_error_is_fenced_and_long_errors_are_cut() 
     assert len(messages[1]) < 2_100
 
 
-def test_an_empty_conversation_is_refused_and_an_unnamed_tenant_is_its_own() -> None:
+def test_an_empty_conversation_is_refused() -> None:
     async def main() -> None:
-        async with make_engine(ScriptedClient(["a", "b"])) as engine:
+        async with make_engine(ScriptedClient([])) as engine:
             with pytest.raises(ValueError, match="at least one message"):
                 await engine.start([])
-            none = await engine.start("go", idempotency_key="k")
-            empty = await engine.start("go", idempotency_key="k", tenant="")
-            assert none.id != empty.id
-            await none.result()
-            await empty.result()
 
     run(main())
 

@@ -434,7 +434,8 @@ def test_a_child_is_guarded_like_any_run() -> None:
             LLMHandler(ScriptedClient([asked, "it was blocked"]), guards=[watch]),
             ChildHandler([agent]),
         ]
-        async with Engine(store, handlers, algorithms=[React()], poll_s=0.01) as engine:
+        react = React(tools=["helper"])
+        async with Engine(store, handlers, algorithms=[react], poll_s=0.01) as engine:
             started = await engine.start("go")
             result = await started.result()
             log = await store.read(started.id)
@@ -450,7 +451,7 @@ def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
 
     async def main() -> list[str]:
         async with guarded(ScriptedClient(["fine", "fine"]), llm=[watch]) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             said = ("hello", "be evil", "sorry")
             return [(await (await session.send(text)).result()).outcome for text in said]
 

@@ -51,7 +51,7 @@ class Counting(MemoryEventStore):
 
 async def conversation(store: MemoryEventStore, turns: int) -> tuple[str, list[str]]:
     async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
-        session = await engine.session()
+        session = await engine.start_session()
         sent = [await session.send(f"word {number}") for number in range(turns)]
         for turn in sent:
             await turn.result()
@@ -62,7 +62,7 @@ def test_the_next_turn_reads_the_last_one_only() -> None:
     async def main() -> None:
         store = Counting()
         async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turns = [await (await session.send(f"{number}")).result() for number in range(5)]
             store.reads.clear()
             await (await session.send("last")).result()
@@ -124,7 +124,7 @@ def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answer() ->
         store = Counting()
         engine = make_engine(StrictClient(echo), store=store, agent=Parrot())  # pyright: ignore[reportArgumentType] - any will do
         async with engine:
-            session = await engine.session()
+            session = await engine.start_session()
             outputs = [(await (await session.send(w)).result()).output for w in ("a", "b", "c")]
             assert outputs == ["", "after 1", "after 3"]
             told = [message.text for message in await session.history()]

@@ -50,7 +50,9 @@ class Forgetful(MemoryBlobStore):
 
 async def refs(store: EventStore) -> set[str]:
     logs = [await store.read(info.run_id) for info in await store.runs()]
-    return {ref.digest for log in logs for event in log for ref in blob_refs(event.kind, event.data)}
+    return {
+        ref.digest for log in logs for event in log for ref in blob_refs(event.kind, event.data)
+    }
 
 
 def largest(log: Sequence[Event]) -> int:
@@ -71,7 +73,7 @@ def test_content_that_is_forgotten_before_its_append_is_put_again() -> None:
         async with make_engine(looking, blobs=blobs) as engine:
             started = await engine.start(Message.user("?", picture()))
             assert (await started.result()).outcome == "COMPLETED"
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send(Message.user("?", picture(CONTENT + b"2")))
             assert (await turn.result()).outcome == "COMPLETED"
             assert len(await refs(engine.store)) == 2
@@ -86,7 +88,7 @@ def test_large_attachments_are_kept_beside_the_log_whichever_way_they_come(path:
         client = FunctionClient(draw if path == "reply" else answer, modalities=SHOWN)
         async with make_engine(client, blobs=MemoryBlobStore()) as engine:
             if path == "turn":
-                session = await engine.session()
+                session = await engine.start_session()
                 await (await session.send(Message.user(picture()))).result()
             else:
                 given = "draw" if path == "reply" else Message.user(picture())

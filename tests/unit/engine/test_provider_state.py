@@ -43,7 +43,7 @@ async def talk(
     for number, word in enumerate(words):
         agent = agents[number % len(agents)]
         async with make_engine(client, look, store=store, agent=agent, **options) as engine:
-            session = engine.open_session(session_id) if session_id else await engine.session()
+            session = engine.session(session_id) if session_id else await engine.start_session()
             session_id = session.id
             if word == "FORGET":
                 client.forget()
@@ -151,7 +151,7 @@ def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next() -> N
 
     async def main() -> list[tuple[int, str]]:
         async with make_engine(client, look, agent=AGENT) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             await (await session.send("one")).result()
             client.forget()
             turn = await session.send("two")

@@ -304,11 +304,11 @@ def test_sessions_and_children_keep_nothing_either() -> None:
     handlers = [LLMHandler(client), ChildHandler([helper])]
 
     async def main() -> None:
-        agent = React(system=f"write to {MAIL}")
+        agent = React(system=f"write to {MAIL}", tools=["helper"])
         async with Engine(
             store, handlers, algorithms=[agent], redactor=KEYED, poll_s=0.01
         ) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             for text in (ALL, f"once more, {ALL}"):
                 turn = await session.send(text, idempotency_key=f"say {text[:4]}")
                 again = await session.send(text, idempotency_key=f"say {text[:4]}")

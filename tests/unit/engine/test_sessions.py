@@ -87,7 +87,7 @@ def test_each_turn_goes_on_with_the_conversation_of_those_before_it() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store) as engine:
-            session = await engine.session(user="ada")
+            session = await engine.start_session(user="ada")
             first = await (await session.send("one")).result()
             second = await (await session.send("two", user="bob")).result()
 
@@ -108,7 +108,7 @@ def test_each_turn_goes_on_with_the_conversation_of_those_before_it() -> None:
 def test_between_turns_nobody_holds_the_session() -> None:
     async def main() -> None:
         async with talk() as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             await engine.hosted(session.id)
             assert await status(engine, session.id) == ("open", False, None)
             await (await session.send("one")).result()
@@ -122,7 +122,7 @@ def test_two_turns_sent_at_once_are_answered_in_the_order_of_the_log() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turns = await asyncio.gather(*(session.send(word) for word in ("a", "b", "c")))
             results = await asyncio.gather(*(turn.result() for turn in reversed(turns)))
 
@@ -142,10 +142,10 @@ def test_two_turns_sent_at_once_are_answered_in_the_order_of_the_log() -> None:
 def test_a_repeated_key_gives_the_same_turn() -> None:
     async def main() -> None:
         async with talk() as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             first = await session.send("one", idempotency_key="k")
             again = await session.send("one", idempotency_key="k")
-            elsewhere = await engine.open_session(session.id).send("one", idempotency_key="k")
+            elsewhere = await engine.session(session.id).send("one", idempotency_key="k")
             assert first.run_id == again.run_id == elsewhere.run_id
             assert await first.result() == await again.result() == await elsewhere.result()
             with pytest.raises(IdempotencyMismatch) as caught:
@@ -160,7 +160,7 @@ def test_two_processes_that_send_under_one_key_at_once_get_one_turn() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             await (await session.send("one", idempotency_key="k")).result()
             data = {"signal_id": "k", "input": [{"role": "user", "content": "one"}]}
             await engine.signal(session.id, k.TURN_REQUESTED, data)
@@ -176,11 +176,13 @@ def test_two_processes_that_send_under_one_key_at_once_get_one_turn() -> None:
 def test_a_session_is_opened_once_under_a_key() -> None:
     async def main() -> None:
         async with talk() as engine:
-            one = await engine.session(tenant="t", idempotency_key="k")
-            assert (await engine.session(tenant="t", idempotency_key="k")).id == one.id
-            assert (await engine.session(tenant="u", idempotency_key="k")).id != one.id
+            one = await engine.start_session(tenant="t", idempotency_key="k")
+            assert (await engine.start_session(tenant="t", idempotency_key="k")).id == one.id
+            assert (await engine.start_session(tenant="u", idempotency_key="k")).id != one.id
             with pytest.raises(IdempotencyMismatch):
-                await engine.session(tenant="t", turn_budget=Budget(tokens=1), idempotency_key="k")
+                await engine.start_session(
+                    tenant="t", turn_budget=Budget(tokens=1), idempotency_key="k"
+                )
 
     run(main())
 
@@ -189,26 +191,26 @@ def test_what_cannot_be_a_session_or_a_turn_is_refused() -> None:
     async def main() -> None:
         async with talk() as engine:
             with pytest.raises(UnknownAlgorithm, match="react"):
-                await engine.session("other")
+                await engine.start_session("other")
             with pytest.raises(ValueError, match="another algorithm"):
-                await engine.session("session")
+                await engine.start_session("session")
             with pytest.raises(ValueError, match="depth"):
-                await engine.session(budget=Budget(depth=0))
-            with pytest.raises(ValueError, match="opened by"):
+                await engine.start_session(budget=Budget(depth=0))
+            with pytest.raises(ValueError, match="start_session"):
                 await engine.start("hi", algorithm="session")
-            session = await engine.session()
+            session = await engine.start_session()
             for wrong in ([], Message.assistant("hi"), [Message.user("a"), Message.system("b")]):
                 with pytest.raises(ValueError, match="of the user"):
                     await session.send(wrong)
             with pytest.raises(ValueError, match="one character"):
                 await session.send("hi", idempotency_key="")
-            missing = engine.open_session("nowhere")
+            missing = engine.session("nowhere")
             for call in (missing.send("hi"), missing.history(), missing.turns(), missing.close()):
                 with pytest.raises(RunNotFound):
                     await call
             no_session = await engine.start("hi")
             with pytest.raises(ValueError, match="no session"):
-                await engine.open_session(no_session.id).send("hi")
+                await engine.session(no_session.id).send("hi")
 
     run(main())
 
@@ -230,12 +232,12 @@ def test_large_attachments_of_a_turn_go_to_the_blob_store(tmp_path: Path) -> Non
         store, blobs = MemoryEventStore(), DirectoryBlobStore(tmp_path)
         client = StrictClient(look, modalities=frozenset({"text", "image"}))
         async with make_engine(client, store=store, agent=AGENT, blobs=blobs) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             await (await session.send(picture)).result()
             await (await session.send("and now?")).result()
             assert sum(len(str(e.data)) for e in await store.read(session.id)) < 5_000
         async with talk() as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             with pytest.raises(ContentTooLarge):
                 await session.send(picture)
 
@@ -247,9 +249,9 @@ def test_a_closed_session_answers_what_was_sent_and_takes_nothing_more() -> None
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turns = [await session.send(word) for word in ("a", "b")]
-            other = engine.open_session(session.id)
+            other = engine.session(session.id)
             await session.close()
             await session.close()
             for handle in (session, other):
@@ -283,7 +285,7 @@ def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
     async def main() -> None:
         store = Late()
         async with talk(store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             with pytest.raises(SessionClosed):
                 await session.send("too late")
             late = Turn(
@@ -305,7 +307,7 @@ def test_a_cancelled_session_cancels_its_turn_and_tells_those_that_wait() -> Non
     async def main() -> None:
         store, gate = MemoryEventStore(), Gate()
         async with talk(store, gate.answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             first, second = await session.send("a"), await session.send("b")
             await gate.asked.wait()
             assert await session.cancel("enough") is True
@@ -336,7 +338,7 @@ def test_a_cancelled_turn_leaves_a_conversation_that_goes_on() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store, think, wait_for_ever) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("work")
             async for event in turn.events():
                 if event.kind == k.TOOL_REQUESTED:
@@ -357,7 +359,7 @@ def test_a_turn_that_waits_for_its_turn_can_be_cancelled() -> None:
     async def main() -> None:
         store, gate = MemoryEventStore(), Gate()
         async with talk(store, gate.answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turns = [await session.send(word) for word in ("a", "b", "c")]
             await gate.asked.wait()
             assert await turns[1].cancel("not that") is True
@@ -378,7 +380,7 @@ def test_a_turn_that_begins_while_it_is_being_cancelled_is_cancelled_all_the_sam
     async def main() -> None:
         store, gate = MemoryEventStore(), Gate()
         async with talk(store, gate.answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("a")
             stale = Turn(engine, session.id, turn.id, after=1)
             # The handle looks before the turn begins, and cancels when it has begun.
@@ -396,7 +398,7 @@ def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None:
     async def main(*, erased: bool) -> tuple[bool, Result]:
         store = MemoryEventStore()
         async with talk(store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             await engine.hosted(session.id)
             turn = Turn(engine, session.id, "k", after=1)
             at = engine.clock.now()
@@ -420,7 +422,7 @@ def test_calling_a_turn_off_that_has_begun_changes_nothing_in_its_session() -> N
     async def main() -> None:
         gate = Gate()
         async with talk(answer=gate.answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("a", live=False)
             await gate.asked.wait()
             await engine.signal(session.id, k.CANCEL_REQUESTED, {"key": turn.id})
@@ -437,7 +439,7 @@ def test_an_engine_may_be_given_what_it_has_of_its_own() -> None:
         handlers = [LLMHandler(StrictClient(echo)), TurnHandler()]
         algorithms = [AGENT, SessionLoop()]
         async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             assert (await (await session.send("hi")).result()).output == "2 hi"
 
     run(main())
@@ -446,7 +448,7 @@ def test_an_engine_may_be_given_what_it_has_of_its_own() -> None:
 def test_replies_are_streamed_from_the_first_piece_however_late_they_are_read() -> None:
     async def main() -> None:
         async with talk(answer=long_answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn, silent = await session.send("one"), await session.send("two", live=False)
             await turn.result()
             await silent.result()
@@ -469,7 +471,7 @@ def test_pieces_come_while_the_reply_is_written() -> None:
             return next(steps)
 
         async with talk(answer=answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             first, second = await session.send("one"), await session.send("two")
             assert [p.delta.text async for p in first.live()] == ["half"]
             assert await outcome(first) == "FAILED"
@@ -482,7 +484,7 @@ def test_a_handle_that_is_gone_keeps_no_pieces() -> None:
     async def main() -> None:
         gate = Gate()
         async with talk(answer=gate.answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("one")
             await gate.asked.wait()
             assert engine.hub.publisher(turn.run_id) is not None
@@ -507,7 +509,7 @@ def test_a_turn_may_wait_for_a_person() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store, think, ask) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("go")
             async for event in turn.events():
                 if event.kind == k.APPROVAL_REQUESTED:
@@ -535,7 +537,7 @@ def test_a_turn_that_waits_for_a_person_can_be_cancelled(whole: bool) -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store, think, ask) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("go")
             async for event in turn.events():
                 if event.kind == k.APPROVAL_REQUESTED:
@@ -560,7 +562,7 @@ def test_a_failed_turn_leaves_its_question_and_an_erased_one_nothing() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store, think) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             for word in ("a", "fail", "b"):
                 await (await session.send(word)).result()
             assert texts(await session.history()) == ["a", "2 a", "fail", "b", "5 b"]
@@ -568,7 +570,7 @@ def test_a_failed_turn_leaves_its_question_and_an_erased_one_nothing() -> None:
             await store.erase(turns[0].run_id)
         store = await copy_of(store)
         async with talk(store, think) as engine:
-            session = engine.open_session(session.id)
+            session = engine.session(session.id)
             assert texts(await session.history()) == ["fail", "b", "5 b"]
             assert (await (await session.send("c")).result()).output == "5 c"
             assert [fault.rule for fault in await faults(store)] == []
@@ -601,7 +603,7 @@ def test_what_a_guard_kept_from_the_model_does_not_reach_it_with_the_next_turn(
         store, client = MemoryEventStore(), StrictClient(echo)
         handler = LLMHandler(client, guards=[NoAttack(stage)])
         async with Engine(store, [handler], algorithms=[AGENT], poll_s=0.01) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             outcomes = [await outcome(await session.send(word)) for word in ("fine", "attack")]
             assert outcomes == ["COMPLETED", "BLOCKED"]
             assert texts(await session.history()) == ["fine", "2 fine", *left]
@@ -622,16 +624,16 @@ def test_a_session_goes_on_in_another_process_between_turns_and_inside_them() ->
     async def main() -> None:
         store, gate = Shared(), Gate()
         async with talk(store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             await (await session.send("one")).result()
         async with talk(store, gate.answer) as engine:
-            turn = await engine.open_session(session.id).send("two")
+            turn = await engine.session(session.id).send("two")
             waiting = asyncio.create_task(turn.result())
             await gate.asked.wait()
         with pytest.raises(RunAbandoned):
             await waiting
         async with talk(store) as engine:
-            session = engine.open_session(session.id)
+            session = engine.session(session.id)
             (_, again) = await session.turns()
             assert (await again.result()).output == "4 two"
             assert (await (await session.send("three")).result()).output == "6 three"
@@ -646,7 +648,7 @@ def test_a_process_that_drives_nothing_sends_and_a_worker_answers(tmp_path: Path
         async with talk(desk_store, drive=False) as desk, talk(work_store) as engine:
             worker = Worker(engine, max_runs=1, poll_s=0.02)
             working = asyncio.create_task(worker.run())
-            session = await desk.session()
+            session = await desk.start_session()
             turns = [await session.send(word) for word in ("a", "b")]
             assert [(await turn.result()).output for turn in turns] == ["2 a", "4 b"]
             assert [piece async for piece in turns[0].live()] == []
@@ -668,16 +670,16 @@ def test_another_engine_answers_a_turn_that_this_one_cannot() -> None:
         store = Shared()
         other = make_engine(StrictClient(echo), store=store, agent=React("other"))
         async with talk(store) as engine, other:
-            session = await engine.session()
+            session = await engine.start_session()
             await engine.hosted(session.id)
-            turn = await other.open_session(session.id).send("hi")
+            turn = await other.session(session.id).send("hi")
             with pytest.raises(UnknownAlgorithm):
                 await turn.result()
-            seen = engine.open_session(session.id)
+            seen = engine.session(session.id)
             (again,) = await seen.turns()
             assert (await again.result()).output == "2 hi"
             with pytest.raises(UnknownAlgorithm):
-                await other.open_session(session.id).history()
+                await other.session(session.id).history()
 
     run(main())
 
@@ -690,7 +692,9 @@ def test_what_turns_spend_counts_for_the_session_and_ends_it() -> None:
         store = MemoryEventStore()
         async with talk(store, think) as engine:
             budget = Budget(llm_calls=2, tokens=100)
-            session = await engine.session(budget=budget, turn_budget=Budget(tokens=20, depth=1))
+            session = await engine.start_session(
+                budget=budget, turn_budget=Budget(tokens=20, depth=1)
+            )
             turns = [await session.send(word) for word in ("a", "b", "c")]
             assert [await outcome(turn) for turn in turns[:2]] == ["COMPLETED"] * 2
             with pytest.raises(SessionClosed) as caught:
@@ -713,7 +717,7 @@ def test_a_tenants_session_has_turns_of_the_tenant_below_it() -> None:
     async def main() -> None:
         store = MemoryEventStore()
         async with talk(store) as engine:
-            session = await engine.session(tenant="t")
+            session = await engine.start_session(tenant="t")
             turn = await session.send("hi")
             await turn.result()
             (info,) = await store.runs(RunQuery(parent_id=session.id))
@@ -726,7 +730,7 @@ def test_an_erased_session_is_not_there_for_those_who_wait() -> None:
     async def main() -> None:
         store, gate = MemoryEventStore(), Gate()
         async with talk(store, gate.answer) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turn = await session.send("a")
             other = await session.send("b")
             await gate.asked.wait()

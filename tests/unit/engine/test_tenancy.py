@@ -88,11 +88,11 @@ def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[Any]]) -
 def test_a_foreign_session_is_a_missing_one(call: Callable[[Session], Awaitable[Any]]) -> None:
     async def main() -> None:
         async with engine() as made:
-            foreign = await made.session(tenant="globex")
+            foreign = await made.start_session(tenant="globex")
             told: list[str] = []
             for session_id in (foreign.id, "missing"):
                 with pytest.raises(RunNotFound) as caught:
-                    await call(made.open_session(session_id, tenant="acme"))
+                    await call(made.session(session_id, tenant="acme"))
                 told.append(str(caught.value).replace(session_id, "…"))
 
             assert told[0] == told[1]
@@ -113,7 +113,7 @@ def test_own_runs_and_sessions_are_there() -> None:
             assert await handle.cancel() is False
             await pieces
 
-            session = made.open_session((await made.session(tenant="acme")).id, tenant="acme")
+            session = made.session((await made.start_session(tenant="acme")).id, tenant="acme")
             turn = await session.send("hello", idempotency_key="k")
             assert (await session.send("hello", idempotency_key="k")).id == turn.id
             assert (await turn.result()).output == "hello"
@@ -140,7 +140,7 @@ async def _pieces(handle: Run) -> list[Any]:
 def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None:
     async def main() -> None:
         async with engine() as made:
-            foreign = await made.session(tenant="globex")
+            foreign = await made.start_session(tenant="globex")
             mine = OneTenant(made, "acme")
             for run_id in (foreign.id, "missing"):
                 with pytest.raises(RunNotFound):

@@ -40,7 +40,7 @@ def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
         ]
         agents = [React(), React("helper", system="helper")]
         async with Engine(store, handlers, algorithms=agents) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             turns = [await session.send(word) for word in ("a", "b")]
             for turn in turns:
                 await turn.result()
@@ -90,7 +90,7 @@ def test_a_turn_that_was_called_off_before_it_began_is_no_error() -> None:
             return "ok"
 
         async with make_engine(StrictClient(wait), store=store) as engine:
-            session = await engine.session()
+            session = await engine.start_session()
             first, second = await session.send("a"), await session.send("b")
             await second.cancel("never mind")
             go.set()

@@ -5,6 +5,9 @@ To the model it is the call of a tool. What the agent does has spans of its own 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from lib.engine.core.calls import call_result
 from lib.events import Event
 from lib.observe import attributes as a
 from lib.observe.spans.calls import answer, begin_call
@@ -26,10 +29,16 @@ def child_completed(run: RunSpans, event: Event, key: str) -> None:
     data = event.data
     outcome = word(data.get("outcome")) or UNKNOWN
     status = OUTCOME_STATUS.get(outcome, "error")
-    message, output = text(mapping(data.get("error")).get("message")), data.get("output")
-    completed = outcome == "COMPLETED"
-    content = output if completed else message or output or outcome
-    answer(run, event, key, {"content": content, "is_error": not completed})
+    message, output = text(mapping(data.get("error")).get("message")), text(data.get("output"))
+    told = {
+        "call_id": data.get("call_id"),
+        "outcome": outcome,
+        "output": output or "",
+        "reason": text(data.get("reason")),
+        "error": {"message": message},
+    }
+    result = call_result(replace(event, data=told))  # what the model is told, in these words
+    answer(run, event, key, {"content": result.content, "is_error": result.is_error})
     attributes = {
         a.RUN_OUTCOME: outcome,
         a.ERROR_TYPE: None if status == "ok" else error_type(data, outcome),

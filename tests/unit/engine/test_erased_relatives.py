@@ -1,0 +1,236 @@
+"""What becomes of those who rested on a run that has been erased."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import Agent, Budget, Engine, Result
+from lib.errors import RunNotFound
+from lib.events import Event, MemoryEventStore, NewEvent, RunQuery
+from lib.events import kinds as k
+from lib.llm import Message, Reply, ToolCall
+from lib.privacy import erase_run, erase_tenant
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.providers import KeepingClient, StrictClient
+from lib.testing.team import boss_of, call, child_of, echo, say, task, team, until
+from lib.tools import tool
+
+
+class Shared(MemoryEventStore):
+    """Outlives the engines that use it."""
+
+    async def close(self) -> None:
+        pass
+
+
+class Asked:
+    """A model that keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[list[str]] = []
+
+    def __call__(self, messages: Sequence[Message]) -> str:
+        self.shown.append([message.text for message in messages])
+        return f"a{len(self.shown)}"
+
+
+def texts(messages: Sequence[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> None:
+    async def main() -> None:
+        asked = Asked()
+        async with make_engine(StrictClient(asked)) as engine:
+            session = await engine.start_session(tenant="acme")
+            first = await session.send("MARKER")
+            await first.result()
+            await (await session.send("two")).result()
+            assert texts(await session.history()) == ["MARKER", "a1", "two", "a2"]
+
+            erased = await erase_run(engine.store, first.run_id)
+            assert texts(await session.history()) == ["two", "a2"]
+            await (await session.send("three")).result()
+            assert asked.shown[-1] == ["two", "a2", "three"]
+            assert erased.parent_id == session.id
+
+            await erase_tenant(engine.store, "acme", force=True)
+            with pytest.raises(RunNotFound):
+                await session.history()
+            past = await engine.histories.upto(session.id, 100)
+            assert not past.conversation
+
+    run(main())
+
+
+class Looker:
+    """A model that looks something up in the turn "two", which is held up there if that is asked.
+
+    Its provider keeps conversations.
+    """
+
+    def __init__(self, *, held_up: bool) -> None:
+        self.shown: list[list[str]] = []
+        self.client = KeepingClient(self._think)
+        self.looking, self._held_up = asyncio.Event(), held_up
+
+        @tool(effects="none")
+        async def look() -> str:
+            held_up, self._held_up = self._held_up, False
+            self.looking.set()
+            if held_up:
+                await asyncio.Event().wait()
+            return "seen"
+
+        self._look = look
+
+    def engine(self, store: MemoryEventStore) -> Engine:
+        agent = React(provider_state=True)
+        return make_engine(self.client, self._look, store=store, agent=agent)
+
+    def _think(self, messages: Sequence[Message]) -> Any:
+        self.shown.append(texts(messages))
+        if messages[-1].text == "two":
+            return Reply((ToolCall("c1", "look", {}),))
+        return "ok"
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_handle_of_a_provider_is_not_used_when_what_it_rests_on_was_erased(within: bool) -> None:
+    looker = Looker(held_up=within)
+
+    async def main() -> None:
+        store = Shared()
+        async with looker.engine(store) as engine:
+            session = await engine.start_session()
+            first = await session.send("MARKER")
+            await first.result()
+            second = await session.send("two")
+            await (looker.looking.wait() if within else second.result())
+        async with looker.engine(store) as engine:
+            await erase_run(store, first.run_id)
+            before = len(looker.shown)
+            session = engine.session(session.id)
+            results = [await turn.result() for turn in await session.turns()]
+            assert [result.outcome for result in results] == ["COMPLETED"] * 2
+            for word in ("three", "four"):
+                await (await session.send(word)).result()
+            assert len(looker.shown) == before + 2 + within
+            assert not [one for one in looker.shown[before:] if "MARKER" in one]
+            assert looker.client.sent[-1] == 1  # since then everything is held that was said
+
+    run(main())
+
+
+class Slow(MemoryEventStore):
+    """Holds up the start of a child until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        if events[0].kind == k.RUN_STARTED and events[0].data.get("parent"):
+            self.at.set()
+            await self.gate.wait()
+        return await super().append(run_id, events, expected=expected)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_child_that_begins_after_its_parent_was_erased_does_nothing(whole: bool) -> None:
+    done: list[int] = []
+
+    @tool(effects="once")
+    def pay(n: int) -> str:
+        done.append(n)
+        return "paid"
+
+    def helper(messages: Sequence[Message]) -> Any:
+        if messages[-1].role == "user":
+            return call(ToolCall("c1", "pay", {"n": 1}))
+        return say("done")
+
+    async def main() -> None:
+        store = Slow()
+        async with team(boss_of(task(0, "MARKER")), helper, pay, store=store) as engine:
+            started = await engine.start("go", tenant="acme")
+            await store.at.wait()
+            if whole:
+                assert (await erase_run(store, started.id, force=True)).runs == 1
+            else:
+                await store.erase(started.id)
+            store.gate.set()
+            with pytest.raises(RunNotFound):
+                await started.result()
+            assert await store.runs(RunQuery()) == []
+        assert done == []
+
+    run(main())
+
+
+def test_a_child_that_begins_after_its_root_was_erased_does_nothing() -> None:
+    """Its parent is there: another worker has taken that up, and it is about to go itself."""
+    thoughts: list[str] = []
+
+    def helper(messages: Sequence[Message]) -> Any:
+        thoughts.append(messages[-1].text)
+        return say("done")
+
+    async def main() -> Result:
+        store = MemoryEventStore()
+        async with team(boss_of(task(0, "deep")), helper, store=store) as engine:
+            await store.erase("root")
+            data = {
+                "algorithm": "boss",
+                "input": [{"role": "user", "content": "go"}],
+                "config": {"system": "boss"},
+                "parent": {"run_id": "root", "key": "tool/1/c0"},
+                "root": "root",
+            }
+            await store.append("parent", [engine.event(k.RUN_STARTED, data)], expected=0)
+            return await engine.run("parent").result()
+
+    result = run(main())
+
+    assert thoughts == []
+    assert "FAILED (erased" in result.output
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=400, cost=2.0, llm_calls=3)])
+def test_an_erased_child_has_spent_what_it_was_granted(budget: Budget | None) -> None:
+    """Nobody knows what it has spent: what it might have is not granted again."""
+    store = MemoryEventStore()
+
+    async def main() -> tuple[Result, dict[str, Any]]:
+        agents = [Agent("helper", "Helps.", "helper", budget=budget)]
+        async with team(boss_of(task(0, "a")), _never, store=store, agents=agents) as engine:
+            started = await engine.start("go")
+            child = await child_of(store, started.id)
+            await until(store, child.run_id, k.LLM_REQUESTED)
+        await store.setup()
+        await erase_run(store, child.run_id, force=True)
+        async with team(boss_of(task(0, "a")), echo, store=store, agents=agents) as engine:
+            result = await engine.run(started.id).result()
+            told = await until(store, started.id, k.CHILD_COMPLETED)
+            return result, told.data
+
+    result, told = run(main())
+
+    assert (told["outcome"], told["reason"]) == ("FAILED", "erased")
+    if budget is None:
+        assert told["spend"] == {}
+        assert result.spend.tokens == 30
+    else:
+        assert told["spend"] == {"tokens": 400, "cost": 2.0, "llm_calls": 3}
+        assert (result.spend.tokens, result.spend.llm_calls) == (430, 5)
+
+
+async def _never(_messages: Sequence[Message]) -> Reply:
+    await asyncio.Event().wait()
+    return say("never")
