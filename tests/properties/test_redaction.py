@@ -21,6 +21,7 @@ PIECES = [
     "+4930123456",
     *("DE89 3704 0044 0532 0130 00", "sk-abcDEF1234567890abcdEFGH", "api_key=", "x8Fq29dkLLpz"),
     *("[EMAIL]", "[SECRET:0a1b2c3d]", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"),
+    *("\n", "\\", 'password="', "password: hunter2", "\\n", "07911123456", "4111.1111.1111.1111"),
     *(" ", "-", ".", "@", "+", "(", "[", "]", "0", "1", "é", "\u200b", "\ud800", '"', ":"),
 ]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
@@ -67,6 +68,21 @@ def test_redacted_payloads_stay_as_they_are_through_json_and_redaction(
     assert once["args"][1:] == ["[EMAIL]", {"[EMAIL]": "[CARD]"}]
 
 
+@given(JSON, st.integers(0, 2), st.booleans(), st.sampled_from(REDACTORS))
+def test_redacted_json_is_json_and_holds_nothing_of_what_was_found(
+    value: Any, packed: int, ascii_: bool, redactor: PatternRedactor
+) -> None:
+    text = json.dumps({"value": value}, ensure_ascii=ascii_)
+    for _ in range(packed):
+        text = json.dumps([text], ensure_ascii=ascii_)
+    redacted = redactor.redact(text)
+    inner = parse(redacted)
+
+    assert redactor.redact(redacted) == redacted
+    assert find(redacted, DEFAULT) == []
+    assert isinstance(inner, dict | list | str)
+
+
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 def test_redacted_messages_are_messages_that_render_to_the_same_bytes(texts: list[str]) -> None:
     given_ = [{"role": "user", "content": text} for text in texts]
@@ -81,6 +97,8 @@ UNITS = [
     *("eyJ", "eyJaaaaaaaaaaaa.", "sk-", "AKIA", "A1b2", "a", "a.", "xox", "é", "\uff11", "\u200b"),
     *("-----BEGIN PRIVATE KEY-----", "api_key=", "api_key=a1", "DE89 ", "password ", "://a:"),
     *("+4930123456", "[EMAIL", "[EMAIL]"),
+    *("\\n", "\\", "\\u0041", "\\ud83d\\ude00", "jo\\n@b.org", 'password="', "password: a!a"),
+    *("4111.", "4111 1111 ", "41111111111111111x ", "card 4", "7911", "a%40b.", "secret: a/b"),
 ]
 
 

@@ -8,13 +8,15 @@ comes again, or comes back from the log, reads the same and conversations keep t
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from lib._util.json import canonical, parse
 from lib.errors import RedactionFailed
 from lib.privacy.detect import DEFAULT, Detector, find
 from lib.privacy.detect.plain import reads
-from lib.privacy.fields import walk
+from lib.privacy.fields import anything, walk
 
 WHOLE: Final = "[REDACTED]"
 MIN_KEY_BYTES: Final = 16
@@ -62,23 +64,45 @@ class PatternRedactor:
         self._key = key
 
     def redact(self, text: str) -> str:
-        """Return the text with placeholders; invisible characters in a finding go with it."""
+        """Return the text with placeholders; invisible characters in a finding go with it.
+
+        What is a JSON object, list or string stays one: a number becomes a placeholder in
+        quotation marks. A number alone is a text like every other.
+        """
         for _ in range(MAX_PASSES):
             redacted = self._once(text)
             if redacted == text:
                 return text
             text = redacted
         # What stood beside a finding may become one when that is gone; here that has no end.
-        return text if self._once(text) == text else WHOLE
+        if self._once(text) == text:
+            return text
+        return WHOLE if _json(text) is None else f'"{WHOLE}"'
 
     def _once(self, text: str) -> str:
+        found = find(text, self._detectors)
+        if not found:
+            return text
         pieces: list[str] = []
         done = 0
-        for found in find(text, self._detectors):
-            value = text[found.start : found.end]
-            pieces += (text[done : found.start], self._placeholder(found.kind, value))
-            done = found.end
-        return "".join([*pieces, text[done:]]) if pieces else text
+        for kind, start, end in found:
+            placeholder = self._placeholder(kind, text[start:end])
+            number = _number(text, start, end)
+            if number is not None:
+                placeholder = f"{number.mark}{text[number.start : start]}{placeholder}{number.mark}"
+                start = number.start  # noqa: PLW2901 - with its sign
+            pieces += (text[done:start], placeholder)
+            done = end
+        redacted = "".join([*pieces, text[done:]])
+        value = _json(text)
+        return redacted if value is None or _json(redacted) is not None else self._rebuilt(value)
+
+    def _rebuilt(self, value: _JSON) -> str:
+        """Return JSON redacted text by text, where a finding was no part of one of its texts."""
+        try:
+            return canonical(anything(value.value, self.redact))
+        except (RecursionError, ValueError):  # too deep for us, or numbers beyond all measure
+            return f'"{WHOLE}"'
 
     def _placeholder(self, kind: str, value: str) -> str:
         if self._key is None:
@@ -86,6 +110,39 @@ class PatternRedactor:
         same = "".join(char for char in reads(value) if char.isalnum() or char in "@._+").casefold()
         told = f"{kind}:{same}".encode(errors="surrogatepass")
         return f"[{kind.upper()}:{hmac.digest(self._key, told, 'sha256').hex()[:8]}]"
+
+
+class _Number(NamedTuple):
+    """A whole number in JSON: where it begins, and the quotation mark of its key."""
+
+    start: int
+    mark: str
+
+
+class _JSON(NamedTuple):
+    value: Any
+
+
+_KEY: Final = re.compile(r"(\\{0,7}\")[ \t\r\n]{0,16}:[ \t\r\n]{0,16}(-?)\Z")
+_NEXT: Final = re.compile(r"[ \t\r\n]{0,16}(?:[,}\]]|\Z)")
+
+
+def _number(text: str, start: int, end: int) -> _Number | None:
+    """Return the number that this part of a text is, after a key in quotation marks."""
+    if not text[start:end].isdecimal() or not _NEXT.match(text, end):
+        return None
+    key = _KEY.search(text, max(0, start - 48), start)
+    return None if key is None else _Number(key.start(2), key[1])
+
+
+def _json(text: str) -> _JSON | None:
+    """Return the value of a text that is a JSON object, list or string, None for another one."""
+    if text.lstrip(" \t\r\n")[:1] not in ("{", "[", '"'):
+        return None
+    try:
+        return _JSON(parse(text))
+    except (RecursionError, ValueError):
+        return None
 
 
 def redact_event(kind: str, data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:

@@ -1,5 +1,9 @@
 """What the detectors find, and what looks like it and is not."""
 
+import json
+import random
+import re
+
 import pytest
 
 from lib.privacy.detect import DEFAULT, Finding, PresidioDetector, find, resolve
@@ -30,6 +34,12 @@ SECRETS = [
     "whsec_" + "a1B2" * 8,
     "hf_" + "aBcDe" * 7,
     "npm_" + "a1B2" * 9,
+    "gsk_" + "a1B2" * 13,
+    "xai-" + "a1B2" * 20,
+    "shpat_" + "0a" * 16,
+    "dop_v1_" + "0a" * 32,
+    "dapi" + "0a" * 16,
+    "8123456789:AAF" + "a1B2" * 8,
     "pypi-AgEIcHlwaS5vcmc" + "a1B2" * 15,
     "SK" + "0123456789abcdef" * 2,
     "SG." + "a1B2" * 5 + "ab." + "a1B2" * 10 + "abc",
@@ -62,6 +72,14 @@ def test_keys_of_vendors_are_found_by_their_shape(secret: str, around: str) -> N
         ("-H 'Authorization: Basic dXNlcjpwYXNz'", "dXNlcjpwYXNz"),
         ("bearer a1b2c3d4e5f6g7h8", "a1b2c3d4e5f6g7h8"),
         ("postgres://user:s3cret@host/db", "s3cret"),
+        ('password = "abc123"', "abc123"),
+        ("my password is hunter2", "hunter2"),
+        ("password: CorrectHorse!Battery", "CorrectHorse!Battery"),
+        ('{"password":"correct horse battery staple"}', "correct horse battery staple"),
+        (r'{"passwd":"a\"bcd"}', r"a\"bcd"),
+        ("DB_PASS=Xk93jd02kd", "Xk93jd02kd"),
+        ("pw: S3cret!pass", "S3cret!pass"),
+        ("Ocp-Apim-Subscription-Key: 1a2b3c4d5e6f", "1a2b3c4d5e6f"),
     ],
 )
 def test_values_that_are_called_a_secret_are_found_without_their_name(
@@ -87,6 +105,14 @@ def test_forty_characters_beside_an_aws_key_id_are_its_secret() -> None:
         "secret = os.environ['X']",
         "the bearer certificates",
         "token=settings.token",
+        "password=os.environ.PASSWORD1",
+        "token = get_token2024()",
+        "token = tokens2024[0]",
+        "secret: aws/secretsmanager/prod1",
+        'password: "Enter your password"',
+        '{"password": "string"}',
+        "password: remember!",
+        '{"next_page_token":"CAUQAA1234"}',
         "password = get_password(user)",
         "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
         "-----END RSA PRIVATE KEY-----",
@@ -106,6 +132,8 @@ def test_talk_of_secrets_is_none(text: str) -> None:
     [
         ("mail jo.doe+x@mail.example.org now", "jo.doe+x@mail.example.org"),
         ("<jo@example.org>,", "jo@example.org"),
+        ("?to=jo%40example.org&x=1", "jo%40example.org"),
+        (r'{"a":"Hello\njo@example.org"}', "jo@example.org"),
         ("see https://x.org/?user=jo@example.org&y", "jo@example.org"),
         ("mailto:jo@example.org.", "jo@example.org"),
         ("'jo@example.org'", "jo@example.org"),
@@ -121,7 +149,17 @@ def test_addresses_are_found(text: str, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a@b", "@someone hello", "a @ b.org", "x@1.2", "user@-example.org", "...@example.org"]
+    "text",
+    [
+        "git@github.com:acme/repo.git",
+        r'"x\n@app.route()"',
+        "a@b",
+        "@someone hello",
+        "a @ b.org",
+        "x@1.2",
+        "user@-example.org",
+        "...@example.org",
+    ],
 )
 def test_not_every_at_sign_is_an_address(text: str) -> None:
     assert found(text) == []
@@ -133,6 +171,7 @@ def test_not_every_at_sign_is_an_address(text: str) -> None:
         *("+49 30 1234567", "+1 (415) 555-2671", "0049 30 1234567", "+442079460958"),
         *("(415) 555-2671", "415-555-2671", "415.555.2671", "1-415-555-2671"),
         *("030 1234567", "0151/12345678", "(020) 7946 0958", "01 23 45 67 89", "01.23.45.67.89"),
+        *("07911123456", "015112345678"),
         *("+49 (0)30 123 456-78", "+\u0664\u0669 30 1234567", wide("+49") + " 30 1234567"),
     ],
 )
@@ -152,6 +191,7 @@ def test_digits_alone_are_a_number_after_a_word_for_one(text: str) -> None:
     [
         *("2024-01-05 10:30:00", "01/02/2024", "05.11.2026 12", "2026-11-21T19:45:04.123456Z"),
         *("01-02-2024 10", "0800-1600 hours", "192.168.100.200", "10.0.0.1", "version 1.2.3.4"),
+        *("SAP 0053456247", "0049123456789", "order 09-2024-559408", "case 01/2024/123456"),
         *("order 4711000012345", "order 0012345", "6135550123", "1700000000000"),
         *("$1,234,567.89", "1,000,000,000 people", "ISBN 978-3-16-148410-0"),
         *("550e8400-e29b-41d4-a716-446655440000", "3.141592653589793238", "12-34-5678 9012"),
@@ -166,11 +206,11 @@ def test_dates_addresses_and_order_numbers_are_no_telephone_numbers(text: str) -
     "card",
     [
         *("4111111111111111", "4111 1111 1111 1111", "5555-5555-5555-4444", "378282246310005"),
+        *("4111.1111.1111.1111", "41111111 11111111", "3056 930902 5904", "4222 222 222 222"),
         *("3782 822463 10005", "6011111111111117", "3530111333300000", "30569309025904"),
         *(
             "2223003122003222",
             "6200000000000005",
-            "4222222222222",
             wide("4111111111111111"),
         ),
     ],
@@ -184,11 +224,36 @@ def test_cards_are_found(card: str) -> None:
     "text",
     [
         *("4111111111111112", "1111111111111117", "41111111111111111111", "4111 1111"),
-        *("x4111111111111111", "4111111111111111.5", "0.4111111111111111"),
+        *("x4111111111111111", "4111111111111111.5", "0.4111111111111111", "4222222222222"),
+        *("41 11 11 11 11 11 11 11", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "411111 1111111111"),
+        *("4111-1111 1111-1111", "2024-4111-1111-1111-1111", "4111.1111.1111.1111.1"),
+        "1000 2000 3000 4111 1111 1111 1111 5000 6000 7000",
     ],
 )
 def test_not_every_long_number_is_a_card(text: str) -> None:
     assert found(text) == []
+
+
+def test_beside_a_card_stand_other_numbers_or_its_name() -> None:
+    card = "4111 1111 1111 1111"
+
+    assert found(f"2024 {card} 12 27 123") == [("card", card)]
+    assert found(f"{card} {card}") == [("card", card)] * 2
+    assert found("id_4111111111111111") == [("card", "4111111111111111")]
+    assert found("pay by credit card 4222222222222") == [("card", "4222222222222")]
+
+
+def rows(count: int, most: int) -> list[str]:
+    random_ = random.Random(7)
+    return [" ".join(str(random_.randint(0, most)) for _ in range(count)) for _ in range(500)]
+
+
+def test_rows_of_numbers_hold_no_cards_and_ids_rarely() -> None:
+    random_ = random.Random(8)
+    ids = [f"id {random_.randint(10**15, 10**16 - 1)}" for _ in range(500)]
+
+    assert [row for row in [*rows(20, 99), *rows(20, 255), *rows(12, 999)] if found(row)] == []
+    assert sum(bool(found(each)) for each in ids) < 40
 
 
 @pytest.mark.parametrize(
@@ -211,6 +276,47 @@ def test_ibans_are_found(iban: str) -> None:
 )
 def test_a_wrong_remainder_length_or_country_is_no_iban(text: str) -> None:
     assert [kind for kind, _ in found(text) if kind == "iban"] == []
+
+
+PLANTED = [
+    *(("card", "4111 1111 1111 1111"), ("phone", "+49 30 1234567"), ("email", "jo@example.org")),
+    *(("iban", "DE89 3704 0044 0532 0130 00"), ("secret", "ghp_" + "a1B2" * 9)),
+    ("secret", "AKIAIOSFODNN7EXAMPLE"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), PLANTED)
+@pytest.mark.parametrize(
+    "before", ["\n", "\t", '"', "\\", "\u00e9 ", "\u200b ", "\U0001f600", "/ "]
+)
+def test_what_is_found_in_a_text_is_found_in_it_as_json(kind: str, value: str, before: str) -> None:
+    text = f"Here:{before}{value}\nand so on"
+    once = json.dumps({"body": text})
+    ascii_ = "".join(f"\\u{ord(char):04x}" for char in value)
+
+    assert found(text) == [(kind, value)]
+    assert found(once) == [(kind, value)]
+    assert found(json.dumps(once)) == [(kind, value)]
+    assert found(json.dumps([once])) == [(kind, value)]
+    assert found(f'{{"body":"{ascii_}"}}') == [(kind, ascii_)]
+
+
+@pytest.mark.parametrize("text", [r"C:\new\table", r"a\q", r"\u12", r"\ud800x", "\\" * 50, "\\"])
+def test_what_only_looks_like_an_escape_hides_nothing(text: str) -> None:
+    assert found(f"{text} jo@example.org {text}") == [("email", "jo@example.org")]
+
+
+class Letters:
+    """Finds runs of letters, and what follows them."""
+
+    kinds = frozenset({"word"})
+
+    def find(self, text: str) -> list[Finding]:
+        return [Finding("word", *each.span()) for each in re.finditer("[a-z]+.?", text)]
+
+
+def test_no_finding_begins_or_ends_within_an_escape() -> None:
+    assert find(r"ab\ncd", [Letters()]) == [Finding("word", 0, 4), Finding("word", 4, 6)]
 
 
 def test_of_overlapping_findings_the_longest_counts_then_the_earliest_then_the_first_kind() -> None:

@@ -68,6 +68,52 @@ def test_a_text_that_shows_something_new_after_every_search_is_taken_out_whole()
     assert hydra.redact("[REDACTED]") == "[REDACTED]"
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"order": 4111111111111111}', '{"order": "[CARD]"}'),
+        ('{"order":-4111111111111111, "x":1}', '{"order":"-[CARD]", "x":1}'),
+        ("[4111111111111111, 5]", '["[CARD]",5]'),
+        (r'"{\"n\": 4111111111111111}"', r'"{\"n\": \"[CARD]\"}"'),
+        ('so {"n": 4111111111111111} it is', 'so {"n": "[CARD]"} it is'),
+        (r'{"text":"Hello\njo@example.org"}', r'{"text":"Hello\n[EMAIL]"}'),
+        ('"4111111111111111"', '"[CARD]"'),
+        ("4111111111111111", "[CARD]"),
+        ("numbers: 4111111111111111, 5", "numbers: [CARD], 5"),
+        ('{"n": 4111111111111111', '{"n": "[CARD]"'),
+        ('{"n": 4111111111111111 x', '{"n": [CARD] x'),
+        (f"{{{MAIL}}}", "{[EMAIL]}"),
+        ("[4111111111111111, 1e999]", '"[REDACTED]"'),
+        ('{"a":"b"}', '{"a":"b"}'),
+    ],
+)
+def test_json_stays_json(text: str, left: str) -> None:
+    assert REDACTOR.redact(text) == left
+    assert REDACTOR.redact(left) == left
+
+
+def test_json_that_is_deep_stays_json() -> None:
+    deep = "[" * 180 + "4111111111111111" + "]" * 180
+
+    assert REDACTOR.redact(deep) == deep.replace("4111111111111111", '"[CARD]"')
+
+
+class Across:
+    """Finds what stands between two letters, wherever they are."""
+
+    kinds = frozenset({"gap"})
+
+    def find(self, text: str) -> list[Finding]:
+        return [Finding("gap", *each.span()) for each in re.finditer("x[^x]+x", text)]
+
+
+def test_json_stays_json_when_a_finding_spans_its_texts() -> None:
+    crossing, hydra = PatternRedactor([Across()]), PatternRedactor([Hydra()])
+
+    assert crossing.redact('{"a":"x1","b":["2x"],"c":"x3x"}') == '{"a":"x1","b":["2x"],"c":"[GAP]"}'
+    assert hydra.redact('{"b":"' + "a" * 9 + '"}') == '"[REDACTED]"'
+
+
 def test_what_a_finding_hid_is_found_when_it_is_gone() -> None:
     assert REDACTOR.redact("+4930123456+4930123457") == "[PHONE][PHONE]"
 

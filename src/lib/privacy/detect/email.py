@@ -11,7 +11,7 @@ from lib.privacy.detect.finding import Finding
 # Source: RFC 5321, 4.5.3.1 (64 octets, 255 octets), RFC 5322, 3.4.1 (atext; without "=", "/" and
 # "?", which in practice stand before an address in a URL), RFC 6531 (other scripts).
 _LOCAL: Final = r"[\w.!#$%&'*+^`{|}~-]"
-_AT: Final = re.compile(rf"(?<={_LOCAL})@(?=\w)")
+_AT: Final = re.compile(rf"(?<={_LOCAL})(?:@|%40)(?=\w)")
 _BEFORE: Final = re.compile(rf"{_LOCAL}+\Z")
 _LABEL: Final = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 _DOMAIN: Final = re.compile(
@@ -21,7 +21,10 @@ _OPENERS: Final = ".'`{|*&$!#^"
 
 
 class EmailDetector:
-    """Finds addresses such as `jo.doe+news@mail.example.org`; a quoted local part is not one."""
+    """Finds addresses such as `jo.doe+news@mail.example.org`; a quoted local part is not one.
+
+    In a URL its "@" may be written "%40". `git@…` is how programs name a repository, and nobody's.
+    """
 
     kinds = frozenset({"email"})
 
@@ -30,7 +33,7 @@ class EmailDetector:
         for at in _AT.finditer(text):
             place = at.start()
             before = _BEFORE.search(text[max(0, place - 64) : place])
-            after = _DOMAIN.match(text[place + 1 : place + 256])
+            after = _DOMAIN.match(text[at.end() : at.end() + 255])
             local = "" if before is None else before[0].lstrip(_OPENERS)
-            if local and after is not None:
-                yield Finding("email", place - len(local), place + 1 + after.end())
+            if local and local != "git" and after is not None:
+                yield Finding("email", place - len(local), at.end() + after.end())

@@ -1,6 +1,7 @@
 """Telephone numbers: international, national as people write them, and bare after a word for one.
 
-Digits alone are order numbers as often as telephone numbers: they count only after such a word.
+Digits alone are order numbers as often as telephone numbers: they count only after such a word,
+or where they begin as mobile numbers do in the countries that write them so.
 Dates, IP addresses, versions and amounts are none.
 """
 
@@ -35,13 +36,17 @@ _FORMS: Final = (
     # A trunk prefix 0, as most of Europe has it: 030 1234567, 0151/12345678, (020) 7946 0958
     re.compile(rf"{_BEFORE}\(?0[1-9]\d{{0,4}}\)?(?: ?[ /-] ?\d{{2,8}}){{1,4}}{_END}"),
     re.compile(rf"{_BEFORE}0[1-9](?:[ .-]\d\d){{4}}{_END}"),  # 01 23 45 67 89
+    # Mobile numbers in one piece, of the United Kingdom and of Germany: 07911123456, 015112345678
+    re.compile(rf"{_BEFORE}(?:07[1-57-9]\d{{8}}|01[567]\d{{8,9}}){_END}"),
 )
 _TOLD: Final = re.compile(
     rf"(?i)(?<!\w){_WORD}(?: ?(?:no|nr|number|nummer|me|us))?[.:=#]{{0,2}} {{0,3}}"
     rf"(?:(?:at|on|is) )?(\+?\d(?:{_GAP}\d){{6,14}}){_END}"
 )
 _INTERNATIONAL_DIGITS: Final = range(8, 16)
-_MAX_NATIONAL: Final = 12
+_AT_LEAST, _AT_LEAST_TOLD, _MAX_NATIONAL = 9, 7, 12
+# A number of an order or a case, with its year: 09-2024-559408
+_CASE: Final = re.compile(r"0\d[-/](?:19|20)\d\d[-/]")
 _DATE: Final = re.compile(
     r"(?:0?[1-9]|[12]\d|3[01])([./-])(?:0?[1-9]|[12]\d|3[01])\1(?:19|20)?\d\d(?!\d|\1\d\d\1)"
 )
@@ -56,15 +61,18 @@ class PhoneDetector:
         """Yield the numbers."""
         for form in _FORMS:
             for found in form.finditer(text):
-                if _is_number(found[0], at_least=9):
+                if _is_number(found[0]):
                     yield Finding("phone", *found.span())
         for found in _TOLD.finditer(text):
-            if _is_number(found[1], at_least=7):
+            if _is_number(found[1], told=True):
                 yield Finding("phone", *found.span(1))
 
 
-def _is_number(written: str, *, at_least: int) -> bool:
+def _is_number(written: str, *, told: bool = False) -> bool:
     digits = sum(char.isdigit() for char in written)
-    if written.startswith(("+", "(+", "00")):
-        return digits - 2 * written.startswith("00") in _INTERNATIONAL_DIGITS
-    return at_least <= digits <= _MAX_NATIONAL and not _DATE.match(written)
+    if written.startswith("00"):  # in one piece it is a number that was filled up with zeros
+        return digits - 2 in _INTERNATIONAL_DIGITS and (told or digits != len(written))
+    if written.startswith(("+", "(+")):
+        return digits in _INTERNATIONAL_DIGITS
+    dated = _DATE.match(written) or _CASE.match(written)
+    return (_AT_LEAST_TOLD if told else _AT_LEAST) <= digits <= _MAX_NATIONAL and not dated

@@ -30,6 +30,8 @@ class Plain:
 
     def written(self, start: int, end: int) -> tuple[int, int]:
         """Return where this part stands in the text as it was written."""
+        if self._written.isascii():
+            return start, end
         if self._origin is None:
             known = _table(self._written)
             lengths = {char: len(known.get(ord(char), char)) for char in set(self._written)}

@@ -1,10 +1,11 @@
-"""All detectors over one text, as it is written and as it reads. Pure."""
+"""All detectors over one text: as it is written, as it reads, and without JSON escapes. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from lib.privacy.detect.escapes import Unescaped, levels
 from lib.privacy.detect.finding import Detector, Finding, resolve
 from lib.privacy.detect.plain import Plain
 
@@ -12,7 +13,8 @@ from lib.privacy.detect.plain import Plain
 def find(text: str, detectors: Sequence[Detector]) -> list[Finding]:
     """Return what stands in the text, without overlaps, in its order; see `resolve`.
 
-    Nothing is found inside a placeholder of these detectors, nor across one.
+    Nothing is found inside a placeholder of these detectors, nor across one, and no finding begins
+    or ends within a JSON escape.
     """
     order = [kind for detector in detectors for kind in sorted(detector.kinds)]
     found = set(_everywhere(text, detectors))
@@ -28,16 +30,46 @@ def placeholder(kinds: Iterable[str]) -> re.Pattern[str]:
 
 
 def _everywhere(text: str, detectors: Sequence[Detector]) -> Iterator[Finding]:
+    read = list(levels(text))
+    yield from _whole(_as_written(text, detectors), read, read)
+    for depth, each in enumerate(read, 1):
+        yield from _whole(_as_it_reads(each.text, detectors), read[depth:], read)
+
+
+def _as_written(text: str, detectors: Sequence[Detector]) -> Iterator[Finding]:
     for detector in detectors:
         yield from detector.find(text)
-    if text.isascii():
-        return
+    if not text.isascii() and Plain(text).text != text:
+        yield from _as_it_reads(text, detectors)
+
+
+def _as_it_reads(text: str, detectors: Sequence[Detector]) -> Iterator[Finding]:
     plain = Plain(text)
-    if plain.text == text:
-        return
     for detector in detectors:
         for found in detector.find(plain.text):
             yield Finding(found.kind, *plain.written(found.start, found.end))
+
+
+def _whole(
+    findings: Iterable[Finding], above: Sequence[Unescaped], every: Sequence[Unescaped]
+) -> Iterator[Finding]:
+    """Yield those that begin within no escape, where they stand in the text as it was written.
+
+    The others are letters of escapes: where there is something, a level above has it, too.
+
+    Args:
+        findings: in the text of one level.
+        above: the levels above it.
+        every: all levels.
+    """
+    for kind, *found in findings:
+        span: tuple[int, int] | None = (found[0], found[1])
+        for level in above:
+            span = level.read(*span) if span is not None else None
+        if span is not None:
+            for level in reversed(every):
+                span = level.written(*span)
+            yield Finding(kind, *span)
 
 
 def _outside(found: set[Finding], kept: Sequence[tuple[int, int]]) -> set[Finding]:

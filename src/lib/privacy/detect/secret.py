@@ -32,6 +32,12 @@ _VENDORS: Final[tuple[tuple[str, str], ...]] = (
     ("hugging face", r"(?:hf|api_org)_[A-Za-z0-9]{30,100}"),
     ("npm", r"npm_[A-Za-z0-9]{36}"),
     ("pypi", r"pypi-AgE[A-Za-z0-9_-]{50,1000}"),
+    ("groq", r"gsk_[A-Za-z0-9]{40,80}"),
+    ("xai", r"xai-[A-Za-z0-9]{60,120}"),
+    ("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    ("digitalocean", r"do[opr]_v1_[0-9a-f]{64}"),
+    ("databricks", rf"dapi[0-9a-f]{{32}}(?:-\d)?{_R}"),
+    ("telegram", rf"[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{_R}"),
     ("twilio", rf"(?:SK|AC)[0-9a-f]{{32}}{_R}"),
     ("sendgrid", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
     # Source: RFC 7519; a JSON object begins with {" which is eyJ in base64.
@@ -45,14 +51,36 @@ _SCHEME: Final = re.compile(
     r"(?:(?:bearer|basic|token|apikey|api-key|digest)[ \t]{1,3})?|bearer[ \t]{1,3})"
     r"([A-Za-z0-9._~+/=-]{8,4000})"
 )
+_SIGN: Final = r"\\{0,2}[\"']?[ \t]{0,4}(?:=>|:=|[:=]|(?<= )is )[ \t]{0,4}"
+# "page_token" is a place in a list.
 _NAMED: Final = re.compile(
     r"(?i)(api[_ -]?key|access[_ -]?key|private[_ -]?key|secret[_ -]?key|account[_ -]?key|secret"
-    r"|passw(?:or)?d|passwort|pwd|passphrase|token|credentials?|auth[_-]?key|connection[_-]?string)"
-    r"(?:[_-]?(?:id|value|base))?\\{0,2}[\"']?[ \t]{0,4}(?:=>|:=|[:=]|(?<= )is )[ \t]{0,4}"
-    r"\\{0,2}([\"']?)([^\s\"'`,;<>(){}\[\]\\]{8,500})"
+    r"|subscription[_ -]?key|passw(?:or)?d|passwort|pwd|passphrase|(?<=[_-])pass|(?<![a-z0-9])pw"
+    r"|(?<!page)(?<!page_)token|credentials?|auth[_-]?key|connection[_-]?string)"
+    r"(?:[_-]?(?:id|value|base))?" + _SIGN + r"\\{0,2}([\"']?)([^\s\"'`,;<>(){}\[\]\\]{8,500})"
+)
+# After a word for a password anything counts that is in quotation marks, or looks made up.
+_PASSWORD: Final = re.compile(
+    r"(?i)(?:passw(?:or)?d|passwort|passphrase|(?<![a-z0-9])(?:pwd?|pass))"
+    + _SIGN
+    + r"(?:([\"'])((?:\\[^\n]|(?!\1)[^\\\n]){4,200})\1|([^\s\"'`,;<>(){}\[\]\\]{5,200}))"
 )
 _URL_LOGIN: Final = re.compile(r"(?<=://)[^\s/:@\"'<>\[\]]{0,80}:([^\s/@\"'<>\[\]]{3,200})@")
 _STAND_IN: Final = re.compile(r"(?i)pass(?:word|wd)?|pwd?|secret|[$%{].*|[*x.]+|your[_-]?\w*")
+# What stands where a password would: a hint, a variable, a type, nothing.
+_NO_PASSWORD: Final = re.compile(
+    r"(?i)passw|passphrase|\A(?:string|null|none|true|false|text|secret|example|required|optional"
+    r"|change ?me|hidden|redacted|(?:enter|type|your|the|please|must|should|choose|at least)\b.*"
+    r"|[$%{<\[].*|[*x.\u2022_-]+)\Z"
+)
+_MADE_UP: Final = re.compile(
+    r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])|(?=.{8})(?=[^A-Za-z]*[A-Za-z]).*[!#%&*+?@^~$](?=\w)"
+)
+_SOURCE: Final = re.compile(
+    r"(?:os|process|env|environ|settings|config|cfg|conf|self|this|ctx|app|secrets|vault|vars?|local"
+    r"|module|data|params?|args|req(?:uest)?|opts|options)(?:\.\w+)+|[a-z][\w-]*(?:/[a-z0-9][\w.-]*)+"
+    r"|[$%{].*"
+)
 _AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
 _AWS_ID: Final = re.compile(rf"{_L}(?:AKIA|ASIA)[A-Z2-7]{{16}}")
 # Source: RFC 7468 and what OpenSSH and PGP write.
@@ -80,14 +108,32 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         if found[0][0] not in "bB" or _is_random(found[1]):
             yield found.span(1)
     for found in _NAMED.finditer(text):
-        if _is_random(found[3]):
+        if _is_random(found[3]) and (
+            found[2] or not _is_code(found[3], text[found.end() : found.end() + 1])
+        ):
             yield found.span(3)
+    yield from _passwords(text)
     for found in _URL_LOGIN.finditer(text):
         if not _STAND_IN.fullmatch(found[1]):
             yield found.span(1)
     if _AWS_ID.search(text):  # forty characters alone could be anything
         yield from (f.span() for f in _AWS_SECRET.finditer(text) if _is_random(f[0]))
     yield from _private_keys(text)
+
+
+def _passwords(text: str) -> Iterator[tuple[int, int]]:
+    for found in _PASSWORD.finditer(text):
+        quoted, bare = found[2], found[3]
+        if quoted is not None:
+            if not _NO_PASSWORD.search(quoted):
+                yield found.span(2)
+        elif _MADE_UP.match(bare) and not _is_code(bare, text[found.end() : found.end() + 1]):
+            yield found.span(3)
+
+
+def _is_code(value: str, after: str) -> bool:
+    """Tell whether a value without quotation marks is where a program gets it from."""
+    return after in ("(", "[") or _SOURCE.fullmatch(value) is not None
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,101 @@
+"""A text whose JSON escapes are read as what they stand for. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+# Source: RFC 8259, 7. A pair of surrogates is one character.
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
+)
+_CHARS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+MAX_LEVELS: Final = 3
+"""How often a text is read so: JSON in a string of JSON has its escapes escaped."""
+
+
+class Unescaped:
+    """The text with each escape as its character, and where each of its characters comes from."""
+
+    __slots__ = ("_at", "_spans", "text")
+
+    def __init__(self, written: str) -> None:
+        """Read a text, be it JSON as a whole or not."""
+        self._spans: list[tuple[int, int]] = []
+        self._at: list[int] = []  # where each of these escapes is in what was read
+        pieces: list[str] = []
+        done = shorter = 0
+        for found in _ESCAPE.finditer(written):
+            start, end = found.span()
+            self._spans.append((start, end))
+            self._at.append(start - shorter)
+            pieces += (written[done:start], _char(found[0]))
+            done = end
+            shorter += end - start - 1
+        self.text = "".join([*pieces, written[done:]])
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any escape."""
+        return bool(self._spans)
+
+    def written(self, start: int, end: int) -> tuple[int, int]:
+        """Return where this part stands in the text as it was written."""
+        return self._origin(start)[0], self._origin(end - 1)[1]
+
+    def read(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return where this part of the written text stands in what was read.
+
+        None if it begins within an escape: `n` of a line break is no letter before a word. If it
+        ends within one, it goes on to its end.
+        """
+        if self._around(start) is not None:
+            return None
+        last = self._around(end)
+        return self._place(start), self._place(end if last is None else last[1])
+
+    def _place(self, written: int) -> int:
+        number = bisect_right(self._spans, (written,)) - 1
+        if number < 0:
+            return written
+        begin, stop = self._spans[number]
+        return self._at[number] + (1 + written - stop if written > begin else 0)
+
+    def _around(self, place: int) -> tuple[int, int] | None:
+        """Return the escape that begins before this place and ends after it."""
+        number = bisect_right(self._spans, (place,)) - 1
+        if number < 0:
+            return None
+        start, end = self._spans[number]
+        return (start, end) if start < place < end else None
+
+    def _origin(self, place: int) -> tuple[int, int]:
+        number = bisect_right(self._at, place) - 1
+        if number < 0:
+            return place, place + 1
+        if self._at[number] == place:
+            return self._spans[number]
+        start = self._spans[number][1] + place - self._at[number] - 1
+        return start, start + 1
+
+
+def levels(text: str) -> Iterator[Unescaped]:
+    """Yield the text with its escapes read, then that with its escapes read, while it has any."""
+    for _ in range(MAX_LEVELS):
+        if "\\" not in text:
+            return
+        read = Unescaped(text)
+        if not read:
+            return
+        yield read
+        text = read.text
+
+
+def _char(escape: str) -> str:
+    if escape[1] != "u":
+        return _CHARS.get(escape[1], escape[1])
+    high, low = int(escape[2:6], 16), int(escape[8:] or "0", 16)
+    if not low:
+        return chr(high)
+    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
