@@ -1,10 +1,14 @@
-"""Paths that a person types where a URL could stand."""
+"""URLs as people may read them, and paths that a person types where a URL could stand."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
+_ENCODED: Final = (
+    "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
+)
 # Source: https://www.postgresql.org/docs/current/libpq-connect.html, section 34.1.1.1.
 _LIBPQ: Final = re.compile(
     r"\b(host|hostaddr|dbname|user|password|passfile|sslpassword|service)\s*=", re.IGNORECASE
@@ -22,3 +26,22 @@ def checked_path(given: str) -> str:
     if "?" in given:
         raise ValueError("a path has no '?': a store with options is named scheme:///PATH?…")
     return given
+
+
+def without_password(url: str) -> str:
+    """Return a URL without its password and its options.
+
+    Raises:
+        ValueError: it is none, or one of which nobody can tell where its password ends; the message
+            repeats nothing of it.
+    """
+    try:
+        parts = urlsplit(url, allow_fragments=False)
+        host = parts.hostname or ""
+    except ValueError:  # whose message quotes the password with the rest
+        raise ValueError(f"this is no URL; {_ENCODED}") from None
+    if "@" in parts.path + parts.query:
+        raise ValueError(f"there is an '@' behind the host; {_ENCODED}")
+    user = f"{parts.username}@" if parts.username else ""
+    place = parts.netloc.rpartition("@")[2] if host else ""
+    return f"{parts.scheme}://{user}{place}{parts.path}"

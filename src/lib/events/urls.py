@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from lib._util.places import checked_path
+from lib._util.places import checked_path, without_password
 from lib.events.store import EventStore
 from lib.events.stores.memory import MemoryEventStore
 
@@ -32,9 +32,6 @@ _SERVERS: Final[dict[str, Kind]] = {
 }
 _PARTS: Final[dict[Kind, str]] = {"postgresql": "schema", "redis": "prefix"}
 _FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE, redis://HOST, memory:"
-_ENCODED: Final = (
-    "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +82,7 @@ def _file(path: str) -> StorePlace:
 
 
 def _on_a_server(kind: Kind, given: str) -> StorePlace:
-    shown = _without_password(given)
+    shown = without_password(given)
     target, part = _without_part(given, _PARTS[kind])
     shown += f"?{_PARTS[kind]}={part}" if part else ""
     return StorePlace(kind=kind, target=target, shown=shown, part=part)
@@ -102,19 +99,6 @@ def _without_part(given: str, name: str) -> tuple[str, str | None]:
         raise ValueError(f"the option {name}= of a store's URL is given once, with a name")
     rest = "&".join(option for option in options if option not in named)
     return f"{url}?{rest}" if rest else url, part
-
-
-def _without_password(given: str) -> str:
-    try:
-        url = urlsplit(given, allow_fragments=False)
-        host = url.hostname or ""
-    except ValueError:  # whose message quotes the password with the rest
-        raise ValueError(f"this is no URL; {_ENCODED}") from None
-    if "@" in url.path + url.query:
-        raise ValueError(f"there is an '@' behind the host; {_ENCODED}")
-    user = f"{url.username}@" if url.username else ""
-    place = url.netloc.rpartition("@")[2] if host else ""
-    return f"{url.scheme}://{user}{place}{url.path}"
 
 
 def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> EventStore:

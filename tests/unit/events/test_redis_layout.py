@@ -165,6 +165,19 @@ def test_a_record_of_the_layout_that_is_none_is_damage(url: str, record: tuple[s
     run(main())
 
 
+def test_too_few_connections_for_the_partitions_that_a_store_has_are_refused_at_setup(
+    url: str,
+) -> None:
+    async def main() -> None:
+        store = RedisEventStore(url, partitions=9)
+        await store.setup()
+        await store.close()
+        with pytest.raises(ValueError, match="9 partitions need at least 11"):
+            await RedisEventStore(url, max_connections=10).setup()
+
+    run(main())
+
+
 def test_the_number_of_partitions_never_changes(url: str) -> None:
     async def main() -> None:
         store = RedisEventStore(url, partitions=4)
@@ -172,10 +185,11 @@ def test_the_number_of_partitions_never_changes(url: str) -> None:
         await store.close()
         with pytest.raises(ValueError, match="has 4 partitions, which never change: not 5"):
             await RedisEventStore(url, partitions=5).setup()
-        reader = RedisEventStore(url, read_only=True)
-        await reader.setup()
-        assert reader.partitions == 4
-        await reader.close()
+        for read_only in (True, False):
+            other = RedisEventStore(url, read_only=read_only)
+            await other.setup()
+            assert other.partitions == 4
+            await other.close()
 
     run(main())
 

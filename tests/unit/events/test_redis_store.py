@@ -12,6 +12,8 @@ from lib.events import kinds as k
 from lib.events.store import START, run_mark
 from lib.events.stores.redis import lanes, operations, reader
 from lib.events.stores.redis.server import Server
+from lib.events.stores.redis.watch import Heads
+from lib.events.wakeups import Wakeups
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT, NOTE, attached, begin, ended, note, started
@@ -83,6 +85,32 @@ def test_a_prefix_that_could_be_taken_for_more_is_refused(prefix: str) -> None:
         RedisEventStore("redis://host", prefix=prefix)
 
 
+class Told(Wakeups):
+    """Remembers of which partitions it was told that others have written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partitions: list[int | None] = []
+
+    def foreign(self, partition: int | None = None) -> None:
+        self.partitions.append(partition)
+
+
+def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen() -> None:
+    told = Told()
+    heads = Heads([4, 4], told)
+    heads.grown(0, 4, 6)
+    heads.grown(0, 6, 7)
+    assert [heads.seen(look) for look in ([4, 4], [6, 4], [7, 4])] == [False] * 3
+    assert heads.seen([9, 4]) is True  # its own, if this look came before the answer
+    heads.grown(0, 7, 9)
+    assert told.partitions == [0]
+
+    heads.grown(1, 5, 6)
+    assert heads.seen([9, 6]) is False
+    assert told.partitions == [0, 1]
+
+
 def test_a_store_has_a_partition() -> None:
     with pytest.raises(ValueError, match="at least one partition"):
         RedisEventStore("redis://host", partitions=0)
@@ -90,14 +118,21 @@ def test_a_store_has_a_partition() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://:geheim@host", "redis://:geheim/1@host", "redis://:geheim@host/0?color=red", "geheim"],
+    [
+        "http://:geheim@host",
+        "redis://:geheim/1@host",
+        "redis://:geheim@host/0?color=red",
+        "geheim",
+        "redis://:geheim℀@host",
+        "redis://:12#geheim@host",
+    ],
 )
 def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(ValueError, match="redis://") as caught:
+    with pytest.raises(ValueError, match=r"redis://|%40") as caught:
         RedisEventStore(url)
 
     assert "geheim" not in str(caught.value)
-    assert caught.value.__suppress_context__
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def test_names_are_only_names_whatever_is_in_them(url: str) -> None:

@@ -37,6 +37,8 @@ from lib.events.stores.redis import rows
 from lib.events.stores.redis.operations import digests
 from lib.events.stores.redis.server import Server
 
+DEFAULT_PARTITIONS: Final = 8
+
 CREATE: Final = """
 local meta = KEYS[1] .. ':meta'
 if redis.call('EXISTS', meta) == 1 then return 0 end
@@ -113,21 +115,28 @@ async def check_readable(server: Server, key: str, store: str) -> int:
     return found[1]
 
 
-async def migrate(server: Server, key: str, store: str, partitions: int) -> None:
-    """Bring the place to the newest version; safe to race.
+async def migrate(server: Server, key: str, store: str, partitions: int | None) -> int:
+    """Bring the place to the newest version, and return how many partitions it has; safe to race.
+
+    Args:
+        server: where it is.
+        key: begins its keys.
+        store: what errors call it.
+        partitions: how many it is to have; None takes what it has, or the usual number.
 
     Raises:
         SchemaTooNew: a newer release has written it; nothing was changed.
         ValueError: it has another number of partitions.
     """
     while (found := await stored(server, key, store)) is None:
-        await server.run(CREATE, key, partitions)
+        await server.run(CREATE, key, partitions or DEFAULT_PARTITIONS)
     version, theirs = found
-    if theirs != partitions:
+    if partitions not in (None, theirs):
         raise ValueError(f"{store} has {theirs} partitions, which never change: not {partitions}")
     while version < LAYOUT_VERSION:
         await _to_second(server, key)
         version, _ = await stored(server, key, store) or found
+    return theirs
 
 
 async def _to_second(server: Server, key: str) -> None:

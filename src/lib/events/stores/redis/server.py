@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from lib.errors import MissingDriver, StoreClosed, StoreCorrupt, StoreError, StoreReadOnly
 
@@ -40,12 +39,6 @@ _DRIVER_REFUSALS: Final = {
     "AuthenticationError": "WRONGPASS",
     "MovedError": "MOVED",
 }
-
-
-def place_of(url: str) -> str:
-    """Return the URL without user, password and options, even if the password has a slash."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{(parts.netloc + parts.path).rpartition('@')[2]}"
 
 
 class Server:

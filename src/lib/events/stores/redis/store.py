@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.places import without_password
 from lib._util.tasks import cancelled
 from lib.errors import (
     MigrationNeeded,
@@ -37,7 +38,7 @@ from lib.events.stores.redis import layout, operations
 from lib.events.stores.redis.lanes import Lane
 from lib.events.stores.redis.operations import Append, KnownRuns, Operation, Outdated, Stored
 from lib.events.stores.redis.reader import Reader
-from lib.events.stores.redis.server import Server, place_of
+from lib.events.stores.redis.server import Server
 from lib.events.stores.redis.upkeep import inspect, rewrite
 from lib.events.stores.redis.watch import Heads, lengths, watch
 from lib.events.stores.redis.writes import COMMIT
@@ -87,7 +88,7 @@ class RedisEventStore:
         url: str,
         *,
         prefix: str = "lib",
-        partitions: int = 8,
+        partitions: int | None = None,
         max_connections: int | None = None,
         read_only: bool = False,
         timeout_s: float = 20.0,
@@ -99,8 +100,8 @@ class RedisEventStore:
             url: `redis://[user:password@]host:port/database`, `rediss://…` for TLS, or
                 `unix:///path`; the server is Redis 6.2 or newer.
             prefix: begins the store's keys, so that several stores can share a database.
-            partitions: how many there are; fixed at the first setup. A read-only store takes the
-                number that it finds.
+            partitions: how many there are; fixed when the store is made. None takes what it has,
+                or 8 for a new one; so does a read-only store.
             max_connections: at most so many at once; None for 4 more than there are partitions,
                 of which each may write at the same time.
             read_only: never write, not even a migration.
@@ -114,23 +115,14 @@ class RedisEventStore:
         """
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"a prefix is letters, digits, '_', '.', ':' and '-', not {prefix!r}")
-        if partitions < 1:
+        if partitions is not None and partitions < 1:
             raise ValueError(f"a store has at least one partition, not {partitions}")
-        if max_connections is None:
-            max_connections = partitions + _SPARE_CONNECTIONS
-        elif max_connections < partitions + _FEWEST_SPARE:
-            raise ValueError(
-                f"too few connections: max_connections is {max_connections}, and {partitions} "
-                f"partitions need at least {partitions + _FEWEST_SPARE} (one each, one for other "
-                "writes, one for reads)"
-            )
+        self._wanted, self._max_connections = partitions, max_connections
+        self._partitions = partitions or layout.DEFAULT_PARTITIONS
         self._key = f"{{{prefix}}}"
-        self._name = f"{type(self).__name__}({place_of(url)!r}, prefix={prefix!r})"
-        self._server = partial(
-            Server, url, self._name, connections=max_connections, timeout_s=timeout_s
-        )
-        self._server()  # refuses a URL that is none
-        self._partitions = partitions
+        self._name = f"{type(self).__name__}({without_password(url)!r}, prefix={prefix!r})"
+        self._server = partial(Server, url, self._name, timeout_s=timeout_s)
+        self._server(connections=self._connections(self._partitions))  # refuses what is no URL
         self._read_only = read_only
         self._clock = clock
         self._wakeups = Wakeups()
@@ -138,6 +130,18 @@ class RedisEventStore:
         self._gate = asyncio.Lock()
         self._held = AsyncExitStack()
         self._opened: _Opened | None = None
+
+    def _connections(self, partitions: int) -> int:
+        """Return how many connections there are at once; refuse to have too few."""
+        if self._max_connections is None:
+            return partitions + _SPARE_CONNECTIONS
+        if self._max_connections < partitions + _FEWEST_SPARE:
+            raise ValueError(
+                f"too few connections: max_connections is {self._max_connections}, and "
+                f"{partitions} partitions need at least {partitions + _FEWEST_SPARE} (one each, "
+                "one for other writes, one for reads)"
+            )
+        return self._max_connections
 
     @property
     def partitions(self) -> int:
@@ -152,7 +156,12 @@ class RedisEventStore:
     # -- life ------------------------------------------------------------------------------
 
     async def setup(self) -> None:
-        """Connect, create or migrate the layout; see `EventStore.setup`."""
+        """Connect, create or migrate the layout; see `EventStore.setup`.
+
+        Raises:
+            ValueError: it was made with another number of partitions, or there are too few
+                connections for those that it has.
+        """
         async with self._gate:
             if self._opened is None:
                 async with AsyncExitStack() as held:
@@ -161,13 +170,9 @@ class RedisEventStore:
 
     async def _open(self, held: AsyncExitStack) -> _Opened:
         """Open what the store needs; `held` closes it in the reverse order."""
-        server = self._server()
+        self._partitions = await self._found()
+        server = self._server(connections=self._connections(self._partitions))
         held.push_async_callback(server.close)
-        await inspect(server, self._name)
-        if self._read_only:
-            self._partitions = await layout.check_readable(server, self._key, self._name)
-        else:
-            await layout.migrate(server, self._key, self._name, self._partitions)
         self._known = KnownRuns()
         heads = Heads(await lengths(server, self._key, self._partitions), self._wakeups)
         reader = Reader(server, self._key, self._name)
@@ -177,6 +182,17 @@ class RedisEventStore:
         for lane in opened.lanes:
             held.push_async_callback(lane.drained)
         return opened
+
+    async def _found(self) -> int:
+        """Look at the server and at the layout, mend it if need be; return the partitions."""
+        server = self._server(connections=1)
+        try:
+            await inspect(server, self._name)
+            if self._read_only:
+                return await layout.check_readable(server, self._key, self._name)
+            return await layout.migrate(server, self._key, self._name, self._wanted)
+        finally:
+            await server.close()
 
     def _lanes(self, server: Server, heads: Heads) -> Sequence[Lane]:
         if self._read_only:

@@ -33,15 +33,15 @@ class Heads:
 
     def grown(self, partition: int, before: int, after: int) -> None:
         """Take note of what this process has written."""
-        if before != self._lengths[partition]:
+        if before > self._lengths[partition]:
             self.wakeups.foreign(partition)
-        self._lengths[partition] = after
+        self._lengths[partition] = max(after, self._lengths[partition])
 
     def seen(self, lengths: Sequence[int]) -> bool:
-        """Take note of what there is; return whether that is news."""
-        news = [p for p, known in enumerate(self._lengths) if known != lengths[p]]
-        self._lengths = list(lengths)
+        """Take note of what there was a moment ago; return whether that is news."""
+        news = [p for p, known in enumerate(self._lengths) if known < lengths[p]]
         for partition in news:
+            self._lengths[partition] = lengths[partition]
             self.wakeups.foreign(partition)
         return bool(news)
 
