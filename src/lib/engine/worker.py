@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -27,6 +27,10 @@ _SHORTEST_S: Final = 0.02
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 _LONGEST_OUTAGE_PAUSE_S: Final = 30.0
+_LONGEST_RESPITE_S: Final = 60.0
+_RESPITE: Final = 19.0
+"""How long to rest after a look past runs that are put off, as a multiple of what it took: one part
+in twenty of the time goes into claiming runs only to give them back."""
 _MANY: Final = 10_000
 
 
@@ -73,11 +77,12 @@ class Worker:
         self._drain_s = drain_s
         self._say = say
         self._draining = asyncio.Event()
-        self._stopped = False
+        self._stopped = self._interrupts = self._left = False
         self._wake: Listener | None = None
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         self._outage = 0
+        self._respite_s = 0.0
 
     @property
     def under_way(self) -> int:
@@ -111,9 +116,10 @@ class Worker:
                 await self._work(wake)
                 await self._finish()
             finally:
-                self._wake = None
-                for task in self._under_way.values():
-                    task.cancel()
+                self._wake, self._left = None, True
+                for run_id, task in self._under_way.items():
+                    if run_id in self._hosting:  # else it is about to be, and its task ends then
+                        task.cancel()
         self._say("stopped")
 
     # -- claiming --------------------------------------------------------------------------
@@ -123,9 +129,10 @@ class Worker:
         while not self._draining.is_set():
             found = await self._look()
             rest_s = _SHORTEST_S if found else min(rest_s * 2, self._poll_s / 2)
-            await self._rest(_jittered(rest_s))
+            pause_s = max(rest_s, self._respite_s)
+            await self._rest(_jittered(pause_s))
             if not found:
-                await wake.wait(_jittered(self._poll_s - rest_s))
+                await wake.wait(_jittered(max(self._poll_s - pause_s, 0.0)))
             await self._room()
 
     async def _look(self) -> int:
@@ -152,7 +159,7 @@ class Worker:
 
     async def _take(self) -> int:
         """Claim what there is room for; what has failed here lately is left for later."""
-        found, resting = 0, list[Lease]()
+        found, resting, began = 0, list[Lease](), self._engine.clock.monotonic()
         try:
             while room := self._free():
                 leases = await self._hosting.claim_some(room)
@@ -165,9 +172,17 @@ class Worker:
                 if len(leases) < room:
                     break
         finally:  # only now, or they would come again
-            for lease in resting:
-                await self._engine.store.release(lease)
+            await self._give_back(resting)
+            took_s = self._engine.clock.monotonic() - began if resting else 0.0
+            self._respite_s = min(took_s * _RESPITE, _LONGEST_RESPITE_S)
         return found
+
+    async def _give_back(self, leases: Sequence[Lease]) -> None:
+        """Release them all at once, so that the store can write them together."""
+        release = self._engine.store.release
+        done = await asyncio.gather(*map(release, leases), return_exceptions=True)
+        for error in filter(None, done):
+            raise error
 
     def _free(self) -> int:
         return 0 if self._draining.is_set() else self.max_runs - self.under_way
@@ -176,10 +191,12 @@ class Worker:
         """Wait until another run can be taken, or none is to be."""
         while self._under_way and not self._free() and not self._draining.is_set():
             asked = asyncio.create_task(self._draining.wait())
-            await asyncio.wait(
-                [asked, *self._under_way.values()], return_when=asyncio.FIRST_COMPLETED
-            )
-            asked.cancel()
+            try:
+                await asyncio.wait(
+                    [asked, *self._under_way.values()], return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                asked.cancel()
 
     async def _rest(self, seconds: float) -> None:
         """Wait so long, or until it is asked to end."""
@@ -195,8 +212,17 @@ class Worker:
         task.add_done_callback(partial(self._ended, lease.run_id))
 
     async def _drive(self, lease: Lease) -> None:
-        await self._hosting.begin(lease)
-        while lease.run_id in self._hosting:
+        try:
+            await self._hosting.begin(lease)
+        except StoreError:
+            with suppress(
+                StoreError
+            ):  # what was raised first is told; then the lease ends by itself
+                await self._engine.store.release(lease)
+            raise
+        if self._interrupts:  # it was not driven yet when the others were interrupted
+            self._hosting.interrupt(lease.run_id)
+        while lease.run_id in self._hosting and not self._left:
             await self._hosting.ended(lease.run_id)
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
@@ -237,6 +263,7 @@ class Worker:
             await asyncio.wait(self._under_way.values())
 
     def _interrupt(self) -> None:
+        self._interrupts = True
         if self._under_way:
             self._say(f"interrupting {self.under_way} runs")
         for run_id in self._under_way:

@@ -10,7 +10,7 @@ import pytest
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Run, Worker
 from lib.errors import RunNotFound, StoreClosed, StoreError
-from lib.events import EventStore, Lease, MemoryEventStore
+from lib.events import EventStore, Lease, MemoryEventStore, RunInfo
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -357,3 +357,141 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 def test_an_engine_that_does_not_drive_makes_no_worker() -> None:
     with pytest.raises(ValueError, match="drives nothing"):
         Worker(Agent().engine(MemoryEventStore(), drive=False))
+
+
+# -- moments between a claim and its driver ------------------------------------------------------
+
+
+class Waiting(Counting):
+    """Keeps whoever asks for one run waiting, or fails, and counts what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = self.failing_runs = self.releases = self.leased = 0
+        self.failing_releases = False
+
+    async def claim(self, owner: str, **named: Any) -> list[Lease]:
+        leases = await super().claim(owner, **named)
+        self.leased += len(leases)
+        return leases
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        self.asked += not self.gate.is_set()
+        await self.gate.wait()
+        if self.failing_runs:
+            self.failing_runs -= 1
+            raise StoreError("no connection")
+        return await super().run(run_id)
+
+    async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
+        self.releases += 1
+        if self.failing_releases:
+            raise StoreError("no connection")
+        await super().release(lease, idle_at=idle_at)
+
+
+@pytest.mark.parametrize("how", ["stop", "drain"])
+def test_a_run_that_is_claimed_when_its_worker_is_to_end_is_interrupted_too(how: str) -> None:
+    async def main() -> None:
+        agent, store = await shut(), Waiting()
+        async with opened(agent=agent, store=store) as (starter, engine):
+            (begun,) = await start(starter, 1)
+            worker = Worker(engine, drain_s=0.01)
+            async with working(worker) as task:
+                store.gate.clear()
+                await until(lambda: worker.under_way and store.asked)
+                if how == "stop":
+                    worker.stop()
+                else:
+                    worker.drain()
+                    await asyncio.sleep(0.05)  # noqa: TID251 - until the drain is over
+                assert begun.id not in engine.hosting
+                store.gate.set()
+                async with asyncio.timeout(5):
+                    await task
+            info = await store.run(begun.id)
+            assert info is not None
+            assert (info.status, info.owner) == ("open", None)
+
+    run(main())
+
+
+@pytest.mark.parametrize("failing", ["run", "run and release"])
+def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_lets_it(
+    failing: str,
+) -> None:
+    async def main() -> None:
+        store, said = Waiting(), list[str]()
+        async with opened(store=store) as (starter, engine):
+            (begun,) = await start(starter, 1)
+            async with working(Worker(engine, poll_s=0.01, say=said.append)):
+                store.gate.clear()
+                await until(lambda: store.asked)
+                store.failing_runs, store.failing_releases = 1, failing != "run"
+                store.gate.set()
+                await until(lambda: any("StoreError" in line for line in said))
+                info = await MemoryEventStore.run(store, begun.id)
+                assert info is not None
+                assert (info.owner is None) == (failing == "run")
+                store.failing_releases = False
+
+    run(main())
+
+
+def test_a_worker_that_is_cancelled_between_a_claim_and_its_driver_loses_nothing() -> None:
+    async def main() -> None:
+        agent, store = await shut(), Waiting()
+        async with opened(agent=agent, store=store) as (starter, engine):
+            (begun,) = await start(starter, 1)
+            worker = Worker(engine)
+            task = asyncio.create_task(worker.run())
+            store.gate.clear()
+            await until(lambda: store.asked)
+            task.cancel()
+            await asyncio.wait([task])
+            store.gate.set()
+            await until(lambda: begun.id in engine.hosting)
+            await until(lambda: not worker.under_way)
+            agent.gate.set()
+            assert (await begun.result()).outcome == "COMPLETED"
+
+    run(main())
+
+
+def test_a_worker_that_is_cancelled_while_it_is_full_leaves_no_task_behind() -> None:
+    async def main() -> list[str]:
+        agent = await shut()
+        async with opened(agent=agent) as (starter, engine):
+            await start(starter, 1)
+            task = asyncio.create_task(Worker(engine, max_runs=1, poll_s=0.01).run())
+            await until(lambda: agent.at_work)
+            await asyncio.sleep(0.1)  # noqa: TID251 - until it waits for room
+            task.cancel()
+            await asyncio.wait([task])
+            await asyncio.sleep(0.01)  # noqa: TID251 - for what was cancelled to end
+            names = [str(task.get_coro()) for task in asyncio.all_tasks()]
+            agent.gate.set()
+        return [name for name in names if "Event.wait" in name]
+
+    assert run(main()) == []
+
+
+def test_runs_that_are_put_off_cost_a_small_part_of_what_a_store_can_do() -> None:
+    async def main() -> None:
+        store, said = Waiting(), list[str]()
+        client = FunctionClient(lambda messages: think(list(messages)))
+        async with (
+            Engine(store, [LLMHandler(client)], algorithms=[React()], drive=False) as starter,
+            Engine(store, [], algorithms=[React()]) as lacking,
+        ):
+            await start(starter, 60)
+            async with working(Worker(lacking, max_runs=4, poll_s=0.02, say=said.append)):
+                await until(lambda: sum("MissingHandler" in line for line in said) >= 60)
+                store.leased = store.releases = 0
+                await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
+                assert store.leased < 500
+                assert store.releases < 500
+
+    run(main())
