@@ -13,7 +13,7 @@ from lib._util.clock import Clock
 from lib.engine.core.budget import Spend
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
-from lib.errors import Conflict, RunErased, RunNotFound
+from lib.errors import Conflict, RedactionFailed, RunErased, RunNotFound
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
 
@@ -93,13 +93,15 @@ class StartedRuns:
     async def _begin(
         self, request: Event, run_id: str, data: dict[str, Any], user: str | None
     ) -> None:
-        events = [self._engine.event(k.RUN_STARTED, data, tenant=request.tenant, user=user)]
         cancelled = self._reason is not None
-        if cancelled:  # one that has not begun by now begins nothing
-            events.append(self._signal(request))
         try:
+            events = [self._engine.event(k.RUN_STARTED, data, tenant=request.tenant, user=user)]
+            if cancelled:  # one that has not begun by now begins nothing
+                events.append(self._signal(request))
             log = await self._engine.store.append(run_id, events, expected=0)
-        except Conflict:
+        except (Conflict, RedactionFailed) as error:
+            if isinstance(error, RedactionFailed) and await self._engine.store.run(run_id) is None:
+                raise
             log, cancelled = [], False  # it is there already
         if log:
             await self._check_wanted(request)

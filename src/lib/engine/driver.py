@@ -19,55 +19,35 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
-from lib._util.clock import Clock
-from lib.engine.admission import Handlers
-from lib.engine.attachments import HeldBlobs, appended
 from lib.engine.bearing import borne
-from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
-from lib.engine.core.decide import Step, next_step
+from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, TurnRequest
+from lib.engine.core.blind import BLIND
+from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
-from lib.engine.core.state import RunState, evolve
-from lib.engine.derived import Nursery, StartedRuns
+from lib.engine.core.state import RunState
+from lib.engine.derived import StartedRuns
 from lib.engine.effects import Effects
+from lib.engine.equipment import Equipment
+from lib.engine.faults import is_fault
+from lib.engine.fresh import is_fresh
 from lib.engine.handler import Context, Live
 from lib.engine.held import HeldLease
-from lib.engine.outage import begins_with
-from lib.engine.redaction import Redaction
-from lib.engine.states import States
+from lib.engine.ledger import ERASED, Ledger
 from lib.errors import (
-    Conflict,
     MissingHandler,
     RedactionFailed,
     RunAbandoned,
-    RunNotFound,
 )
-from lib.events import Event, EventStore, Lease, NewEvent
+from lib.events import Event, Lease
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
 
 _log = logging.getLogger(__name__)
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
-ERASED = "it has been erased"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """What an engine lends to the drivers of its runs."""
-
-    store: EventStore
-    states: States
-    handlers: Handlers
-    engine: Nursery
-    blobs: HeldBlobs | None
-    redacted: Redaction
-    clock: Clock
-    worker: str
-    lease_s: float
-    grace_s: float
+FAILED = "the run that asked for this one has failed"
 
 
 class Driver:
@@ -92,7 +72,6 @@ class Driver:
             log: the run's events, if they are at hand.
         """
         self._with = equipment
-        self._algorithm = algorithm
         self._held = HeldLease(
             equipment.store,
             lease,
@@ -100,11 +79,13 @@ class Driver:
             lease_s=equipment.lease_s,
             grace_s=equipment.grace_s,
         )
+        self._ledger = Ledger(equipment, algorithm, self._held, self._woken)
         self._live = live
         self._log = log
         self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._woken)
         self._wake: Listener | None = None
         self._stopping = False
+        self._unfolded = False
 
     async def drive(self) -> RunState[Any]:
         """Drive the run until it ends or waits for somebody; return its state then.
@@ -114,22 +95,27 @@ class Driver:
             MissingHandler: the run asks for what no handler of the engine fulfils.
         """
         idle_at: int | None = None
+        fault: Exception | None = None
         with self._with.store.wakeups.listen(self._held.lease.run_id, signals_only=True) as wake:
             self._wake = wake
             self._held.keep(self._effects.ended)
             try:
                 await self._take()
                 await self._loop(wake)
-                idle_at = self._state.head
+                idle_at = self._ledger.state.head
             except asyncio.CancelledError:
                 self._held.hurry()
                 raise
+            except Exception as error:
+                fault = error if is_fault(error) else None
+                raise
             finally:
                 await self._effects.drop()  # under the lease, as long as it takes
-                await self._save_results()
+                if not await self._save_results() and fault is not None:
+                    await self._count(fault)
                 self._held.stop()
                 await self._give_back(idle_at)
-            return self._state
+            return self._ledger.state
 
     def stop(self) -> None:
         """Let `drive` end soon, leaving the run to whoever resumes it."""
@@ -147,7 +133,7 @@ class Driver:
     async def _loop(self, wake: Listener) -> None:
         while True:
             await self._advance()
-            if self._state.outcome is not None:
+            if self._ledger.state.outcome is not None:
                 return
             if await self._wind_down():
                 continue
@@ -157,7 +143,7 @@ class Driver:
             await wake.wait()
             self._check()
             if not self._effects.results:
-                await self._read_tail()
+                await self._ledger.read_tail()
 
     def _check(self) -> None:
         if self._effects.broken is not None:
@@ -169,17 +155,17 @@ class Driver:
         """Append what has happened and what follows from it, until nothing more follows."""
         while True:
             results = list(self._effects.results)
-            events = self._numbered(results, self._state.head)
-            probe = self._fold(self._state, events)
-            step = next_step(self._algorithm, probe)
-            follow_up = self._numbered(self._drafts(step, probe), probe.head)
+            events = self._ledger.numbered(results, self._ledger.state.head)
+            probe = self._ledger.fold(self._ledger.state, events)
+            step = next_step(self._ledger.algorithm, probe)
+            follow_up = self._ledger.numbered(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
             if step.requests:
                 await self._before_intents()
-            if await self._append(events + follow_up):
+            if await self._ledger.append(events + follow_up):
                 del self._effects.results[: len(results)]
-                self._state = self._fold(probe, follow_up)
+                self._ledger.state = self._ledger.fold(probe, follow_up)
                 self._start(follow_up, step.requests)
 
     async def _before_intents(self) -> None:
@@ -188,126 +174,116 @@ class Driver:
         if not self._held.lasts:
             await self._held.renew()
 
-    async def _save_results(self) -> None:
-        """Append what has happened and was not appended yet; nothing is decided on it here."""
+    async def _save_results(self) -> bool:
+        """Append what has happened and was not appended yet; nothing is decided on it here.
+
+        Returns:
+            Whether there was anything, and it is in the log now.
+        """
+        if not self._effects.results:
+            return False
         # Somebody has taken over, or there is no redacting: that has been told.
         with (
             suppress(RunAbandoned, RedactionFailed),
             borne(self._held.lease, "results may be lost"),
         ):
             while self._effects.results:
-                if await self._append(self._numbered(self._effects.results, self._state.head)):
+                if await self._ledger.append(
+                    self._ledger.numbered(self._effects.results, self._ledger.state.head)
+                ):
                     self._effects.results.clear()
+        return not self._effects.results
+
+    async def _count(self, fault: Exception) -> None:
+        """Write down a failure that whoever takes the run up next would not count."""
+        kinds = {request.kind for request in self._ledger.state.open.values()}
+        if self._ledger.state.poisoned or not (self._unfolded or kinds <= k.DERIVING):
+            return
+        self._ledger.algorithm = BLIND  # it is not asked any more
+        resumed = self._resumed(error={"type": type(fault).__name__})
+        with suppress(RunAbandoned), borne(self._held.lease, "its failure was not counted"):
+            if not await self._is_anothers(fault):
+                while not await self._ledger.append(
+                    self._ledger.numbered([resumed], self._ledger.state.head)
+                ):
+                    pass
+
+    async def _is_anothers(self, fault: Exception) -> bool:
+        """Tell whether a run that this one has started has failed here, and counts for itself."""
+        request = self._ledger.state.open.get(self._effects.broken_by)
+        if fault is not self._effects.broken or request is None:
+            return False
+        return await self._with.store.run(request.data["run_id"]) is not None
+
+    def _resumed(self, **more: Any) -> Draft:
+        lease = self._held.lease
+        return Draft(k.RUN_RESUMED, {"worker": lease.owner, "epoch": lease.epoch, **more})
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[Draft]:
         """Return the step as events to be: facts, intents, and the end."""
         drafts = list(step.settled)
+        for request in step.requests:
+            if isinstance(request, TurnRequest):
+                self._with.engine.algorithm(request.algorithm)  # it raises if it is not here
         if step.requests:
             drafts += self._with.handlers.admit(step.requests, probe)
         if step.finish is not None:
             drafts.append(finished(step.finish))
         return drafts
 
-    def _numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
-        if not drafts:
-            return []
-        state, at, redacted = self._state, self._with.clock.now(), self._with.redacted
-        told = [(draft.kind, redacted(draft.kind, draft.data)) for draft in drafts]
-        return [
-            Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
-            for seq, (kind, data) in enumerate(told, head + 1)
-        ]
-
-    # -- the log ---------------------------------------------------------------------------
-
-    async def _append(self, events: Sequence[Event]) -> bool:
-        """Append the events; False if signals came first, which are folded instead.
-
-        While the store fails, it is tried again for as long as the lease lasts.
-
-        Raises:
-            RunAbandoned: another worker has taken over, or the run has been erased.
-        """
-        run_id, head = self._state.run_id, self._state.head
-        new = [NewEvent(event.kind, event.data, event.at, None, event.user) for event in events]
-        try:
-            await self._held.outlast(lambda: self._with.store.append(run_id, new, expected=head))
-        except Conflict as error:
-            if not await self._were_stored(events):
-                if self._state.head == head:  # nothing has come: the log is not what it was
-                    raise RunAbandoned(run_id, "its log has been replaced") from error
-                return False
-        except RunNotFound as error:
-            raise RunAbandoned(run_id, ERASED) from error
-        await appended(self._with.blobs, events)
-        return True
-
-    async def _were_stored(self, events: Sequence[Event]) -> bool:
-        """Tell whether these events, whose append lost its answer, are in the log.
-
-        If not, the signals that are there instead are folded.
-        """
-        tail = await self._tail()
-        if not begins_with(tail, events):
-            self._fold_signals(tail)
-            return False
-        self._only_signals(tail[len(events) :])
-        self._woken()  # to read on
-        return True
-
-    def _fold(self, state: RunState[Any], events: Sequence[Event]) -> RunState[Any]:
-        for event in events:
-            state = evolve(self._algorithm, state, event)
-        return state
-
-    async def _read_tail(self) -> None:
-        """Fold the signals that others have appended.
-
-        Raises:
-            RunAbandoned: another worker has taken over.
-        """
-        self._fold_signals(await self._tail())
-
-    async def _tail(self) -> Sequence[Event]:
-        run_id, head = self._state.run_id, self._state.head
-        return await self._held.outlast(lambda: self._with.store.read(run_id, after=head))
-
-    def _fold_signals(self, tail: Sequence[Event]) -> None:
-        self._only_signals(tail)
-        self._state = self._fold(self._state, tail)
-
-    def _only_signals(self, tail: Sequence[Event]) -> None:
-        if any(not k.is_signal(event.kind) for event in tail):
-            raise RunAbandoned(self._state.run_id, "another worker has taken it over")
+    # -- taking up ---------------------------------------------------------------------------
 
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
-        found = await self._with.states.read(self._held.lease.run_id, self._algorithm, self._log)
-        if found is None:
-            raise RunAbandoned(self._held.lease.run_id, ERASED)
-        self._state, decided = found
-        self._derived = StartedRuns(self._with.engine, self._state.root_id)
-        if self._state.outcome is not None:
+        decided = await self._read()
+        self._derived = StartedRuns(self._with.engine, self._ledger.state.root_id)
+        if self._ledger.state.outcome is not None:
             return
-        while self._held.lease.takeover or self._state.open:
-            resumed = Draft(
-                k.RUN_RESUMED, {"worker": self._held.lease.owner, "epoch": self._held.lease.epoch}
-            )
-            events = self._numbered([resumed], self._state.head)
-            if await self._append(events):
-                self._state = self._fold(self._state, events)
+        for event in self._ledger.state.open.values():
+            self._check_able(event)
+        while self._held.lease.takeover or self._ledger.state.open:
+            events = self._ledger.numbered([self._resumed()], self._ledger.state.head)
+            if await self._ledger.append(events):
+                self._ledger.state = self._ledger.fold(self._ledger.state, events)
                 break
         await self._pass_on_cancel()
-        for event in list(self._state.open.values()):
-            if event.kind in k.DERIVING or not self._state.poisoned:
+        for event in list(self._ledger.state.open.values()):
+            if event.kind in k.DERIVING or not self._ledger.state.poisoned:
                 self._recover(event, decided.get(event.data["key"]))
+
+    async def _read(self) -> dict[str, Request]:
+        """Fold the log and return the open requests as they were decided.
+
+        A run that is to end is folded without its algorithm, if that fails.
+        """
+        run_id = self._held.lease.run_id
+        try:
+            found = await self._with.states.read(run_id, self._ledger.algorithm, self._log)
+        except Exception as error:
+            log = self._log or await self._with.store.read(run_id)
+            if not log or not is_fault(error):
+                raise
+            self._ledger.state, decided = refold(BLIND, log)
+            self._unfolded = True
+            if not (self._ledger.state.poisoned or self._ledger.state.cancelled):
+                raise
+            self._ledger.algorithm = BLIND
+            return decided
+        if found is None:
+            raise RunAbandoned(run_id, ERASED)
+        self._ledger.state, decided = found
+        return decided
+
+    def _check_able(self, event: Event) -> None:
+        """Refuse a run before anything is written of which this engine lacks something."""
+        if event.kind not in self._with.handlers.by_kind:
+            raise MissingHandler(self._ledger.state.run_id, event.kind)
+        if event.kind in k.DERIVING:
+            self._with.engine.algorithm(event.data["algorithm"])
 
     def _recover(self, event: Event, decided: Request | None) -> None:
         """Carry an interrupted request out again, or settle it."""
-        handler = self._with.handlers.by_kind.get(event.kind)
-        if handler is None:
-            raise MissingHandler(self._state.run_id, event.kind)
-        result = handler.recover(event)
+        result = self._with.handlers.by_kind[event.kind].recover(event)
         if result is None and (decided is not None or event.kind in k.DERIVING):
             self._warn_if_changed(event, decided)
             self._spawn(event, decided)
@@ -344,6 +320,7 @@ class Driver:
             redacted=self._with.redacted,
             derived=self._derived,
             live=self._live(event.run_id),
+            fresh=is_fresh(self._ledger.state),
         )
 
     def _woken(self) -> None:
@@ -356,20 +333,28 @@ class Driver:
         The runs that it has started are asked to stop, and end by themselves.
         """
         await self._pass_on_cancel()
-        if not self._state.cancelled:
+        if not self._ledger.state.cancelled:
             return False
-        keys = [key for key, each in self._state.open.items() if each.kind not in k.DERIVING]
+        keys = [key for key, each in self._ledger.state.open.items() if each.kind not in k.DERIVING]
         await self._effects.drop(keys)
         settled = {draft.data["key"] for draft in self._effects.results if "key" in draft.data}
         for key in keys:
             if key not in settled:
                 self._effects.results.append(
-                    fail_open(self._state.open[key], "cancelled", CANCELLED)
+                    fail_open(self._ledger.state.open[key], "cancelled", CANCELLED)
                 )
         return bool(keys)
 
     async def _pass_on_cancel(self) -> None:
-        if self._state.cancelled:
-            await self._derived.cancel(self._state.cancel_reason or "")
-        elif self._state.poisoned:
-            await self._derived.cancel("the run that asked for this one has failed")
+        if self._ledger.state.cancelled:
+            await self._derived.cancel(self._sayable(self._ledger.state.cancel_reason or ""))
+        elif self._ledger.state.poisoned:
+            await self._derived.cancel(self._sayable(FAILED))
+
+    def _sayable(self, reason: str) -> str:
+        """Return the reason, or nothing if it cannot be redacted: children are stopped anyway."""
+        try:
+            self._with.redacted(k.CANCEL_REQUESTED, {"reason": reason})
+        except RedactionFailed:
+            return ""
+        return reason

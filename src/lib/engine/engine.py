@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Self
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +17,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
-from lib.engine.driver import Equipment
+from lib.engine.equipment import Equipment
 from lib.engine.handler import Handler, Live
 from lib.engine.handlers.child import ChildHandler
 from lib.engine.handlers.tool import ToolHandler
@@ -346,7 +346,7 @@ class Engine:
         await attachments.appended(self._equipment.blobs, log)
         return await self.hosting.claim(run_id, self.algorithm(log[0].data["algorithm"]), log)
 
-    async def hosted(self, run_id: str) -> RunState[Any] | None:
+    def hosted(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; return its state then.
 
         Returns None if the run is not driven here, or no longer because another worker is.
@@ -354,7 +354,7 @@ class Engine:
         Raises:
             RunAbandoned: this engine is closing.
         """
-        return await self.hosting.ended(run_id)
+        return self.hosting.ended(run_id)
 
     async def _go_on(self, run_id: str) -> None:
         """Drive a run that is ready here, if its algorithm is known and nobody else does."""

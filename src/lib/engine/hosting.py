@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from lib.engine.algorithms import Algorithms
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.state import RunState
-from lib.engine.driver import Driver, Equipment
+from lib.engine.driver import Driver
+from lib.engine.equipment import Equipment
 from lib.engine.live import LiveHub
 from lib.errors import RunAbandoned, StoreClosed
 from lib.events import Event, Lease
@@ -125,8 +126,11 @@ class Hosting:
             await self._go_on(run_id)
         return state
 
-    async def ended(self, run_id: str) -> RunState[Any] | None:
+    def ended(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; return its state then.
+
+        It is looked for at once, not when the result is awaited: by then it may have failed, and
+        nobody would know.
 
         Returns None if the run is not driven here, or no longer because another worker is.
 
@@ -134,10 +138,13 @@ class Hosting:
             RunAbandoned: the engine is closing.
         """
         hosted = self._runs.get(run_id)
-        if hosted is None:
+        return self._end_of(None if hosted is None else hosted[1])
+
+    async def _end_of(self, task: asyncio.Task[RunState[Any]] | None) -> RunState[Any] | None:
+        if task is None:
             return None
         try:
-            return await asyncio.shield(hosted[1])
+            return await asyncio.shield(task)
         except RunAbandoned:
             if self.closing:
                 raise

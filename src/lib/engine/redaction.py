@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from lib.privacy.fields import walk
 from lib.privacy.redactor import Redactor, redact_event
 
 Redaction = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -18,6 +19,11 @@ def redaction(redactor: Redactor | None) -> Redaction:
     if redactor is None:
         return NOTHING_REDACTED
     return lambda kind, data: _own_handle(data, redact_event(kind, data, redactor))
+
+
+def blanked(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return a payload without its content: what is written where nothing can be redacted."""
+    return walk(kind, data, lambda _text: "")
 
 
 def _own_handle(data: dict[str, Any], redacted: dict[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lib.engine.core.algorithm import Algorithm
+from lib.engine.core.blind import BLIND
 from lib.engine.core.decide import refold
-from lib.engine.core.state import RunState
+from lib.engine.core.state import RunState, fold
 from lib.engine.handler import Live
 from lib.engine.history import Histories
 from lib.engine.result import Result
@@ -38,7 +39,7 @@ class Host(Protocol):
     poll_s: float
     histories: Histories
 
-    async def hosted(self, run_id: str) -> RunState[Any] | None:
+    def hosted(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; return its state then."""
         ...
 
@@ -99,9 +100,16 @@ class Run:
                     return Result.of(state)
                 info = await self.info()
                 if info.status == "closed":
-                    return Result.of(await self.state())
+                    return Result.of(await self._ended())
                 if not (info.ready and await self._engine.resume(self.id)):
                     await wake.wait(self._engine.poll_s)
+
+    async def _ended(self) -> RunState[Any]:
+        """Return what does not depend on its algorithm, which need not be here, nor work."""
+        log = await self._engine.store.read(self.id)
+        if not log:
+            raise RunNotFound(self.id)
+        return fold(BLIND, log)
 
     async def state(self) -> RunState[Any]:
         """Return the fold of its log, as it is now.

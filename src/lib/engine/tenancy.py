@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing, closing
 from typing import Any
 
 from lib.engine.core.algorithm import Algorithm
@@ -35,11 +35,15 @@ class OneTenant:
         self.hub = engine.hub
         self.new_id = engine.new_id
 
-    async def hosted(self, run_id: str) -> RunState[Any] | None:
+    def hosted(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; None if it is not the tenant's."""
-        if await self.store.run(run_id) is None:
-            return None
-        return await self._engine.hosted(run_id)
+        return self._own(run_id, self._engine.hosted(run_id))
+
+    async def _own(
+        self, run_id: str, ended: Coroutine[Any, Any, RunState[Any] | None]
+    ) -> RunState[Any] | None:
+        with closing(ended):
+            return None if await self.store.run(run_id) is None else await ended
 
     async def resume(self, run_id: str) -> bool:
         """Drive the run here if nobody does.

@@ -9,7 +9,7 @@ A field that holds its default is left out. "?" marks what may be missing.
                         parent? {run_id, key}, request? (digest of an idempotent start),
                         upto? (of a session's turn: the conversation before it is that of the
                         turns which its parent's log had completed up to this `seq`)
-    run.resumed         worker, epoch
+    run.resumed         worker, epoch, error? {type} (that of the worker, which then gave it back)
     run.completed       outcome, output?, error? {type, message}
     cancel.requested    signal_id, reason?, key? (of a session's turn: only that is cancelled)
     close.requested     signal_id

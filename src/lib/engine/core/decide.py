@@ -49,19 +49,27 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     """Return the next step of a run."""
     if state.outcome is not None:
         return WAIT
-    decision = algorithm.decide(state.loop)
-    asked = () if isinstance(decision, Finish | Wait) else decision
     if state.poisoned:
-        return _poisoned(state, asked)
+        return _poisoned(algorithm, state)
     if state.cancelled:
-        return _cancelled(state, asked)
+        return _cancelled(algorithm, state)
+    decision = algorithm.decide(state.loop)
     if isinstance(decision, Finish):
         return WAIT if state.open else Step(finish=decision)
-    return _affordable(state, asked)
+    return _affordable(state, () if isinstance(decision, Wait) else decision)
 
 
-def _poisoned(state: RunState[Any], asked: Sequence[Request]) -> Step:
-    """End a run that has been taken over again and again without getting anywhere.
+def _asked(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequence[Request]:
+    """Return what a run that ends for another reason asks for; nothing, if its algorithm fails."""
+    try:
+        decision = algorithm.decide(state.loop)
+    except Exception:  # noqa: BLE001 - such a run could never be ended
+        return ()
+    return () if isinstance(decision, Finish | Wait) else decision
+
+
+def _poisoned(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
+    """End a run that was taken over, or has failed, again and again without getting anywhere.
 
     The runs that it has started are asked to stop, and it ends after them.
     """
@@ -69,16 +77,17 @@ def _poisoned(state: RunState[Any], asked: Sequence[Request]) -> Step:
     settled = [fail_open(request, "unknown", OUTCOME_UNKNOWN) for request in effects]
     if len(effects) < len(state.open):
         return Step(settled=settled)
-    message = f"taken over {state.resumes} times without a new result"
-    settled += never_made(asked, "cancelled", message)
+    message = f"taken over, or failed, {state.resumes} times without a new result"
+    settled += never_made(_asked(algorithm, state), "cancelled", message)
     error = {"type": "poison", "message": message}
     return Step(settled=settled, finish=Finish(outcome="FAILED", reason="poison", error=error))
 
 
-def _cancelled(state: RunState[Any], asked: Sequence[Request]) -> Step:
+def _cancelled(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     """End a cancelled run as soon as nothing is under way any more."""
     if state.open:
         return WAIT
+    asked = _asked(algorithm, state)
     settled = never_made(asked, "cancelled", MADE_NO_CALL["cancelled"])
     finish = Finish(outcome="CANCELLED", reason=state.cancel_reason or "")
     return Step(settled=settled, finish=finish)

@@ -37,8 +37,9 @@ class RunState(NamedTuple, Generic[S]):
         open: requests without a result, by key, in the order in which they were made.
         approvals: what people said, or have yet to say, by the key of the call.
         comments: what they said with it.
-        resumes: takeovers since the last result, not counting those in which it only waited for
-            runs that it has started: these have counts of their own. It stays at the limit.
+        resumes: takeovers and failures since the last result, not counting takeovers in which it
+            only waited for runs that it has started: these have counts of their own. It stays at
+            the limit.
         finish: the payload of `lib.run.completed`, None while it is open.
     """
 
@@ -219,8 +220,9 @@ def _cancel_requested(state: RunState[S], event: Event) -> RunState[S]:
     return state._replace(cancel_reason=event.data.get("reason", ""))
 
 
-def _resumed(state: RunState[S], _event: Event) -> RunState[S]:
-    if state.open and all(request.kind in k.DERIVING for request in state.open.values()):
+def _resumed(state: RunState[S], event: Event) -> RunState[S]:
+    waited = state.open and all(request.kind in k.DERIVING for request in state.open.values())
+    if waited and "error" not in event.data:
         return state
     return state._replace(resumes=state.resumes + 1)
 

@@ -1,0 +1,136 @@
+"""The log of a run as the one who drives it knows it: folded, and appended to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lib.engine.attachments import appended
+from lib.engine.core.algorithm import Algorithm
+from lib.engine.core.settle import Draft
+from lib.engine.core.state import RunState, evolve
+from lib.engine.equipment import Equipment
+from lib.engine.held import HeldLease
+from lib.engine.outage import begins_with
+from lib.engine.redaction import blanked
+from lib.errors import Conflict, RedactionFailed, RunAbandoned, RunNotFound
+from lib.events import Event, NewEvent
+from lib.events import kinds as k
+
+ERASED = "it has been erased"
+
+
+class Ledger:
+    """Appends to the log of one run, and folds what others append to it.
+
+    Attributes:
+        state: the fold of all that is known to be in the log.
+        algorithm: what it is folded by.
+    """
+
+    state: RunState[Any]
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        algorithm: Algorithm[Any],
+        held: HeldLease,
+        woken: Callable[[], None],
+    ) -> None:
+        """Begin without a state, which somebody has to read.
+
+        Args:
+            equipment: what the engine lends.
+            algorithm: see above.
+            held: the lease, for as long as which a store that fails is borne.
+            woken: is told that the log may have grown.
+        """
+        self.algorithm = algorithm
+        self._held = held
+        self._woken = woken
+        self._store, self._blobs = equipment.store, equipment.blobs
+        self._clock, self._redact = equipment.clock, equipment.redacted
+
+    def numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
+        """Return drafts as events after this one, redacted.
+
+        Raises:
+            RedactionFailed: the redactor raised; nothing is to be written.
+        """
+        if not drafts:
+            return []
+        state, at = self.state, self._clock.now()
+        told = [(draft.kind, self._redacted(draft)) for draft in drafts]
+        return [
+            Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
+            for seq, (kind, data) in enumerate(told, head + 1)
+        ]
+
+    def _redacted(self, draft: Draft) -> dict[str, Any]:
+        try:
+            return self._redact(draft.kind, draft.data)
+        except RedactionFailed:
+            if not self.state.poisoned:
+                raise
+            return blanked(draft.kind, draft.data)
+
+    async def append(self, events: Sequence[Event]) -> bool:
+        """Append the events; False if signals came first, which are folded instead.
+
+        While the store fails, it is tried again for as long as the lease lasts.
+
+        Raises:
+            RunAbandoned: another worker has taken over, or the run has been erased.
+        """
+        run_id, head = self.state.run_id, self.state.head
+        new = [NewEvent(event.kind, event.data, event.at, None, event.user) for event in events]
+        try:
+            await self._held.outlast(lambda: self._store.append(run_id, new, expected=head))
+        except Conflict as error:
+            if not await self._were_stored(events):
+                if self.state.head == head:  # nothing has come: the log is not what it was
+                    raise RunAbandoned(run_id, "its log has been replaced") from error
+                return False
+        except RunNotFound as error:
+            raise RunAbandoned(run_id, ERASED) from error
+        await appended(self._blobs, events)
+        return True
+
+    async def _were_stored(self, events: Sequence[Event]) -> bool:
+        """Tell whether these events, whose append lost its answer, are in the log.
+
+        If not, the signals that are there instead are folded.
+        """
+        tail = await self._tail()
+        if not begins_with(tail, events):
+            self._fold_signals(tail)
+            return False
+        self._only_signals(tail[len(events) :])
+        self._woken()  # to read on
+        return True
+
+    def fold(self, state: RunState[Any], events: Sequence[Event]) -> RunState[Any]:
+        """Return the state after more events."""
+        for event in events:
+            state = evolve(self.algorithm, state, event)
+        return state
+
+    async def read_tail(self) -> None:
+        """Fold the signals that others have appended.
+
+        Raises:
+            RunAbandoned: another worker has taken over.
+        """
+        self._fold_signals(await self._tail())
+
+    async def _tail(self) -> Sequence[Event]:
+        run_id, head = self.state.run_id, self.state.head
+        return await self._held.outlast(lambda: self._store.read(run_id, after=head))
+
+    def _fold_signals(self, tail: Sequence[Event]) -> None:
+        self._only_signals(tail)
+        self.state = self.fold(self.state, tail)
+
+    def _only_signals(self, tail: Sequence[Event]) -> None:
+        if any(not k.is_signal(event.kind) for event in tail):
+            raise RunAbandoned(self.state.run_id, "another worker has taken it over")
