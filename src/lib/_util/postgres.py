@@ -6,6 +6,7 @@ statements.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import selectors
 import struct
@@ -58,6 +59,10 @@ _PASSING: Final = ("08", "40", "53", "55P03", "57")
 _PASSING_REFUSALS: Final = ("starting up", "shutting down", "too many", "connection slots")
 
 
+class Overdue(psycopg.OperationalError):
+    """A statement that was not answered in time, and was given up."""
+
+
 # -- errors --------------------------------------------------------------------------------
 
 
@@ -84,6 +89,11 @@ def failure(place: str, error: psycopg.Error) -> Failure:
         )
     if isinstance(error, psycopg_pool.PoolClosed):
         return Failure(f"the pool given for {place} is not open: open it first", retryable=False)
+    if isinstance(error, Overdue):
+        return Failure(
+            f"{place} gave no answer in time: somebody holds a lock, or the server hangs",
+            retryable=True,
+        )
     if error.sqlstate is not None:
         code = f"{type(error).__name__}, SQLSTATE {error.sqlstate}"
         return Failure(
@@ -162,7 +172,8 @@ class Connections:
             pool: an open `AsyncConnectionPool` to be used instead, and left open.
             name: of the pool, in its log messages.
             max_size: of our own pool.
-            timeout_s: how long a call waits for a connection of our own pool.
+            timeout_s: how long a call waits for a connection of our own pool, and `answered` for
+                what is done with it.
             configure: prepares each new connection of our own pool.
 
         Raises:
@@ -216,6 +227,19 @@ class Connections:
                 if await _is_alive(connection):
                     yield connection
                     return
+
+    @asynccontextmanager
+    async def answered(self) -> AsyncGenerator[None]:
+        """Give up what takes longer than `timeout_s`; up to 10 seconds more if the server hangs.
+
+        Raises:
+            Overdue: it did; what was being written may or may not have been stored.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except TimeoutError as error:
+            raise Overdue from error
 
     async def close(self) -> None:
         """Close the pool, unless it is the caller's."""

@@ -134,6 +134,40 @@ def test_an_append_whose_server_process_dies_under_way_changes_nothing(
     run(main())
 
 
+def test_nobody_waits_for_ever_while_somebody_holds_the_tables(url: str, schema: str) -> None:
+    async def main() -> None:
+        store = PostgresEventStore(url, schema=schema, partitions=1, timeout_s=0.5)
+        await store.setup()
+        await begin(store, "run")
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            tables = f'"{schema}".lib_partitions, "{schema}".lib_runs, "{schema}".lib_marks'
+            await execute(other, f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
+            calls = [
+                store.append("run", [note()], expected=1),
+                store.run("run"),
+                store.claim("me", ttl_s=30),
+                store.set_mark("m", "v"),
+            ]
+            async with asyncio.timeout(15):
+                outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            await other.rollback()
+            for outcome in outcomes:
+                assert isinstance(outcome, StoreError)
+                assert outcome.retryable
+                assert "gave no answer in time" in str(outcome)
+            assert LOST in str(outcomes[0])
+            await store.append("run", [note()], expected=1)
+            await execute(other, f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
+            waits = asyncio.create_task(store.append("run", [note()], expected=2))
+            await until_blocked()
+            async with asyncio.timeout(15):
+                await store.close()
+            with pytest.raises(StoreError, match=LOST):
+                await waits
+
+    run(main())
+
+
 async def execute(connection: psycopg.AsyncConnection[Any], statement: str) -> None:
     await connection.execute(statement.encode())
 

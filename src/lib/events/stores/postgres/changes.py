@@ -158,7 +158,11 @@ class Changes:
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[Cursor]:
         with typed_errors(self._place.name):
-            async with self._connections.one() as connection, cursor(connection) as using:
+            async with (
+                self._connections.one() as connection,
+                self._connections.answered(),
+                cursor(connection) as using,
+            ):
                 yield using
 
 

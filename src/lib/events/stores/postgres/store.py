@@ -63,7 +63,8 @@ class PostgresEventStore:
                 None takes what it has, or 8 for a new one.
             pool_size: connections of this process at most: one for each partition that is written
                 to, and at least 2 for all else. None is partitions + 4.
-            timeout_s: how long a call waits for a connection before it fails.
+            timeout_s: how long a call waits for a connection, and then for its answer, before it
+                fails; `setup` and `erase`, which may have much to do, wait for theirs.
             read_only: never write, not even a migration.
             clock: tells when a lease ends, and paces the look for other processes' commits. The
                 clocks of the machines that share a store have to agree better than leases last.

@@ -129,7 +129,8 @@ class Writer:
         self._busy |= homes
         try:
             with typed_errors(self._place.name):
-                await self._carry_out(batch, connection)
+                async with self._connections.answered():
+                    await self._carry_out(batch, connection)
         except Exception as error:  # noqa: BLE001 - told to whoever waits
             self._fail(batch, error)
             return False
