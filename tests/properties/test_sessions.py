@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.algorithms import React
@@ -259,6 +259,7 @@ def test_turns_are_answered_in_order_once_each_with_the_whole_conversation(
 
 
 @given(ops=ops, keeping=st.booleans())
+@example(ops=[("send", 38), ("send", 6), ("yield", 0), ("restart", 26)], keeping=True)
 @settings(max_examples=15)
 def test_they_are_so_in_a_file(ops: list[Op], keeping: bool) -> None:
     clock = ManualClock()

@@ -6,10 +6,12 @@ Effort is counted in floats read from memory, some five of which take a nanoseco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
+
+from lib._util.tasks import whole
 
 T = TypeVar("T")
 
@@ -40,24 +42,6 @@ async def offload_whole(effort: int, work: Callable[[], T]) -> T:
     if effort <= _INLINE_EFFORT:
         return work()
     return await whole(asyncio.to_thread(work))
-
-
-async def whole(work: Awaitable[T]) -> T:
-    """Return what the work returns; a caller that is cancelled waits for its end.
-
-    So whatever the caller holds, it holds as long as the work goes on.
-    """
-    running = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        running.exception()  # seen, so that it is not reported as forgotten
-        raise cancelled
-    return running.result()
 
 
 def _locked(work: Callable[[], T], lock: Lock | None) -> T:

@@ -25,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib._util.clock import SYSTEM_CLOCK
+from lib._util.tasks import whole
 from lib.errors import StoreUnavailable
 from lib.resilience.retry import RetryPolicy, retry
 from lib.vector import exact
 from lib.vector.filter import Filter, matches
 from lib.vector.listing import ListedBackend
-from lib.vector.offload import offload, whole
+from lib.vector.offload import offload
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.lancedb import layout
 from lib.vector.stores.lancedb.asked import Asked
