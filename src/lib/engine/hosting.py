@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from lib._util.tasks import whole
 from lib.engine.algorithms import Algorithms
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.state import RunState
@@ -85,10 +86,12 @@ class Hosting:
     ) -> bool:
         """Drive the run if nobody does; return whether it is driven here now.
 
-        Cancelled in the wrong moment, it leaves the run to whoever comes when the lease has ended.
+        A caller that is cancelled waits for the store's answer: else it might leave a lease that
+        nobody holds.
         """
-        if not self.drives:
-            return False
+        return self.drives and await whole(self._claim(run_id, algorithm, log))
+
+    async def _claim(self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event]) -> bool:
         store, worker = self._with.store, self._with.worker
         leases = await store.claim(worker, ttl_s=self._with.lease_s, run_id=run_id)
         return bool(leases) and await self._take(leases[0], algorithm, log)
