@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, Protocol, TypeVar, get_args, runtime_checkable
 
 import click
 
@@ -17,6 +17,7 @@ from lib.cli import vector_stores
 from lib.cli.stores import StoreParam, reading
 from lib.cli.terminal import json_line
 from lib.cli.vector_stores import StoreName
+from lib.errors import StoreError
 from lib.events import DirectoryBlobStore, EventStore
 from lib.events.urls import StorePlace, store_at
 from lib.privacy import Erased, collect_blobs, erase_run, erase_tenant, expire
@@ -29,6 +30,13 @@ Work = Callable[[EventStore, bool], Awaitable[Erased]]
 
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 _AGE: Final = re.compile(r"([1-9][0-9]{0,5})([dhm])")
+
+
+@runtime_checkable
+class _Purgeable(Protocol):
+    async def purge(self) -> None:
+        """Rid the server's files of what was erased; may take long."""
+        ...
 
 
 class AgeParam(click.ParamType[timedelta]):
@@ -200,7 +208,23 @@ def _carry_out(asked: Asked, work: Work) -> None:
             _tell(asked, counted)
             return
         click.confirm(f"{_counts(counted)}\nErase this for good?", abort=True, err=True)
-    _tell(asked, asyncio.run(_run(_writing(asked.store), work, dry_run=False)))
+    erased, kept = asyncio.run(_erased(asked.store, work))
+    _tell(asked, erased)
+    if kept is not None:
+        raise click.ClickException(f"erased, but not yet from the server's files: {kept}") from kept
+
+
+async def _erased(place: StorePlace, work: Work) -> tuple[Erased, StoreError | None]:
+    """Erase, also from what a server keeps of the past; return why that could not be, if so."""
+    async with _writing(place) as store:
+        dry_run = False
+        erased = await work(store, dry_run)
+        if erased.runs and isinstance(store, _Purgeable):
+            try:
+                await store.purge()
+            except StoreError as error:
+                return erased, error
+        return erased, None
 
 
 async def _run(opening: Any, work: Work, *, dry_run: bool) -> Erased:
@@ -215,7 +239,10 @@ async def _writing(place: StorePlace) -> AsyncGenerator[EventStore]:
         await there.schema_version()  # before one is made where none is
     store = await asyncio.to_thread(store_at, place)
     try:
-        await store.setup()
+        try:
+            await store.setup()
+        except ValueError as error:
+            raise click.UsageError(f"{place.shown}: {error}") from error
         yield store
     finally:
         await store.close()

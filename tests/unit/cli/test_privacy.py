@@ -10,10 +10,12 @@ from click.testing import CliRunner, Result
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.cli import main
-from lib.events import DirectoryBlobStore, EventStore, NewEvent, SQLiteEventStore
+from lib.errors import StoreError
+from lib.events import DirectoryBlobStore, EventStore, NewEvent, RedisEventStore, SQLiteEventStore
 from lib.events import kinds as k
 from lib.testing.aio import run
 from lib.testing.event_store.kit import attached
+from lib.testing.servers import redis
 from lib.vector import Record, SQLiteVectorStore
 from lib.vector.tenant import TenantVectorStore
 
@@ -161,3 +163,37 @@ def test_a_run_that_never_was_is_told(place: Path) -> None:
     result = privacy("erase-run", str(place / "runs.db"), "never", "--yes")
 
     assert (result.exit_code, "no run 'never'" in result.output) == (1, True)
+
+
+def test_what_is_erased_on_a_redis_server_leaves_its_append_only_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = redis.own_server()
+
+    async def fill() -> None:
+        store = RedisEventStore(server.url, partitions=3)
+        await store.setup()
+        for name in ("one", "two", "three"):
+            await log_of(store, name, days=40, input="MARKER-" + name)
+        await store.close()
+
+    def kept(name: str) -> bool:
+        files = [path for path in server.folder.rglob("*") if path.is_file()]
+        return any(f"MARKER-{name}".encode() in path.read_bytes() for path in files)
+
+    run(fill())
+    assert kept("one")
+    done = privacy("erase-run", server.url, "one", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "runs: 1, events: 2, blobs: 0, vectors: 0\n")
+    assert (kept("one"), kept("two")) == (False, True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RedisEventStore, "purge", _refused)
+        done = privacy("erase-run", server.url, "two", "--yes")
+    assert (done.exit_code, done.stdout) == (1, "runs: 1, events: 2, blobs: 0, vectors: 0\n")
+    assert "not yet from the server's files: no permission" in done.stderr
+    assert kept("two")
+
+
+async def _refused(_: RedisEventStore) -> None:
+    raise StoreError("no permission")

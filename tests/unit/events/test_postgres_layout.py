@@ -313,3 +313,24 @@ def test_times_of_erasure_come_from_the_clock_and_nothing_of_the_run_stays(
     for table in ("lib_runs", "lib_events", "lib_marks", "lib_blob_uses"):
         rows = execute(f"SELECT t::text FROM {schema}.{table} AS t")
         assert "secret" not in str(rows)
+
+
+def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str) -> None:
+    async def main() -> None:
+        store = PostgresEventStore(url, schema=schema)
+        await store.setup()
+        await begin(store, "kept")
+        await store.close()
+
+    run(main())
+    runs = f'"{schema}".lib_runs'
+    execute = postgres.shared().execute
+    execute(
+        f"INSERT INTO {runs} (name, part, run_id, root_id, algorithm, created_at, updated_at, "
+        "head, outcome, ready) SELECT sha256(n::text::bytea), 0, NULL, '', '', 0, 1, 5, '', "
+        "false FROM generate_series(1, 5000) n"
+    )
+    execute(f"ANALYZE {runs}")
+    plan = execute(f"EXPLAIN SELECT * FROM {runs} WHERE run_id IS NOT NULL ORDER BY id LIMIT 9")
+
+    assert "lib_runs_kept" in str(plan)

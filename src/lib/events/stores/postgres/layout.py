@@ -98,6 +98,8 @@ _VERSION_1: Final = (
 )
 _VERSION_2: Final = (
     "ALTER TABLE {lib_runs} ALTER run_id DROP NOT NULL",
+    # Else whoever lists runs walks over the tombstones, which are the oldest.
+    "CREATE INDEX lib_runs_kept ON {lib_runs} (id) WHERE run_id IS NOT NULL",
     "CREATE INDEX lib_runs_parent ON {lib_runs} (parent_id) WHERE parent_id IS NOT NULL",
     """
     CREATE TABLE {lib_blob_uses} (

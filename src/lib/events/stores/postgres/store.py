@@ -59,10 +59,11 @@ class PostgresEventStore:
         Args:
             url: of the database (`postgresql://…`), or key=value pairs as libpq takes them.
             schema: where its tables are, made when it is missing; each schema is a store.
-            partitions: how many appends go on at the same time; fixed when the store is made.
-                None takes what it has, or 8 for a new one.
-            pool_size: connections of this process at most: one for each partition that is written
-                to, and at least 2 for all else. None is partitions + 4.
+            partitions: how many there are, each with an order of commits of its own; fixed when
+                the store is made. None takes what it has, or 8 for a new one.
+            pool_size: connections of this process at most: for appends, which take 2 at most,
+                as what waits shares a transaction; and for what may go on beside them in every
+                partition, above all the reads of the bus. None is partitions + 4.
             timeout_s: how long a call waits for a connection, and then for its answer, before it
                 fails; `setup` and `erase`, which may have much to do, wait for theirs.
             read_only: never write, not even a migration.
@@ -91,12 +92,12 @@ class PostgresEventStore:
         self._homes: dict[str, int] = {}
 
     def _check_pool(self, partitions: int) -> None:
-        """Refuse a pool in which writers would wait for each other's connections."""
+        """Refuse a pool in which partitions would wait for each other's connections."""
         needed = 1 if self._read_only else partitions + _NEEDED_SPARE
         if self._pool_size is not None and self._pool_size < needed:
             raise ValueError(
                 f"pool_size={self._pool_size} is too small: {self._place.name} has {partitions} "
-                f"partitions, each of which is written to on a connection of its own, and needs "
+                f"partitions, each of which may be read beside the appends, and needs "
                 f"at least {needed} (partitions + {_NEEDED_SPARE}); leave it out for "
                 f"{partitions + _SPARE}"
             )
