@@ -129,6 +129,7 @@ class Context:
         blobs: where large content is kept, if anywhere.
         live: takes pieces of a reply; None when nobody listens.
         redacted: what is done to every payload before it enters the log.
+        fresh: whether no model has read yet what the run was given, and nobody checked it before.
     """
 
     run_id: str
@@ -141,6 +142,7 @@ class Context:
     derived: DerivedRuns
     live: Callable[[Live], None] | None = None
     redacted: Redaction = NOTHING_REDACTED
+    fresh: bool = False
 
 
 class Handler(Protocol):

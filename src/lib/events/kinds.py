@@ -25,7 +25,7 @@ A field that holds its default is left out. "?" marks what may be missing.
     approval.decided    signal_id, key, approved, comment?
     child.requested     key, call_id, run_id, name, algorithm, input [message], budget?
     child.completed     key, call_id, run_id, outcome, output?, reason?, error?,
-                        spend {}
+                        spend {}, unstarted? (true)
     turn.requested      signal_id, input [message]
     turn.started        key (the signal_id), run_id, algorithm, upto, budget?
     turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, reason?, error?,
@@ -43,6 +43,7 @@ A field that holds its default is left out. "?" marks what may be missing.
 `provider` is who is paid, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event of a tool
 call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP server.
 A tool request that is `unstarted` never had an effect: its failure stands in the same append.
+A call of an agent that ends `unstarted` was stopped by a guard: there is no run of that id.
 `reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
 """
 

@@ -19,9 +19,13 @@ class GuardContent:
     Attributes:
         stage: where it stands: before a model call, after one, before a tool call, after one.
         text: all of it as text. input: what users and tools have said since the last reply, apart
-            from system messages. output: the reply's text, and the arguments of its calls as JSON.
-            tool_call: the arguments as JSON. tool_result: what the model would read.
+            from system messages; in the first call of a run, all that it was given, even what it
+            says that a model has replied. output: the reply's thinking and text, and the
+            arguments of its calls as JSON. tool_call: the arguments as JSON. tool_result: what the
+            model would read, of an agent what it has answered.
         parts: the parts of those messages or of that reply, attachments among them; none of calls.
+            An attachment above 256 KiB is there by its digest only, in `blob`, unless a guard has
+            asked for its bytes.
         run_id: the run.
         tenant: who owns it.
         user: who started it.
@@ -62,9 +66,11 @@ class Verdict:
 class Guard(Protocol):
     """Checks content at some stages.
 
-    It may say more of itself, in an attribute that need not be there: `timeout_s: float`, how long
-    one check may take, in seconds (30 without it). A check that raises or takes longer counts as
-    blocked. After a crash the same content may be checked again.
+    It may say more of itself, in attributes that need not be there. `timeout_s: float`: how long
+    one check may take, in seconds (30 without it); a check that raises or takes longer counts as
+    blocked. `attachment_bytes: int`: how many bytes of attachments that a blob store holds are
+    read for a check of input, in all (none without it); what is larger comes as its `blob`.
+    After a crash the same content may be checked again.
     """
 
     @property

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from lib.guards.guard import GuardContent, Stage, Verdict
+from lib.guards.reading import readings
 from lib.guards.signals import SIGNALS, is_mentioned
 from lib.privacy.detect.plain import reads
 
@@ -46,8 +47,8 @@ class InjectionGuard:
     """Blocks texts whose signals add up to a threshold; see `lib.guards.signals`.
 
     The text is read as a model may read it: without invisible characters, in NFKC, look-alike
-    letters as Latin ones, and once more with what stands in it as base64, as hex, or in tag
-    characters.
+    letters as Latin ones, JSON as the texts that it holds, and once more with what stands in it as
+    base64, as hex, or in tag characters.
     """
 
     def __init__(
@@ -90,17 +91,24 @@ class InjectionGuard:
 
     def signals(self, text: str) -> dict[str, float]:
         """Return what was seen in a text, and what each adds."""
-        plain = reads(text).translate(_CONFUSABLE)
-        found = _seen(plain)
-        for hidden in _decoded(text):
-            inside = _seen(reads(hidden).translate(_CONFUSABLE))
-            if inside:
-                found[ENCODED] = _EXTRA[ENCODED]
-            for name, weight in inside.items():
+        found: dict[str, float] = {}
+        for reading in readings(text):
+            for name, weight in _signals(reading).items():
                 found[name] = max(weight, found.get(name, 0.0))
-        if _is_hiding(text):
-            found[HIDDEN] = _EXTRA[HIDDEN]
         return {name: weight for name, weight in found.items() if name not in self._ignored}
+
+
+def _signals(text: str) -> dict[str, float]:
+    found = _seen(reads(text).translate(_CONFUSABLE))
+    for hidden in _decoded(text):
+        inside = _seen(reads(hidden).translate(_CONFUSABLE))
+        if inside:
+            found[ENCODED] = _EXTRA[ENCODED]
+        for name, weight in inside.items():
+            found[name] = max(weight, found.get(name, 0.0))
+    if _is_hiding(text):
+        found[HIDDEN] = _EXTRA[HIDDEN]
+    return found
 
 
 def _seen(text: str) -> dict[str, float]:

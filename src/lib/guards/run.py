@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 MAX_REASON_CHARS: Final = 200
+_MAX_FRAMES: Final = 5
 
 Word = Literal["allowed", "blocked", "failed"]
 
@@ -121,30 +123,38 @@ async def _ask(guard: Guard, content: GuardContent) -> tuple[Word, Verdict]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return _failed(guard, content, error, "it was cancelled from within")
+        return _failed(guard, content, "it was cancelled from within", error)
     # Around a user's own code: whatever it raises, the content is not allowed. The message may
     # quote the content, so only the type is told.
     except Exception as error:  # noqa: BLE001 - see above
         late = deadline.expired() and isinstance(error, TimeoutError)
         why = f"no verdict within {timeout_s:g} s" if late else type(error).__name__
-        return _failed(guard, content, error, why)
+        return _failed(guard, content, why, error)
     if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] - not all are typed
-        return _failed(guard, content, None, "it returned no verdict")
+        return _failed(guard, content, "it returned no verdict")
     return ("allowed" if verdict.allowed is True else "blocked"), verdict
 
 
 def _failed(
-    guard: Guard, content: GuardContent, error: BaseException | None, why: str
+    guard: Guard, content: GuardContent, why: str, error: BaseException | None = None
 ) -> tuple[Word, Verdict]:
+    """Allow nothing; the log of the process gets places in the code, and no word of the error."""
     _log.error(
-        "guard %r failed at %s of run %r: %s",
+        "guard %r failed at %s of run %r: %s%s",
         guard.name,
         content.stage,
         content.run_id,
         why,
-        exc_info=error,
+        "".join(f" < {place}" for place in _places(error)),
     )
     return "failed", Verdict(allowed=False, reason=why)
+
+
+def _places(error: BaseException | None) -> list[str]:
+    """Return where an error was raised, innermost first."""
+    walked = traceback.walk_tb(None if error is None else error.__traceback__)
+    places = [f"{frame.f_code.co_filename}:{line}" for frame, line in walked]
+    return places[: -_MAX_FRAMES - 1 : -1]
 
 
 def _sha256(text: str) -> str:

@@ -108,6 +108,26 @@ SIGNALS: Final[tuple[Signal, ...]] = (
         r" (?:no longer appl(?:y|ies)|(?:are|were|have been|is|has been) (?:now )?"
         r"(?:disabled|lifted|removed|suspended|revoked|void))",
         r"\breplaces (?:all )?(?:of )?your (?:\w{1,12} )?(?:rules|instructions|prompt|guidelines)\b",
+        r"\b(?:set aside|put aside|throw (?:out|away)|pay no (?:attention|heed) to|erase|wipe|clear"
+        r"|reset|scrap|void|abandon|let go of)\b[^.\n]{0,30}\b(?:your (?:\w{1,12} )?(?:memory|rules"
+        r"|instructions|guidelines|guidance|context|prompt|training|constraints)"
+        r"|(?:guidance|guidelines|instructions|rules|prompt|directions|brief(?:ing)?)[^.\n]{0,20}"
+        r"\byou (?:got|received|had|have|were|started))",
+        r"\b(?:take|has|have|takes) (?:precedence|priority) over (?:all|any|every|your|the (?:system|other))",
+        r"\b(?:beachte|befolge|folge)n?\b[^.\n]{0,40}\b(?:regeln|anweisungen|vorgaben)\b[^.\n]{0,16}"
+        r"\bnicht (?:mehr|weiter)\b",
+        r"\bignores? (?:every|all|any) (?:rules?|restrictions?|guidelines?|polic(?:y|ies)|limits?)\b",
+        mentioned=0.2,
+    ),
+    _signal(
+        "claims authority",
+        0.6,
+        r"\bhereby (?:authori[sz]ed?|permitted?|granted?|instructed?|allowed?)\b",
+        r"\b(?:confirmation|consent|approval|permission|authori[sz]ation) (?:has|have|was|is) (?:already"
+        r" )?(?:been )?(?:given|granted|obtained|confirmed)",
+        r"\bthe (?:user|owner|admin\w{0,12}|customer) (?:has )?(?:already )?(?:agreed|consented|approved"
+        r"|granted|authori[sz]ed|confirmed)\b",
+        r"\b(?:from|by|as|i am|this is) your (?:developers?|creators?|operators?|admin\w{0,12}|makers?)\b",
         mentioned=0.2,
     ),
     _signal(
@@ -125,7 +145,11 @@ SIGNALS: Final[tuple[Signal, ...]] = (
     ),
     _signal(
         "addressed to the model",
-        0.5,
+        0.6,
+        rf"\b(?:hello|hi|greetings|to|for|reminder for) (?:(?:any|every|all|whichever|whatever) )?"
+        rf"(?:chatgpt|{_MODEL})s?\b[^.\n]{{0,12}}(?:\b(?:that (?:is|are) )?(?:reading|processing|scanning"
+        rf"|summari[sz]ing|reviewing|handling|parsing)\b|!)",
+        r"\bif you(?:'re| are) (?:an? |the )?(?:\w{1,16} ){0,2}(?:a\.?i\.?|llm|language model|chat ?bot)\b",
         r"\b(?:attention|dear|note (?:to|for)|message (?:to|for)|instructions? (?:to|for)|hey"
         rf"|p\.?s\.? to|reminder to){_S}(?:(?:the|any|all|every|you|an?|reading|processing){_S})"
         rf"{{0,3}}{_AI}\b",
@@ -142,7 +166,7 @@ SIGNALS: Final[tuple[Signal, ...]] = (
         r"|pretend (?:to be an?|that you are|you are)|your new role)\b",
         r"\b(?:developer|debug|god|admin(?:istrator)?|maintenance|unrestricted|jailbreak) mode"
         r" (?:is |has been )?(?:on|enabled|activated|engaged|now)\b|\bin (?:developer|god|dan) mode\b",
-        r"\b(?:do anything now|you are dan|no (?:restrictions|filters|limits|rules)"
+        r"\bwho can (?:say|do) anything\b|\b(?:do anything now|you are dan|no (?:restrictions|filters|limits|rules)"
         r" (?:apply|whatsoever|anymore)|without (?:any )?(?:restrictions|filters|censorship))",
         mentioned=0.2,
     ),
@@ -175,10 +199,27 @@ SIGNALS: Final[tuple[Signal, ...]] = (
         r"|leak|disclose|write (?:out|down)|what (?:is|are|were))[^.\n]{0,30}\b(?:your|the)"
         r" (?:(?:full|entire|exact|complete|original|initial|hidden|secret|system|developer|above) )"
         r"{1,3}(?:prompt|instructions?|message|rules|configuration)",
+        r"\b(?:reveal|print|show|repeat|output|display|recite|leak|dump|disclose|tell me|give me)\b"
+        r"[^.\n]{0,40}\byour (?:\w{1,12} ){0,2}(?:prompt|instructions)\b",
         r"\b(?:contents? of your context|your context window|how you were configured"
         r"|text you were given)\b",
         r"\bsystem-?prompt aus\b|\bvotre message syst\xe8me\b",
         mentioned=0.2,
+    ),
+    _signal(
+        "asks for your prompt",
+        1.0,
+        r"\b(?:reveal|print|show|repeat|output|display|recite|leak|dump|disclose|tell me|give me|write"
+        r" (?:out|down))\b[^.\n]{0,40}\byour (?:(?:full|entire|exact|complete|system|secret) ){0,2}"
+        r"(?:prompt|(?:initial|original|hidden|secret|system) (?:instructions|message|rules))\b",
+        mentioned=0.2,
+    ),
+    _signal(
+        "asks for secrets",
+        0.5,
+        r"\b(?:reveal|list|print|dump|output|show|tell me|give me|leak|disclose|paste)\b[^.\n]{0,40}"
+        r"\b(?:stored|all|every|their|its|your|the)\b[^.\n]{0,20}"
+        r"\b(?:credentials|passwords|secrets|api keys|access tokens|private keys)\b",
     ),
     _signal(
         "asks for all above",
@@ -202,6 +243,9 @@ SIGNALS: Final[tuple[Signal, ...]] = (
         r"\b(?:transfer|wire|pay|delete|remove|drop|refund|approve|purchase|buy|grant|share|disable)"
         r"\b[^.\n]{0,60}\b(?:immediately|right now|without (?:asking|confirm\w{0,6}|approval"
         r"|informing))",
+        r"\brm -rf\b|\b(?:call|use|invoke|run) (?:the |your )?[`\"'][\w.-]{2,40}[`\"'] (?:tool|function)\b",
+        r"\b(?:give|offer|grant|hand|send)\b[^.\n]{0,30}\b(?:100 ?%|full|free)\b[^.\n]{0,20}\b(?:discount"
+        r"|refund|access|credit)",
         r"\bskip the (?:confirmation|approval)\b|\bcurl [^\n|]{0,120}\| ?(?:ba|z)?sh\b",
     ),
     _signal(
@@ -209,9 +253,11 @@ SIGNALS: Final[tuple[Signal, ...]] = (
         0.4,
         r"\b(?:respond|reply|answer|say|output|print|write)"
         r" (?:only |just |simply |nothing but )?(?:with|by saying|exactly|only)\b",
+        r"\b(?:add|include|insert|append|put|mention)\b[^.\n]{0,60}\b(?:every|each|all(?: of)? your)"
+        r" (?:sentence|answer|reply|replies|response|message)s?\b",
         r"\b(?:start|begin) your (?:answer|reply|response) with\b|\bnever refuse\b",
         r"\byou (?:must|should|will|have to|need to|are (?:required|instructed|to))"
-        r" (?:now|always|instead|only|immediately) \w{2,16}\b",
+        r" (?:now|also|always|instead|only|immediately) \w{2,16}\b",
     ),
 )
 

@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
-from lib._util.json import digest
+from lib._util.json import copied, digest
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
 from lib.engine.core.session import SESSION
 from lib.engine.core.settle import Draft, requested
 from lib.engine.handler import Admission, Context
+from lib.engine.handlers.guarding import Guarding
 from lib.engine.result import Result
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
+from lib.guards import Guard
 from lib.llm import Message, ToolSpec, message_to_json
 from lib.llm.schema import violations
 from lib.tools.output import as_text
@@ -71,8 +73,15 @@ class ChildHandler:
     kind = k.CHILD_REQUESTED
     request_type = ToolRequest
 
-    def __init__(self, agents: Iterable[Agent]) -> None:
+    def __init__(self, agents: Iterable[Agent], *, guards: Iterable[Guard] = ()) -> None:
         """Take the agents.
+
+        Args:
+            agents: what models may call.
+            guards: asked in this order; "tool_call" of the arguments before a run is started, and
+                "tool_result" of what it has answered before the model reads it, as for tools.
+                A call that they block starts no run and ends as BLOCKED. The log of a run whose
+                answer is withheld is as it was.
 
         Raises:
             ValueError: two of them have one name, or one would be a session: that never ends, and
@@ -85,6 +94,7 @@ class ChildHandler:
             if agent.name in self._agents:
                 raise ValueError(f"two agents have the name {agent.name!r}")
             self._agents[agent.name] = agent
+        self._guards = tuple(guards)
 
     @property
     def offers(self) -> Sequence[ToolSpec]:
@@ -125,13 +135,21 @@ class ChildHandler:
 
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Start the run, unless it is there already, and return how it ended."""
+        guarding = Guarding(self._guards, request, context)
+        call = _call(request, cast("ToolRequest | None", context.decided))
+        if call is not None and (why := await guarding.call(call)):
+            return [*guarding.verdicts, _blocked(request, why)]
         result = await context.derived.run(
             request,
             algorithm=request.data["algorithm"],
             input=request.data["input"],
             budget=request.data.get("budget"),
         )
-        return [_completed(request, result)]
+        completed = _completed(request, result)
+        answer = _answer(completed.data)
+        if answer and (why := await guarding.result(call or request.data, answer)):
+            completed = _withheld(completed, why)
+        return [*guarding.verdicts, completed]
 
     def recover(self, request: Event) -> Draft | None:
         """Wait for its end again: starting a run that is there changes nothing."""
@@ -160,6 +178,34 @@ def _told(arguments: Mapping[str, Any]) -> str:
             return task
         case _:
             return as_text(dict(arguments))
+
+
+def _call(request: Event, decided: ToolRequest | None) -> Mapping[str, Any] | None:
+    """Return what a guard is told of the call, None where the algorithm no longer asks for it."""
+    if decided is None:
+        return None
+    return {"name": request.data["name"], "args": copied(dict(decided.arguments))}
+
+
+def _blocked(request: Event, why: str) -> Draft:
+    """Return how a call ends that guards have stopped: there is no run of this id."""
+    data = {name: request.data[name] for name in ("key", "call_id", "run_id")}
+    error = {"type": "Blocked", "message": f"not called: {why}"}
+    ended = {"outcome": "BLOCKED", "reason": "guard", "error": error, "spend": {}}
+    return Draft(k.CHILD_COMPLETED, {**data, **ended, "unstarted": True})
+
+
+def _answer(data: Mapping[str, Any]) -> str:
+    """Return what a run has said at its end."""
+    error: Mapping[str, Any] = data.get("error") or {}
+    return "\n\n".join(filter(None, (data.get("output"), error.get("message"))))
+
+
+def _withheld(completed: Draft, why: str) -> Draft:
+    """Return the end of a run with its outcome, and without what it has said."""
+    told = f"the agent has done its work; what it answered is withheld, {why}"
+    left = {name: value for name, value in completed.data.items() if name != "error"}
+    return Draft(k.CHILD_COMPLETED, {**left, "output": told})
 
 
 def _completed(request: Event, result: Result) -> Draft:

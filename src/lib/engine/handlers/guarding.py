@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lib._util.json import canonical
+from lib.engine.attachments import load
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Context
 from lib.events import Event
 from lib.events import kinds as k
 from lib.guards import Guard, GuardContent, Stage, check_all
-from lib.llm import Message, Part, Reply, Text, ToolResult
+from lib.llm import Attachment, Message, Part, Reply, Thinking, ToolCall, ToolResult
+from lib.llm.messages import text_of
 from lib.llm.pieces import arguments_text
 
 
@@ -30,18 +32,23 @@ class Guarding:
         self._context = context
 
     async def input(self, messages: Sequence[Message]) -> str | None:
-        """Return why what is new to the model is not allowed, None if it is."""
+        """Return why what is new to the model is not allowed, None if it is.
+
+        Raises:
+            BlobError: an attachment that a guard asks for cannot be read.
+        """
         if not self._watch("input"):
             return None
-        parts = [part for message in _new(messages) for part in message.parts]
-        return await self._check("input", "\n\n".join(_texts(parts)), parts=tuple(parts))
+        new = _new(messages, fresh=self._context.fresh)
+        parts = tuple([part for message in new for part in message.parts])
+        text = _joined(said for message in new for said in _said(message.parts))
+        return await self._check("input", text, parts=await self._loaded(parts))
 
     async def output(self, reply: Reply) -> str | None:
-        """Return why the reply is not allowed, None if it is."""
+        """Return why the reply is not allowed, None if it is; thinking is part of it."""
         if not self._watch("output"):
             return None
-        texts = [reply.text, *map(arguments_text, reply.tool_calls)]
-        return await self._check("output", "\n\n".join(filter(None, texts)), parts=reply.parts)
+        return await self._check("output", _joined(_said(reply.parts)), parts=reply.parts)
 
     async def call(self, data: Mapping[str, Any]) -> str | None:
         """Return why the call is not allowed, None if it is."""
@@ -54,6 +61,19 @@ class Guarding:
         if not self._watch("tool_result"):
             return None
         return await self._check("tool_result", text, call=data)
+
+    async def _loaded(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Return the parts with the bytes of those attachments that a guard wants to see."""
+        wanted = [getattr(each, "attachment_bytes", 0) for each in self._guards]
+        left = max(wanted, default=0)
+        loaded: list[Part] = []
+        for part in parts:
+            if isinstance(part, Attachment) and part.blob is not None and part.blob.size <= left:
+                left -= part.blob.size
+                (message,) = await load([Message.user(part)], self._context.blobs)
+                part = message.parts[0]  # noqa: PLW2901 - the same part
+            loaded.append(part)
+        return tuple(loaded)
 
     def _watch(self, stage: Stage) -> bool:
         return watch(self._guards, stage)
@@ -74,7 +94,7 @@ class Guarding:
             tenant=self._context.tenant,
             user=self._context.user,
             tool=None if call is None else call["name"],
-            arguments=None if call is None else call["args"],
+            arguments=None if call is None else call.get("args"),
         )
         checks = await check_all(self._guards, content, kept=self._kept)
         key = self._request.data["key"]
@@ -91,23 +111,30 @@ def watch(guards: Iterable[Guard], stage: Stage) -> bool:
     return any(stage in guard.stages for guard in guards)
 
 
-def _new(messages: Sequence[Message]) -> list[Message]:
-    """Return what users and tools have said since the last reply."""
+def _new(messages: Sequence[Message], *, fresh: bool) -> list[Message]:
+    """Return what was said since the last reply; all that was said where there was none yet."""
     new: list[Message] = []
     for message in reversed(messages):
-        if message.role == "assistant":
+        if message.role == "assistant" and not fresh:
             break
         if message.role != "system":
             new.append(message)
     return new[::-1]
 
 
-def _texts(parts: Iterable[Part]) -> Iterable[str]:
+def _said(parts: Sequence[Part]) -> Iterator[str]:
+    """Yield what a message or a reply says: thinking, text, results, and arguments as JSON."""
+    yield "".join([part.text for part in parts if isinstance(part, Thinking)])
+    yield text_of(parts)
     for part in parts:
         match part:
-            case Text(text):
-                yield text
             case ToolResult(content=content):
                 yield content
+            case ToolCall():
+                yield arguments_text(part)
             case _:
                 pass
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(filter(None, texts))

@@ -11,6 +11,7 @@ from lib.engine.attachments import load, store
 from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Admission, Context, Live
+from lib.engine.handlers.calls import with_writable_calls
 from lib.engine.handlers.guarding import Guarding, watch
 from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
@@ -44,8 +45,9 @@ class LLMHandler:
         Args:
             client: speaks to the model.
             guards: asked in this order; "input" before a call, of what is new since the last
-                reply, and "output" of a reply before anybody else sees any of it: then no piece of
-                it is shown while it is written. What they block ends the run as BLOCKED.
+                reply (in a run's first call of all that it was given), and "output" of a reply,
+                its thinking included, before anybody else sees any of it: then no piece of it is
+                shown while it is written. What they block ends the run as BLOCKED.
             retries: how often and how long to try; each attempt is counted in the log.
             jitter: spreads the attempts of many processes.
             prices: for replies whose provider states no cost; it goes into the log with the reply,
@@ -83,8 +85,6 @@ class LLMHandler:
         decided = cast("LLMRequest", context.decided)
         attempts, state = 0, decided.state
         guarding = Guarding(self._guards, request, context)
-        if why := await guarding.input(decided.messages):
-            return [*guarding.verdicts, _blocked(request, why)]
 
         async def attempt() -> Reply:
             nonlocal attempts, state
@@ -98,6 +98,8 @@ class LLMHandler:
             return await self._call(request, context, attempts, None)
 
         try:
+            if why := await guarding.input(decided.messages):
+                return [*guarding.verdicts, _blocked(request, why)]
             reply = await retry(
                 attempt,
                 policy=self._retries,
@@ -161,7 +163,7 @@ class LLMHandler:
 def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:
     data: dict[str, Any] = {
         "key": request.data["key"],
-        "reply": reply_to_json(with_distinct_calls(reply)),
+        "reply": reply_to_json(with_writable_calls(with_distinct_calls(reply))),
     }
     if attempts > 1:
         data["attempts"] = attempts
