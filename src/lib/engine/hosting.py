@@ -89,36 +89,62 @@ class Hosting:
         A caller that is cancelled waits for the store's answer: else it might leave a lease that
         nobody holds.
         """
-        return self.drives and await whole(self._claim(run_id, algorithm, log))
+        if not self.drives:
+            return False
+        returned = asyncio.Event()
+        try:
+            return await whole(self._claim(run_id, algorithm, log, returned))
+        finally:
+            returned.set()
 
-    async def _claim(self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event]) -> bool:
+    async def _claim(
+        self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event], returned: asyncio.Event
+    ) -> bool:
         store, worker = self._with.store, self._with.worker
         leases = await store.claim(worker, ttl_s=self._with.lease_s, run_id=run_id)
-        return bool(leases) and await self._take(leases[0], algorithm, log)
+        return bool(leases) and await self._take(leases[0], algorithm, log, returned)
 
     async def _take(
-        self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event] = ()
+        self,
+        lease: Lease,
+        algorithm: Algorithm[Any],
+        log: Sequence[Event] = (),
+        returned: asyncio.Event | None = None,
     ) -> bool:
         if self.closing or lease.run_id in self._runs:
             with suppress(StoreClosed):  # then it ends by itself
                 await self._with.store.release(lease)
             return False
         # An epoch above 1 means that the log may have grown.
-        self._host(lease, algorithm, log if lease.epoch == 1 else ())
+        self._host(lease, algorithm, log if lease.epoch == 1 else (), returned)
         return True
 
-    def _host(self, lease: Lease, algorithm: Algorithm[Any], log: Sequence[Event]) -> None:
+    def _host(
+        self,
+        lease: Lease,
+        algorithm: Algorithm[Any],
+        log: Sequence[Event],
+        returned: asyncio.Event | None,
+    ) -> None:
         handlers = self._with.handlers.seen_by(algorithm.name)
         lent = replace(self._with, handlers=handlers)
         driver = Driver(lent, algorithm, lease, self._hub.publisher, log=log)
         task = asyncio.create_task(
-            self._drive(driver, lease.run_id, algorithm), name=f"lib.run {lease.run_id}"
+            self._drive(driver, lease.run_id, algorithm, returned), name=f"lib.run {lease.run_id}"
         )
         self._runs[lease.run_id] = (driver, task)
         task.add_done_callback(lambda done: _tell(lease.run_id, done))
 
-    async def _drive(self, driver: Driver, run_id: str, algorithm: Algorithm[Any]) -> RunState[Any]:
+    async def _drive(
+        self,
+        driver: Driver,
+        run_id: str,
+        algorithm: Algorithm[Any],
+        returned: asyncio.Event | None,
+    ) -> RunState[Any]:
         try:
+            if returned is not None:  # else it might fail before who claimed it can look for it
+                await returned.wait()
             state = await driver.drive()
         finally:
             del self._runs[run_id]
