@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, localcontext
 from typing import Any, Final, Literal
 
-from lib.errors import RunNotFound
 from lib.events import EventStore, RunInfo, RunQuery
+from lib.events.paging import each_run
 from lib.llm import PriceBook
 from lib.observe.spend import ModelSpend, SpendFold, TotalSpend
 
@@ -100,34 +99,10 @@ async def runs_with_spend(
         query: which runs; its `limit` None means all of them.
         prices: for calls whose cost the log does not state.
     """
-    left = query.limit
-    page: Sequence[RunInfo] = ()
-    while left is None or left > 0:
-        size = RUNS_PER_PAGE if left is None else min(left, RUNS_PER_PAGE)
-        page = await _next_page(store, replace(query, limit=size), page)
-        for info in page:
-            spend = await _spend_of(store, info.run_id, prices)
-            if spend is not None:
-                yield info, spend
-        if len(page) < size:
-            return
-        left = None if left is None else left - size
-
-
-async def _next_page(
-    store: EventStore, query: RunQuery, page: Sequence[RunInfo]
-) -> Sequence[RunInfo]:
-    """Return the runs after a page, of which some, its last ones too, may have been erased since.
-
-    Raises:
-        RunNotFound: all of them have been.
-    """
-    if not page:
-        return await store.runs(query)
-    for info in reversed(page):
-        with suppress(RunNotFound):  # the run before it is a place to go on from, too
-            return await store.runs(replace(query, after=info.run_id))
-    raise RunNotFound(page[-1].run_id)
+    async for info in each_run(store, query, page=RUNS_PER_PAGE):
+        spend = await _spend_of(store, info.run_id, prices)
+        if spend is not None:
+            yield info, spend
 
 
 async def _spend_of(store: EventStore, run_id: str, prices: PriceBook | None) -> TotalSpend | None:

@@ -24,6 +24,7 @@ from lib.events import Event, RunInfo, RunQuery
 from lib.events.blobs import DirectoryBlobStore
 from lib.events.codec import event_to_json
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.paging import each_run
 from lib.events.urls import StorePlace
 from lib.events.verify import VerifyReport, verify_store
 from lib.llm import GenAIPrices, PriceBook
@@ -60,15 +61,13 @@ def check(store: StorePlace, *, as_json: bool) -> None:
 
 async def _facts(store: StorePlace) -> dict[str, Any]:
     async with reading(store) as opened:
-        runs = await opened.runs()
-        return {
-            "store": store.shown,
-            "layout": await opened.schema_version(),
-            "supported": LAYOUT_VERSION,
-            "runs": len(runs),
-            "open": sum(run.status == "open" for run in runs),
-            "events": sum(run.head for run in runs),
-        }
+        layout, found = await opened.schema_version(), {"runs": 0, "open": 0, "events": 0}
+        async for run in each_run(opened):
+            found["runs"] += 1
+            found["open"] += run.status == "open"
+            found["events"] += run.head
+        shown = {"store": store.shown, "layout": layout, "supported": LAYOUT_VERSION}
+        return {**shown, **found}
 
 
 @command.command()

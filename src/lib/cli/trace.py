@@ -18,7 +18,8 @@ from lib.cli.stores import FORMS, StoreParam, reading
 from lib.cli.terminal import text_line
 from lib.errors import RunNotFound
 from lib.evals import Score
-from lib.events import EventStore, RunInfo, RunQuery
+from lib.events import EventStore, RunInfo
+from lib.events.paging import each_run
 from lib.events.urls import StorePlace
 from lib.observe.page import Page, render_page
 from lib.observe.trace import Capture, RunTrace, read_trace
@@ -30,7 +31,6 @@ PIPE_WIDTH: Final = 120
 ROWS: Final = 500
 """How many spans are drawn in the terminal if nobody says how many."""
 
-_PAGE_OF_RUNS: Final = 1_000
 _NAMED: Final = 3
 """Runs that an ambiguous prefix is told with."""
 
@@ -114,11 +114,7 @@ async def _find(store: EventStore, given: str) -> RunInfo:
     """Return the run of this id, or the only one whose id begins like this."""
     if (exact := await store.run(given)) is not None:
         return exact
-    found: list[RunInfo] = []
-    after: str | None = None
-    while runs := await store.runs(RunQuery(after=after, limit=_PAGE_OF_RUNS)):
-        found += [run for run in runs if run.run_id.startswith(given)]
-        after = runs[-1].run_id
+    found = [run async for run in each_run(store) if run.run_id.startswith(given)]
     if not found:
         raise RunNotFound(given)
     if len(found) > 1:

@@ -35,6 +35,7 @@ from lib.errors import RunNotFound
 from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
+from lib.events.paging import each_run
 from lib.events.tenant import TenantEventStore
 from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
@@ -270,7 +271,7 @@ class Engine:
         Call it when a process starts, to go on with what its predecessor left.
         """
         taken: list[Run] = []
-        for info in await self.store.runs(RunQuery(status="open")):
+        async for info in each_run(self.store, RunQuery(status="open")):
             algorithm = self._algorithms.get(info.algorithm)
             if len(taken) == limit:
                 break

@@ -16,6 +16,7 @@ from lib.errors import RunNotFound, StoreClosed, TenantViolation
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import RUN_STARTED
+from lib.events.paging import each_run
 from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch
 from lib.events.store import START, EventStore, Feed, Tombstone, run_mark
 from lib.events.wakeups import Wakeups
@@ -175,7 +176,7 @@ class TenantEventStore:
                 return []
             return await self._open().claim(owner, run_id=run_id, limit=limit, **options)
         leases: list[Lease] = []
-        for info in await self.runs(RunQuery(status="open")):
+        async for info in each_run(self, RunQuery(status="open")):
             if len(leases) == limit:
                 break
             if info.ready:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -18,6 +18,7 @@ from lib.errors import RunNotFound
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
+from lib.events.paging import each_run
 from lib.observe.delivery import Delivery
 from lib.observe.lane import Lane, Result
 from lib.observe.ledger import Ledger, MemoryLedger, StoreLedger
@@ -26,7 +27,6 @@ from lib.observe.trace import Capture
 
 _log = logging.getLogger(__name__)
 
-_PAGE: Final = 256
 _RANDOM_BITS: Final = 2**64
 """The last 64 bits of a trace id decide whether it is in the sample."""
 
@@ -284,21 +284,9 @@ class Observer:
 
     async def _roots(self, query: RunQuery) -> AsyncGenerator[RunInfo]:
         """Yield the runs of a query that are to be exported, read some at a time."""
-        page = await self._engine.store.runs(replace(query, limit=_PAGE))
-        while page:
-            for info in page:
-                if self._wants(info):
-                    yield info
-            page = await self._following(page, replace(query, limit=_PAGE))
-
-    async def _following(self, page: Sequence[RunInfo], query: RunQuery) -> list[RunInfo]:
-        """Return the page after this one, of which runs may have been erased meanwhile."""
-        for info in reversed(page):
-            try:
-                return await self._engine.store.runs(replace(query, after=info.run_id))
-            except RunNotFound:
-                continue
-        return await self._engine.store.runs(query)
+        async for info in each_run(self._engine.store, query):
+            if self._wants(info):
+                yield info
 
     async def _flush(self, *, dead_for_s: float, rested: bool = False) -> int:
         query = RunQuery(status="open", roots=True, tenant=self._tenant)

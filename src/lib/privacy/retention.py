@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import RunNotFound
 from lib.events import BlobStore, EventStore, RunInfo, RunQuery
+from lib.events.paging import each_run
 from lib.privacy.erase import Erased, erase_run
 
 _ROOTS_AT_ONCE: Final = 100
@@ -48,37 +48,22 @@ async def expire(
         raise ValueError(f"older_than and limit are positive, got {older_than} and {limit}")
     now = clock.now()
     before = now - older_than
-    erased, trees, last = Erased(), 0, None
-    while roots := await _idle_roots(store, before, tenant, last, include_open=include_open):
-        for root in roots:
-            done = Erased()
-            if await _expired(store, root, before, now, include_open=include_open):
-                done = await erase_run(
-                    store, root.run_id, blobs=blobs, force=include_open, dry_run=dry_run
-                )
-                erased, trees = erased + done, trees + 1
-            if dry_run or not done.runs:
-                last = root.run_id  # it is still there: the next page begins after it
-            if trees == limit:
-                return erased
-    return erased
-
-
-async def _idle_roots(
-    store: EventStore, before: datetime, tenant: str | None, last: str | None, *, include_open: bool
-) -> list[RunInfo]:
     query = RunQuery(
         tenant=tenant,
         status=None if include_open else "closed",
         roots=True,
         idle_since=before,
-        after=last,
-        limit=_ROOTS_AT_ONCE,
     )
-    try:
-        return await store.runs(query)
-    except RunNotFound:  # somebody has erased it since: the next call goes on from the start
-        return []
+    erased, trees = Erased(), 0
+    async for root in each_run(store, query, page=_ROOTS_AT_ONCE):
+        if await _expired(store, root, before, now, include_open=include_open):
+            erased += await erase_run(
+                store, root.run_id, blobs=blobs, force=include_open, dry_run=dry_run
+            )
+            trees += 1
+        if trees == limit:
+            break
+    return erased
 
 
 async def _expired(

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from lib.cli import main
 from lib.cli.stores import StoreParam
-from lib.events import NewEvent, SQLiteEventStore
+from lib.events import NewEvent, RunInfo, RunQuery, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.urls import store_place
@@ -69,6 +69,18 @@ def test_check_tells_the_layout_and_how_much_there_is(path: Path) -> None:
             }
         ],
     )
+
+
+def test_check_reads_runs_in_pages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, runs = list[int | None](), SQLiteEventStore.runs
+
+    async def counted(store: SQLiteEventStore, query: RunQuery | None = None) -> list[RunInfo]:
+        limits.append(query and query.limit)
+        return await runs(store, query)
+
+    monkeypatch.setattr(SQLiteEventStore, "runs", counted)
+    assert call("check", path).exit_code == 0
+    assert limits == [256]
 
 
 def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
