@@ -51,7 +51,11 @@ FAILED = "the run that asked for this one has failed"
 
 
 class Driver:
-    """One run in the hands of this process."""
+    """One run in the hands of this process.
+
+    Attributes:
+        waits: whether it only waits for runs that it has started.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class Driver:
         self._log = log
         self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._woken)
         self._wake: Listener | None = None
+        self.waits = False
         self._stopping = False
         self._unfolded = False
 
@@ -140,7 +145,10 @@ class Driver:
             if not self._effects.under_way:
                 return  # it waits for a person, and nothing is held meanwhile
             self._check()
+            open_ = self._ledger.state.open.values()
+            self.waits = all(request.kind in k.DERIVING for request in open_)
             await wake.wait()
+            self.waits = False
             self._check()
             if not self._effects.results:
                 await self._ledger.read_tail()

@@ -64,6 +64,11 @@ class Hosting:
         """Return the task that drives the run."""
         return self._runs[run_id][1]
 
+    def waits(self, run_id: str) -> bool:
+        """Tell whether the run is driven here and only waits for runs that it has started."""
+        hosted = self._runs.get(run_id)
+        return hosted is not None and hosted[0].waits
+
     @property
     def algorithms(self) -> list[str]:
         """The names of the algorithms whose runs can be driven here."""

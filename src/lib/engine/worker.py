@@ -42,7 +42,8 @@ class Worker:
     """Drives runs that nobody drives: `async with engine: await Worker(engine).run()`.
 
     Attributes:
-        max_runs: how many runs it drives at once; what they start themselves is not counted.
+        max_runs: how many runs it drives at once. What they start themselves is not counted, nor
+            are those that only wait for runs that they have started.
     """
 
     def __init__(
@@ -185,7 +186,10 @@ class Worker:
             raise error
 
     def _free(self) -> int:
-        return 0 if self._draining.is_set() else self.max_runs - self.under_way
+        if self._draining.is_set():
+            return 0
+        at_work = sum(not self._hosting.waits(run_id) for run_id in self._under_way)
+        return max(self.max_runs - at_work, 0)
 
     async def _room(self) -> None:
         """Wait until another run can be taken, or none is to be."""
@@ -193,7 +197,9 @@ class Worker:
             asked = asyncio.create_task(self._draining.wait())
             try:
                 await asyncio.wait(
-                    [asked, *self._under_way.values()], return_when=asyncio.FIRST_COMPLETED
+                    [asked, *self._under_way.values()],
+                    timeout=self._poll_s,  # nothing tells that one only waits by now
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
             finally:
                 asked.cancel()

@@ -1,7 +1,7 @@
 """Workers: they drive what nobody drives, not more than they should, and leave nothing behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -305,6 +305,35 @@ def test_a_run_that_waits_for_a_person_takes_no_room_and_goes_on_when_it_is_told
                     await each.approve(waiting[0].key)
                 for each in runs:
                     assert (await each.result()).outcome == "COMPLETED"
+
+    run(main())
+
+
+def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> None:
+    @tool(effects="once", approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    def answer(messages: Sequence[Message]) -> Reply | str:
+        return Reply((ToolCall("c", "pay"),)) if messages[-1].text == "pay" else "done"
+
+    async def main() -> None:
+        store, client = MemoryEventStore(), FunctionClient(answer)
+        async with (
+            make_engine(client, pay, store=store, drive=False) as starter,
+            make_engine(client, pay, store=store) as engine,
+        ):
+            async with working(Worker(engine, max_runs=1, poll_s=0.02)) as _:
+                turns = [await (await starter.start_session()).send("pay") for _ in range(3)]
+                other = await starter.start("hello")
+                async with asyncio.timeout(5):
+                    assert (await other.result()).output == "done"
+                    for turn in turns:
+                        while not (await store.run(turn.run_id) and await turn.run.pending()):
+                            await asyncio.sleep(0.001)  # noqa: TID251 - until it asks
+                        [call] = await turn.run.pending()
+                        await turn.run.approve(call.key)
+                        assert (await turn.result()).output == "done"
 
     run(main())
 
