@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from lib._util.clock import Clock
+from lib._util.tasks import whole
 from lib.engine.core.budget import Spend
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
@@ -98,34 +99,35 @@ class StartedRuns:
             events = [self._engine.event(k.RUN_STARTED, data, tenant=request.tenant, user=user)]
             if cancelled:  # one that has not begun by now begins nothing
                 events.append(self._signal(request))
-            log = await self._engine.store.append(run_id, events, expected=0)
+            log = await whole(self._append(request, events))
         except (Conflict, RedactionFailed) as error:
             if isinstance(error, RedactionFailed) and await self._engine.store.run(run_id) is None:
                 raise
             log, cancelled = [], False  # it is there already
-        if log:
-            await self._check_wanted(request)
         self._begun[run_id] = request
         if self._reason is not None and not cancelled:
             await self._tell(run_id, request)
         elif log:
             await self._engine.adopt(run_id, log)
 
-    async def _check_wanted(self, request: Event) -> None:
-        """Make sure that somebody is there for whom the new run was begun, or undo it.
+    async def _append(self, request: Event, events: Sequence[NewEvent]) -> list[Event]:
+        """Begin the run that the request names, unless its parent or its root has been erased.
 
         Whoever erases a tree looks for new runs after its root is gone. So either that look has
         found the new run, or this one finds the root gone. Only a process that dies between the
         two leaves an orphan.
 
         Raises:
-            RunErased: nobody is.
+            Conflict: it is there already.
+            RunErased: it has been erased, or nobody is there for whom it was begun.
         """
         store, run_id = self._engine.store, request.data["run_id"]
+        log = await store.append(run_id, events, expected=0)
         for relative in dict.fromkeys((request.run_id, self._root_id)):
             if await store.run(relative) is None:
                 await store.erase(run_id)
                 raise RunErased(run_id)
+        return log
 
     async def _tell(self, run_id: str, request: Event) -> None:
         """Ask one to stop, if it has not ended."""

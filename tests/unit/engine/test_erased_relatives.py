@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
 from lib.engine import Agent, Budget, Engine, Result
-from lib.errors import RunNotFound
+from lib.errors import RunAbandoned, RunNotFound
 from lib.events import Event, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall
@@ -200,6 +201,34 @@ def test_a_child_that_begins_after_its_root_was_erased_does_nothing() -> None:
 
     assert thoughts == []
     assert "FAILED (erased" in result.output
+
+
+def test_an_engine_that_is_closed_meanwhile_leaves_no_orphan() -> None:
+    class Closing(Shared):
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            appended = await super().append(run_id, events, expected=expected)
+            parent = events[0].data.get("parent")
+            if parent is not None:
+                await self.erase(parent["run_id"])
+                closing.append(asyncio.create_task(engine.close()))
+                for _ in range(20):
+                    await SYSTEM_CLOCK.sleep(0)
+            return appended
+
+    closing: list[asyncio.Task[None]] = []
+    engine = team(boss_of(task(0, "a")), store=Closing())
+
+    async def main() -> None:
+        async with engine:
+            started = await engine.start("go")
+            with pytest.raises((RunNotFound, RunAbandoned)):
+                await started.result()
+            await asyncio.wait(closing)
+            assert await engine.store.runs(RunQuery()) == []
+
+    run(main())
 
 
 @pytest.mark.parametrize("budget", [None, Budget(tokens=400, cost=2.0, llm_calls=3)])
