@@ -12,7 +12,17 @@ from lib.engine import Engine, Live, LLMHandler, Result
 from lib.errors import LLMError
 from lib.events import Event, MemoryBlobStore, MemoryEventStore
 from lib.events import kinds as k
-from lib.llm import Delta, File, FunctionClient, Image, Message, Reply, ScriptedClient
+from lib.llm import (
+    Delta,
+    File,
+    FunctionClient,
+    Image,
+    Message,
+    Reply,
+    ScriptedClient,
+    Text,
+    ToolCall,
+)
 from lib.llm.scripted import CutOff
 from lib.resilience import RetryPolicy
 from lib.testing.agents import make_engine
@@ -269,3 +279,41 @@ def test_the_log_says_who_is_paid_for_a_call_if_the_client_does() -> None:
     told, silent = run(asked(Client(["hello"]))), run(asked(ScriptedClient(["hello"])))
 
     assert told == {**silent, "provider": "openai"}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"x": float("nan")}, {"x": b"raw"}, nested(150), nested(5_000)]
+)
+def test_arguments_that_no_log_can_hold_are_told_to_the_model_as_invalid(
+    arguments: dict[str, Any],
+) -> None:
+    told: list[Message] = []
+
+    @tool
+    async def look(x: object = None) -> str:
+        """Look."""
+        return str(x)
+
+    class Foreign(ScriptedClient):
+        async def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
+            if len(messages) == 1:
+                return Reply((ToolCall("a", "look", {"x": 1}), ToolCall("b", "look", arguments)))
+            told.extend(messages[-2:])
+            return Reply((Text("sorry"),))
+
+    async def main() -> Result:
+        async with make_engine(Foreign([]), look) as engine:
+            return await (await engine.start("hi")).result()
+
+    result = run(main())
+
+    assert result.output == "sorry"
+    assert "1" in str(told[0])
+    assert "the arguments are no JSON object" in str(told[1])
