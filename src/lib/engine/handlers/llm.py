@@ -12,7 +12,6 @@ from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Admission, Context, Live
 from lib.engine.handlers.calls import with_writable_calls
-from lib.engine.handlers.calls import with_writable_calls
 from lib.engine.handlers.guarding import Guarding, watch
 from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
