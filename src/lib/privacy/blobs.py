@@ -12,17 +12,15 @@ again mends it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.tasks import whole
 from lib.errors import BlobMissing
 from lib.events import BlobStore, EventStore
-
-T = TypeVar("T")
 
 _PAGE: Final = 500
 
@@ -98,7 +96,7 @@ async def released(
         content = await blobs.get(digest)
     except BlobMissing:  # or damaged: then there is nothing to give back
         content = None
-    return await _whole(_delete(store, blobs, digest, content, beside))
+    return await whole(_delete(store, blobs, digest, content, beside))
 
 
 async def _delete(
@@ -120,13 +118,3 @@ async def _delete(
 async def _users(store: EventStore, digest: str, beside: Collection[str] = ()) -> list[str]:
     users = await store.blob_users(digest, limit=len(beside) + 1)
     return [run_id for run_id in users if run_id not in beside]
-
-
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Return what the work returns; a caller that is cancelled waits for its end."""
-    running = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
