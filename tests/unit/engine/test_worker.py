@@ -11,6 +11,7 @@ from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Run, Worker
 from lib.errors import RunNotFound, StoreClosed, StoreError
 from lib.events import EventStore, Lease, MemoryEventStore, RunInfo
+from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -322,18 +323,17 @@ def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> None:
         async with (
             make_engine(client, pay, store=store, drive=False) as starter,
             make_engine(client, pay, store=store) as engine,
+            working(Worker(engine, max_runs=1, poll_s=0.02)),
+            asyncio.timeout(5),
         ):
-            async with working(Worker(engine, max_runs=1, poll_s=0.02)) as _:
-                turns = [await (await starter.start_session()).send("pay") for _ in range(3)]
-                other = await starter.start("hello")
-                async with asyncio.timeout(5):
-                    assert (await other.result()).output == "done"
-                    for turn in turns:
-                        while not (await store.run(turn.run_id) and await turn.run.pending()):
-                            await asyncio.sleep(0.001)  # noqa: TID251 - until it asks
-                        [call] = await turn.run.pending()
-                        await turn.run.approve(call.key)
-                        assert (await turn.result()).output == "done"
+            turns = [await (await starter.start_session()).send("pay") for _ in range(3)]
+            other = await starter.start("hello")
+            assert (await other.result()).output == "done"
+            for turn in turns:
+                async for event in turn.events():
+                    if event.kind == k.APPROVAL_REQUESTED:
+                        await turn.run.approve(event.data["key"])
+                assert (await turn.result()).output == "done"
 
     run(main())
 
