@@ -12,6 +12,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.events import Event, EventStore
 from lib.events.bus import Bus
+from lib.events.bus.place import Place
 from lib.events.runs import partition_of
 from lib.testing.aio import run
 from lib.testing.event_store import StoreKind
@@ -126,3 +127,39 @@ def check_order(some: Processes) -> None:
         for run_id in {run_id for run_id, _ in keys}:
             assert [seq for i, seq in first if i == run_id] == list(range(1, EVENTS + 1))
     assert sum(map(len, some.seen.values())) <= RUNS * EVENTS + BATCH * RUNS
+
+
+@pytest.mark.parametrize("erased", [False, True])
+@pytest.mark.parametrize("name", EVENT_STORES)
+def test_an_event_alone_in_hand_is_known_again_by_the_cursor_after_it(
+    name: str, erased: bool, tmp_path: Path
+) -> None:
+    if start := SERVERS.get(name):
+        start()
+
+    async def main() -> tuple[list[str], list[str]]:
+        store = EVENT_STORES[name].open(tmp_path, SYSTEM_CLOCK)
+        await store.setup()
+        where, seen = partition_of("tree", store.partitions), list[str]()
+        await begin(store, "before", root="tree", notes=1)
+        passed = (await store.feed(limit=2, partition=where)).cursor
+        for run_id in ("deadly", "innocent", "later"):
+            await begin(store, run_id, root="tree")
+        hand = (await store.feed(passed, limit=1, partition=where)).cursor
+        place = Place(cursor=passed, alone=3, hand=hand, died=2)
+        await store.set_mark(f"bus/group/{where}", place.encode())
+        if erased:
+            await store.erase("deadly")
+
+        async def handle(events: list[Event]) -> None:
+            seen.extend(event.run_id for event in events)
+
+        bus = Bus(store)
+        await bus.subscribe("group", handle)
+        while not await bus.flush():
+            pass
+        dead = [letter.run_id for letter in await bus.dead("group")]
+        await store.close()
+        return seen, dead
+
+    assert run(main()) == (["innocent", "later"], [] if erased else ["deadly"])

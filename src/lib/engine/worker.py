@@ -221,9 +221,7 @@ class Worker:
         try:
             await self._hosting.begin(lease)
         except StoreError:
-            with suppress(
-                StoreError
-            ):  # what was raised first is told; then the lease ends by itself
+            with suppress(StoreError):  # the first error is told; then the lease ends by itself
                 await self._engine.store.release(lease)
             raise
         if self._interrupts:  # it was not driven yet when the others were interrupted

@@ -469,6 +469,25 @@ def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_lets_it(
     run(main())
 
 
+def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it() -> None:
+    async def main() -> None:
+        store, said = Waiting(), list[str]()
+        client = FunctionClient(lambda messages: think(list(messages)))
+        async with (
+            Engine(store, [LLMHandler(client)], algorithms=[React()], drive=False) as starter,
+            Engine(store, [], algorithms=[React()]) as lacking,
+        ):
+            await start(starter, 2)
+            async with working(Worker(lacking, poll_s=0.02, say=said.append)):
+                await until(lambda: sum("MissingHandler" in line for line in said) == 2)
+                store.failing_releases = True
+                await until(lambda: "the store fails, trying again: no connection" in said)
+                store.failing_releases = False
+                await until(lambda: "the store answers again" in said)
+
+    run(main())
+
+
 def test_a_worker_that_is_cancelled_between_a_claim_and_its_driver_loses_nothing() -> None:
     async def main() -> None:
         agent, store = await shut(), Waiting()

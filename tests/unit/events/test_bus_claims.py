@@ -230,12 +230,12 @@ def test_a_claim_is_kept_while_a_handler_works_and_given_back_after_it() -> None
                     assert not busy
                     busy.add(number)
                     calls.append(number)
-                    await pause(0.25)
+                    await pause(0.4)
                     busy.discard(number)
 
                 return handle
 
-            buses = [Bus(store, lease_s=0.06, poll_s=0.01) for _ in range(2)]
+            buses = [Bus(store, lease_s=0.15, poll_s=0.01) for _ in range(2)]
             for number, bus in enumerate(buses):
                 await bus.subscribe("group", slow(number))
             async with running(buses[0]), running(buses[1]):
