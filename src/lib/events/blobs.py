@@ -187,6 +187,7 @@ class MemoryBlobStore:
 
     async def delete(self, digest: str) -> bool:
         """Forget the content; return whether it was here."""
+        self._put_at.pop(digest, None)
         return self._contents.pop(digest, None) is not None
 
     async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:

@@ -5,12 +5,12 @@ No class path is ever stored, so a log outlives the code that wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from lib._util.json import canonical, parse
-from lib.events.event import Event
+from lib.events.event import Event, NewEvent
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,6 +52,14 @@ def _is_deep(data: Any) -> bool:
 
 def _items(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def with_copies(events: Sequence[NewEvent], payloads: Sequence[str]) -> list[NewEvent]:
+    """Return the events with payloads of their own, out of what `encode_data` has made of them."""
+    return [
+        NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
+        for event, payload in zip(events, payloads, strict=True)
+    ]
 
 
 def decode_data(text: str | bytes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from lib.errors import (
 )
 from lib.events import Event, Lease, SQLiteEventStore
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Writer
 from lib.events.verify import verify_store
 from lib.testing.aio import run
@@ -570,3 +572,37 @@ def test_an_older_layout_needs_a_migration_that_a_reader_does_not_make(tmp_path:
     error = caught.value
     assert (error.store, error.found) == ("log", LAYOUT_VERSION)
     assert error.supported == LAYOUT_VERSION + 1
+
+
+@pytest.mark.parametrize("part", [Writer, Reader])
+def test_a_setup_that_is_cancelled_while_it_opens_the_file_leaves_it_closed(
+    tmp_path: Path, part: type[Writer | Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.db"
+    log = made(path)
+    begun, go_on = threading.Event(), threading.Event()
+    opening, kept = part.open, list[Any]()
+
+    def slow(*args: Any) -> Any:
+        begun.set()
+        go_on.wait(20)
+        kept.append(opening(*args))  # or else it might be closed by being forgotten
+        return kept[-1]
+
+    async def main() -> None:
+        store = SQLiteEventStore(path)
+        with monkeypatch.context() as patched:
+            patched.setattr(part, "open", slow)
+            setup = asyncio.create_task(store.setup())
+            await asyncio.to_thread(begun.wait, 20)
+            setup.cancel()
+            await asyncio.sleep(0)  # noqa: TID251 - lets it be cancelled
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await setup
+        assert await asyncio.to_thread(os.listdir, tmp_path) == ["log.db"]  # its log is closed
+        await store.setup()
+        assert await all_events(store) == log
+        await store.close()
+
+    run(main())

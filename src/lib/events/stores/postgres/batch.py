@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 from lib._util.postgres import array, integers, texts
 from lib.errors import RunErased
-from lib.events.blobs import blob_digests
-from lib.events.codec import decode_data, encode_data, encode_time
+from lib.events.blobs import BLOB_MARKER, blob_digests
+from lib.events.codec import encode_data, encode_time, with_copies
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.runs import RunInfo, advance, partition_of
@@ -25,7 +25,6 @@ Known = RunInfo | Literal["erased"] | None
 """What a run is known to be; None if there is none."""
 
 BYTEA: Final = 17
-_MAY_REFER: Final = '"$blob"'
 
 
 class Elsewhere(Exception):
@@ -62,10 +61,7 @@ class Append:
         """
         check_name(run_id)
         payloads = [encode_data(event.data) for event in events]
-        copies = [
-            NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
-            for event, payload in zip(events, payloads, strict=True)
-        ]
+        copies = with_copies(events, payloads)
         size = sum(map(len, payloads))
         return cls(home, run_id, run_name(run_id), copies, payloads, expected, size)
 
@@ -219,7 +215,7 @@ class Batch:
             {
                 (digest, entry.name)
                 for entry in self._log
-                if _MAY_REFER in entry.payload
+                if BLOB_MARKER in entry.payload
                 for digest in blob_digests(entry.event.kind, entry.event.data)
             }
         )

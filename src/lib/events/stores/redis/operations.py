@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from lib.errors import StoreError
 from lib.events.blobs import BLOB_MARKER, blob_digests
-from lib.events.codec import decode_data, encode_time
+from lib.events.codec import encode_time, with_copies
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, advance, partition_of
 from lib.events.store import run_mark, tombstone_name
@@ -105,10 +105,7 @@ class Append:
             RunNotFound: likewise.
             ValueError: likewise.
         """
-        fresh = [
-            NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
-            for event, payload in zip(self.events, self.payloads, strict=True)
-        ]
+        fresh = with_copies(self.events, self.payloads)
         return advance(info, self.run_id, fresh, self.expected)
 
     def partition(self, info: RunInfo | None) -> int:

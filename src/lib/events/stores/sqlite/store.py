@@ -34,6 +34,7 @@ _LONGEST_LOOK_S: Final = 0.25
 _LOOK_GROWTH: Final = 1.5
 
 T = TypeVar("T")
+Opened = TypeVar("Opened", Writer, Reader)
 
 
 class SQLiteEventStore:
@@ -111,8 +112,7 @@ class SQLiteEventStore:
             if not self._in_memory:
                 writing = _thread(held, "lib-events-write")
             opened = partial(Writer.open, self._path, self._name, self._synchronous)
-            writer = await _run(writing, opened)
-            held.push_async_callback(_run, writing, writer.close)
+            writer = await _opened(held, writing, opened)
             if self._in_memory:
                 reader = Reader(writer.connection, self._name)
             else:
@@ -123,9 +123,7 @@ class SQLiteEventStore:
         self._reading, self._reader = reading, reader
 
     async def _open_reader(self, held: AsyncExitStack, thread: ThreadPoolExecutor) -> Reader:
-        reader = await _run(thread, partial(Reader.open, self._path, self._name))
-        held.push_async_callback(_run, thread, reader.close)
-        return reader
+        return await _opened(held, thread, partial(Reader.open, self._path, self._name))
 
     def _start_watch(
         self, held: AsyncExitStack, thread: ThreadPoolExecutor, look: Callable[[], bool]
@@ -282,6 +280,21 @@ def _thread(held: AsyncExitStack, name: str) -> ThreadPoolExecutor:
     thread = ThreadPoolExecutor(1, name)
     held.callback(thread.shutdown, wait=False)
     return thread
+
+
+async def _opened(
+    held: AsyncExitStack, thread: ThreadPoolExecutor, opening: Callable[[], Opened]
+) -> Opened:
+    """Open something in a thread; `held` closes it, also if this was cancelled meanwhile."""
+    work = asyncio.get_running_loop().run_in_executor(thread, opening)
+    held.push_async_callback(_close, thread, work)
+    return await asyncio.shield(work)
+
+
+async def _close(thread: ThreadPoolExecutor, work: asyncio.Future[Opened]) -> None:
+    await asyncio.wait([work])
+    if work.exception() is None:
+        await _run(thread, work.result().close)
 
 
 async def _run(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:

@@ -26,7 +26,7 @@ from typing import Any, Final
 from lib._util.sqlite import connect, transaction, use_write_ahead_log
 from lib.errors import RunErased, StoreError
 from lib.events.blobs import BLOB_MARKER, blob_digests
-from lib.events.codec import decode_data, encode_time
+from lib.events.codec import encode_time, with_copies
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.runs import Lease, RunInfo, advance
@@ -220,11 +220,7 @@ class Writer:
         run, info = self._runs.get(run_id) or self._load(run_id)
         if info is None and self.connection.execute(_ERASED, (tombstone_name(run_id),)).fetchone():
             raise RunErased(run_id)
-        fresh = [
-            NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
-            for event, payload in zip(events, payloads, strict=True)
-        ]
-        info, stored = advance(info, run_id, fresh, expected)
+        info, stored = advance(info, run_id, with_copies(events, payloads), expected)
         if run == 0:
             run = self._number()
         logged = list(zip(stored, payloads, strict=True))
