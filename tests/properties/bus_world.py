@@ -18,6 +18,7 @@ from lib.events import Event, EventStore, Feed, MemoryEventStore, NewEvent, RunI
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.runs import partition_of
+from lib.events.store import run_mark
 from lib.events.wakeups import Wakeups
 from lib.testing.clock import ManualClock
 
@@ -62,6 +63,11 @@ class PartitionedStore:
 
     async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> Feed:
         return await self._stores[partition].feed(after, limit=limit)
+
+    async def erase(self, run_id: str) -> bool:
+        for name in await self.marks(run_mark(run_id)):
+            await self._stores[0].swap_mark(name, expected=await self.mark(name), value=None)
+        return await self._of(run_id).erase(run_id)
 
     async def mark(self, name: str) -> str | None:
         return await self._stores[0].mark(name)
@@ -126,13 +132,15 @@ class World:
         self.deadly: set[Key] = set()
         self.faults: list[str] = []
         self.heads: dict[str, int] = {}
+        self.erased: set[str] = set()
         self.dead: dict[str, set[Key]] = {}
 
     def partition(self, run_id: str) -> int:
         return partition_of(run_id, self.store.partitions)
 
     async def append(self, run_id: str, count: int) -> list[Key]:
-        """Append events to a run, which begins with the first."""
+        """Append events to a run, which begins with the first; to the next one, if it is erased."""
+        run_id = self._living(run_id)
         head = self.heads.get(run_id, 0)
         start = NewEvent(k.RUN_STARTED, {"algorithm": "a", "input": []}, self.clock.now())
         note = NewEvent("tests.note", {}, self.clock.now())
@@ -142,6 +150,23 @@ class World:
         keys = [(run_id, seq) for seq in range(head + 1, head + count + 1)]
         self.order[self.partition(run_id)] += keys
         return keys
+
+    def _living(self, run_id: str) -> str:
+        while run_id in self.erased:
+            run_id += "+"
+        return run_id
+
+    async def erase(self, run_id: str) -> None:
+        """Erase a run, if there is one."""
+        run_id = self._living(run_id)
+        if await self.store.erase(run_id):
+            self.erased.add(run_id)
+            order = self.order[self.partition(run_id)]
+            order[:] = [key for key in order if key[0] != run_id]
+
+    def left_of(self, keys: Collection[Key]) -> list[Key]:
+        """Return those of these events that have not been erased."""
+        return [key for key in keys if key[0] not in self.erased]
 
     async def look_for_the_dead(self) -> None:
         for group in self.groups:
@@ -208,7 +233,9 @@ class Process:
                 self._world.faults.append(f"two handlers of {group} in partition {partition}")
             seen.busy.add(self)
             try:
-                await self._work(group, partition, [(event.run_id, event.seq) for event in events])
+                keys = self._world.left_of([(event.run_id, event.seq) for event in events])
+                if keys:
+                    await self._work(group, partition, keys)
             finally:
                 seen.busy.discard(self)
 
@@ -219,6 +246,7 @@ class Process:
         before = set(order[: order.index(keys[0])]) - seen.handled
         if before:
             await self._world.look_for_the_dead()
+            before = set(self._world.left_of(before))
             if not before <= self._world.dead[group]:
                 self._world.faults.append(f"events were skipped: {before}")
         if order[order.index(keys[0]) :][: len(keys)] != keys:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 
@@ -53,7 +54,15 @@ class Story:
 
     async def tell(self) -> None:
         await self.world.store.setup()
-        rules = [self.start, self.crash, self.flush, self.grow, self.grow, self.grow_poison]
+        rules = [
+            self.start,
+            self.crash,
+            self.flush,
+            self.grow,
+            self.grow,
+            self.grow_poison,
+            self.erase,
+        ]
         rules += [self.pass_time, self.pass_time, self.go_on, self.go_on, self.go_on]
         for _ in range(STEPS):
             await self.dice.choice(rules)()
@@ -100,6 +109,9 @@ class Story:
             keys = await self.world.append(f"run-{self.dice.randrange(4)}", 1)
             self.dice.choice([self.world.poison, self.world.deadly]).update(keys)
 
+    async def erase(self) -> None:
+        await self.world.erase(f"run-{self.dice.randrange(4)}")
+
     async def pass_time(self) -> None:
         await self.pass_seconds(self.dice.choice([0.5, 3, LEASE_S * 2]))
 
@@ -119,6 +131,8 @@ class Story:
                 break
         assert self.world.faults == []
         assert await self.world.lacking() == []
+        left = "".join(await self.world.store.marks("run/"))
+        assert [run_id for run_id in self.world.erased if f"/{quote(run_id)}/" in left] == []
         for process in self.processes:
             await self.finish(process.call(process.close(GROUPS)))
         assert self.world.faults == []
