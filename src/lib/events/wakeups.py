@@ -12,6 +12,10 @@ from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
+
+SHORTEST_LOOK_S: Final = 0.05
+_LOOK_GROWTH: Final = 1.5
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +42,14 @@ class Listener:
                 return False
         self._event.clear()
         return True
+
+
+def next_look_s(pause_s: float, longest_s: float, *, changed: bool) -> float:
+    """Return how long a store waits before it looks again for what other processes have written.
+
+    The longer nothing happens, the longer: from `SHORTEST_LOOK_S` on, half as long again each time.
+    """
+    return SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, longest_s)
 
 
 class Wakeups:

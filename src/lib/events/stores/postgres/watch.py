@@ -14,13 +14,11 @@ from typing import Final
 from lib._util.clock import Clock
 from lib.errors import StoreError
 from lib.events.stores.postgres.reader import Reader
-from lib.events.wakeups import Wakeups
+from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_LOOK_S: Final = 0.05
 _LONGEST_LOOK_S: Final = 1.0
-_LOOK_GROWTH: Final = 1.5
 _MANY: Final = 1_000
 _KEPT_HEADS: Final = 10_000
 
@@ -51,7 +49,7 @@ class Watch:
 
     async def watch(self) -> None:
         """Tell what others have committed, until cancelled."""
-        pause_s = _SHORTEST_LOOK_S
+        pause_s = SHORTEST_LOOK_S
         while True:
             await self._wakeups.demanded()
             await self._clock.sleep(pause_s)
@@ -60,7 +58,7 @@ class Watch:
             except StoreError:
                 _log.exception("%s: cannot look for what other processes have written", self._name)
                 changed = False
-            pause_s = _SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, _LONGEST_LOOK_S)
+            pause_s = next_look_s(pause_s, _LONGEST_LOOK_S, changed=changed)
 
     async def _look(self) -> bool:
         changed = False

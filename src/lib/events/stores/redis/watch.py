@@ -9,13 +9,11 @@ from typing import Final
 from lib._util.clock import Clock
 from lib.errors import StoreError
 from lib.events.stores.redis.server import Server
-from lib.events.wakeups import Wakeups
+from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_LOOK_S: Final = 0.05
 _LONGEST_LOOK_S: Final = 1.0
-_LOOK_GROWTH: Final = 1.5
 
 
 class Heads:
@@ -53,7 +51,7 @@ async def lengths(server: Server, key: str, partitions: int) -> list[int]:
 
 async def watch(server: Server, key: str, heads: Heads, clock: Clock) -> None:
     """Wake listeners when another process has written, as long as anybody listens."""
-    pause_s, lost = _SHORTEST_LOOK_S, False
+    pause_s, lost = SHORTEST_LOOK_S, False
     while True:
         await heads.wakeups.demanded()
         await clock.sleep(pause_s)
@@ -64,4 +62,4 @@ async def watch(server: Server, key: str, heads: Heads, clock: Clock) -> None:
             if not lost:
                 _log.warning("cannot look for what other processes have written", exc_info=error)
             changed, lost = False, True
-        pause_s = _SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, _LONGEST_LOOK_S)
+        pause_s = next_look_s(pause_s, _LONGEST_LOOK_S, changed=changed)

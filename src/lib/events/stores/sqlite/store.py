@@ -23,15 +23,13 @@ from lib.events.store import START, Feed, Tombstone
 from lib.events.stores.sqlite.commits import CommitQueue
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Commit, Writer
-from lib.events.wakeups import Wakeups
+from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
 
 Durability = Literal["full", "normal"]
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_LOOK_S: Final = 0.05
 _LONGEST_LOOK_S: Final = 0.25
-_LOOK_GROWTH: Final = 1.5
 
 T = TypeVar("T")
 Opened = TypeVar("Opened", Writer, Reader)
@@ -140,7 +138,7 @@ class SQLiteEventStore:
 
     async def _watch(self, thread: ThreadPoolExecutor, look: Callable[[], bool]) -> None:
         """Wake listeners when another process has committed something."""
-        pause_s = _SHORTEST_LOOK_S
+        pause_s = SHORTEST_LOOK_S
         while True:
             await self._wakeups.demanded()
             await self._clock.sleep(pause_s)
@@ -151,7 +149,7 @@ class SQLiteEventStore:
                 changed = False
             if changed:
                 self._wakeups.foreign()
-            pause_s = _SHORTEST_LOOK_S if changed else min(pause_s * _LOOK_GROWTH, _LONGEST_LOOK_S)
+            pause_s = next_look_s(pause_s, _LONGEST_LOOK_S, changed=changed)
 
     def _committed(self, commit: Commit) -> None:
         if commit.foreign:
