@@ -268,9 +268,9 @@ class Driver:
         try:
             found = await self._with.states.read(run_id, self._ledger.algorithm, self._log)
         except Exception as error:
-            log = self._log or await self._with.store.read(run_id)
-            if not log or not is_fault(error):
+            if not is_fault(error):
                 raise
+            log = self._log or await self._with.store.read(run_id)
             self._ledger.state, decided = refold(BLIND, log)
             self._unfolded = True
             if not (self._ledger.state.poisoned or self._ledger.state.cancelled):

@@ -59,15 +59,13 @@ class HeldLease:
 
     def stop(self) -> None:
         """Keep it no longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._keeper is not None:
-            self._keeper.cancel()
+        for each in (self._timer, self._keeper):
+            if each is not None:
+                each.cancel()
 
     def hurry(self) -> None:
         """Bear a store that fails for a short while only, from now on."""
-        if self._give_up is None:
-            self._give_up = self._clock.now() + timedelta(seconds=self._grace_s)
+        self._give_up = self._give_up or self._clock.now() + timedelta(seconds=self._grace_s)
 
     async def renew(self) -> None:
         """Renew it now.

@@ -106,10 +106,13 @@ class Run:
 
     async def _ended(self) -> RunState[Any]:
         """Return what does not depend on its algorithm, which need not be here, nor work."""
+        return fold(BLIND, await self._log())
+
+    async def _log(self) -> list[Event]:
         log = await self._engine.store.read(self.id)
         if not log:
             raise RunNotFound(self.id)
-        return fold(BLIND, log)
+        return log
 
     async def state(self) -> RunState[Any]:
         """Return the fold of its log, as it is now.
@@ -118,9 +121,7 @@ class Run:
             RunNotFound: there is no such run.
             UnknownAlgorithm: the engine does not have its algorithm.
         """
-        log = await self._engine.store.read(self.id)
-        if not log:
-            raise RunNotFound(self.id)
+        log = await self._log()
         algorithm = self._engine.algorithm(log[0].data["algorithm"])
         past = await self._engine.histories.before(log[0])
         return refold(algorithm, log, past.conversation)[0]
@@ -160,10 +161,7 @@ class Run:
             RunNotFound: there is no such run.
         """
         waiting: dict[str, PendingApproval] = {}
-        log = await self._engine.store.read(self.id)
-        if not log:
-            raise RunNotFound(self.id)
-        for event in log:
+        for event in await self._log():
             if event.kind == k.APPROVAL_REQUESTED:
                 waiting[event.data["key"]] = PendingApproval(
                     key=event.data["key"],

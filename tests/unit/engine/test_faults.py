@@ -8,10 +8,12 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import ChildHandler, Engine, LLMHandler, Result, ToolHandler, Worker
+from lib.engine.core.algorithm import Wait
+from lib.engine.core.blind import BLIND
 from lib.engine.core.state import MAX_RESUMES
 from lib.engine.handlers.child import Agent
 from lib.errors import MissingHandler, RedactionFailed, UnknownAlgorithm
-from lib.events import Event, Lease, MemoryEventStore
+from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall
@@ -243,6 +245,61 @@ def test_a_poisoned_run_with_a_child_ends_though_nothing_can_be_redacted() -> No
             raise AssertionError("it does not end")
 
     assert run(main()).outcome == "FAILED"
+
+
+def test_a_child_that_cannot_be_started_for_want_of_redaction_fails_its_parent() -> None:
+    redactor = Unredacted()
+
+    class Noticing(MemoryEventStore):
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            stored = await super().append(run_id, events, expected=expected)
+            redactor.failing = any(event.kind == k.CHILD_REQUESTED for event in events)
+            return stored
+
+    async def main() -> Sequence[Event]:
+        handlers = [
+            LLMHandler(FunctionClient(asks_helper)),
+            ChildHandler([Agent("helper", "d", "child")]),
+        ]
+        agents = [React(tools=["helper"]), React("child", tools=[])]
+        async with Engine(Noticing(), handlers, algorithms=agents, redactor=redactor) as engine:
+            started = await engine.start("go")
+            with pytest.raises(RedactionFailed):
+                await started.result()
+            return await engine.store.read(started.id)
+
+    log = run(main())
+    assert log[-1].data["error"] == {"type": "RedactionFailed"}
+
+
+def test_a_failure_is_counted_though_a_signal_comes_first() -> None:
+    class Signalled(MemoryEventStore):
+        signalled = False
+
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            if events[0].kind == k.RUN_RESUMED and not self.signalled:
+                self.signalled = True
+                note = NewEvent("acme.note", {}, events[0].at)
+                await super().append(run_id, [note], expected=None)
+            return await super().append(run_id, events, expected=expected)
+
+    async def main() -> Sequence[str]:
+        store = Signalled()
+        async with make_engine(ScriptedClient([]), store=store, agent=Undecided()) as engine:
+            started = await engine.start("go")
+            with pytest.raises(ZeroDivisionError):
+                await started.result()
+            return kinds(await store.read(started.id))
+
+    assert run(main())[:3] == ["run.started", "acme.note", "run.resumed"]
+
+
+def test_a_fold_without_an_algorithm_asks_for_nothing() -> None:
+    assert (BLIND.config(), BLIND.decide(None)) == ({}, Wait())
 
 
 # -- engines that lack something -----------------------------------------------------------

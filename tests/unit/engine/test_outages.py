@@ -172,6 +172,41 @@ def test_a_driver_gives_up_when_its_lease_has_ended() -> None:
     run(main())
 
 
+def test_a_lease_that_is_never_renewed_ends_the_driving() -> None:
+    class Unrenewed(MemoryEventStore):
+        async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+            raise StoreError("not renewed", retryable=True)
+
+    async def main() -> None:
+        pay, _ = await asyncio.to_thread(paying, asyncio.Event().wait)
+        engine = make_engine(ScriptedClient([CALL]), pay, store=Unrenewed(), lease_s=0.2)
+        async with engine:
+            started = await engine.start("go")
+            with pytest.raises(StoreError, match="not renewed"):
+                await started.result()
+
+    run(main())
+
+
+def test_a_log_that_cannot_be_read_is_no_fault_of_its_run() -> None:
+    async def unread(run_id: str, **_: object) -> list[Event]:
+        raise StoreError("unreadable")
+
+    async def later() -> None:
+        store = MemoryEventStore()
+        starter = make_engine(ScriptedClient([]), store=store, drive=False)
+        async with starter, make_engine(ScriptedClient(["done"]), store=store) as engine:
+            started = await starter.start("go")
+            read, store.read = store.read, unread
+            with pytest.raises(StoreError, match="unreadable"):
+                await engine.run(started.id).result()
+            store.read = read
+            assert (await engine.run(started.id).result()).output == "done"
+            assert "run.resumed" not in kinds(await store.read(started.id))
+
+    run(later())
+
+
 def test_an_engine_that_closes_tries_no_longer_than_its_grace() -> None:
     store = Unsteady(stores=False)
     pay, _ = paying(lambda: setattr(store, "down", True))
@@ -261,10 +296,11 @@ def test_a_parent_outlives_an_outage_beside_its_child() -> None:
 # -- real servers --------------------------------------------------------------------------
 
 
-async def through_a_restart(
+def through_a_restart(
     store: EventStore, stop: Callable[[], object], start: Callable[[], object]
 ) -> Sequence[Event]:
     """Return the log of a run whose tool was under way when the server went and came back."""
+    back = asyncio.Event()
 
     async def outage() -> None:
         await asyncio.to_thread(stop)
@@ -274,18 +310,21 @@ async def through_a_restart(
         await back.wait()
         await asyncio.to_thread(start)
 
-    back = asyncio.Event()
     pay, made = paying(outage)
-    async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
-        returning = asyncio.create_task(later())
-        started = await engine.start("go")
-        state = await engine.hosted(started.id)
-        await returning
-        assert state is not None
-        assert state.outcome == "COMPLETED"
-        assert made == ["paid"]
-        assert (await verify_store(store)).faults == []
-        return await store.read(started.id)
+
+    async def main() -> Sequence[Event]:
+        async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
+            returning = asyncio.create_task(later())
+            started = await engine.start("go")
+            state = await engine.hosted(started.id)
+            await returning
+            assert state is not None
+            assert state.outcome == "COMPLETED"
+            assert made == ["paid"]
+            assert (await verify_store(store)).faults == []
+            return await store.read(started.id)
+
+    return run(main())
 
 
 def check(log: Sequence[Event]) -> None:
@@ -298,15 +337,14 @@ def check(log: Sequence[Event]) -> None:
 def test_a_call_outlives_a_crash_of_postgresql() -> None:
     server = postgres.PostgresServer(durable=True)
     store = open_store(server.url)
-    check(run(through_a_restart(store, lambda: server.stop("immediate"), server.start)))
-    server.stop()
+    check(through_a_restart(store, lambda: server.stop("immediate"), server.start))
 
 
 def test_a_call_outlives_a_crash_of_redis() -> None:
     server = own_server("--appendfsync", "always")
     store = open_store(server.url)
     try:
-        check(run(through_a_restart(store, lambda: server.stop(signal.SIGKILL), server.start)))
+        check(through_a_restart(store, lambda: server.stop(signal.SIGKILL), server.start))
     finally:
         server.stop()
 
@@ -319,13 +357,6 @@ def test_a_call_outlives_somebody_who_holds_the_file_of_sqlite(
     monkeypatch.setattr("lib._util.sqlite.BUSY_S", 0.05)
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
     store = open_store(str(tmp_path / "log.db"))
-    check(
-        run(
-            through_a_restart(
-                store,
-                partial(other.execute, "BEGIN IMMEDIATE"),
-                partial(other.execute, "ROLLBACK"),
-            )
-        )
-    )
+    hold, let_go = partial(other.execute, "BEGIN IMMEDIATE"), partial(other.execute, "ROLLBACK")
+    check(through_a_restart(store, hold, let_go))
     other.close()
