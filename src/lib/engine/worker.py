@@ -29,8 +29,9 @@ _LONGEST_PAUSE_S: Final = 300.0
 _LONGEST_OUTAGE_PAUSE_S: Final = 30.0
 _LONGEST_RESPITE_S: Final = 60.0
 _RESPITE: Final = 19.0
-"""How long to rest after a look past runs that are put off, as a multiple of what it took: one part
-in twenty of the time goes into claiming runs only to give them back."""
+"""How long to rest after a look past many runs that are put off, as a multiple of what it took: one
+part in twenty of the time goes into claiming runs only to give them back."""
+_MANY_RESTING: Final = 32
 _MANY: Final = 10_000
 
 
@@ -174,8 +175,9 @@ class Worker:
                     break
         finally:  # only now, or they would come again
             await self._give_back(resting)
-            took_s = self._engine.clock.monotonic() - began if resting else 0.0
-            self._respite_s = min(took_s * _RESPITE, _LONGEST_RESPITE_S)
+            took_s = self._engine.clock.monotonic() - began
+            share = min(len(resting) / _MANY_RESTING, 1.0)
+            self._respite_s = min(took_s * _RESPITE * share, _LONGEST_RESPITE_S)
         return found
 
     async def _give_back(self, leases: Sequence[Lease]) -> None:
