@@ -239,10 +239,7 @@ async def _writing(place: StorePlace) -> AsyncGenerator[EventStore]:
         await there.schema_version()  # before one is made where none is
     store = await asyncio.to_thread(store_at, place)
     try:
-        try:
-            await store.setup()
-        except ValueError as error:
-            raise click.UsageError(f"{place.shown}: {error}") from error
+        await store.setup()
         yield store
     finally:
         await store.close()

@@ -31,8 +31,6 @@ def with_writable_calls(reply: Reply) -> Reply:
 
 
 def _is_writable(arguments: Mapping[str, Any]) -> bool:
-    if not arguments:
-        return True
     try:
         canonical(arguments)
     except (TypeError, ValueError, RecursionError):
