@@ -400,8 +400,10 @@ class Waiting(Counting):
         self.gate.set()
         self.asked = self.failing_runs = self.releases = self.leased = 0
         self.failing_releases = False
+        self.claim_takes_s = 0.0
 
     async def claim(self, owner: str, **named: Any) -> list[Lease]:
+        await asyncio.sleep(self.claim_takes_s)  # noqa: TID251 - as a server on a network
         leases = await super().claim(owner, **named)
         self.leased += len(leases)
         return leases
@@ -535,11 +537,12 @@ def test_runs_that_are_put_off_cost_a_small_part_of_what_a_store_can_do() -> Non
             Engine(store, [], algorithms=[React()]) as lacking,
         ):
             await start(starter, 60)
-            async with working(Worker(lacking, max_runs=4, poll_s=0.02, say=said.append)):
+            store.claim_takes_s = 0.02
+            async with working(Worker(lacking, poll_s=0.02, say=said.append)):
                 await until(lambda: sum("MissingHandler" in line for line in said) >= 60)
                 store.leased = store.releases = 0
                 await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
-                assert store.leased < 500
-                assert store.releases < 500
+                assert store.leased < 200
+                assert store.releases < 200
 
     run(main())
