@@ -74,6 +74,12 @@ class RunState(NamedTuple, Generic[S]):
         return granted
 
     @property
+    def delegates(self) -> bool:
+        """Whether all that it waits for is done by runs that it has started."""
+        kinds = [request.kind for request in self.open.values()]
+        return bool(kinds) and k.DERIVING.issuperset(kinds)
+
+    @property
     def poisoned(self) -> bool:
         """Whether it has been taken over too often to go on."""
         return self.resumes >= MAX_RESUMES
@@ -144,9 +150,21 @@ def fold(
 def _spend(state: RunState[Any], event: Event) -> Spend:
     spend = state.spend
     if state.open and event.at > state.at and event.kind != k.RUN_RESUMED:
-        spend = spend.later((event.at - state.at).total_seconds())
+        spend = spend.later(_worked_s(state, event))
     pay = _PAYS.get(event.kind)
     return spend if pay is None else pay(spend, event.data)
+
+
+def _worked_s(state: RunState[Any], event: Event) -> float:
+    """Return how long something was under way since the event before.
+
+    While it only waits for runs that it has started, those know: one may wait for a person. Of what
+    they worked at the same time, no more counts than has passed.
+    """
+    passed_s = (event.at - state.at).total_seconds()
+    if not state.delegates:
+        return passed_s
+    return min(passed_s, Spend.from_json(event.data.get("spend", {})).seconds)
 
 
 def _model_asked(spend: Spend, _data: Mapping[str, Any]) -> Spend:
@@ -221,8 +239,7 @@ def _cancel_requested(state: RunState[S], event: Event) -> RunState[S]:
 
 
 def _resumed(state: RunState[S], event: Event) -> RunState[S]:
-    waited = state.open and all(request.kind in k.DERIVING for request in state.open.values())
-    if waited and "error" not in event.data:
+    if state.delegates and "error" not in event.data:
         return state
     return state._replace(resumes=state.resumes + 1)
 

@@ -1,0 +1,39 @@
+"""Which time counts against a run's budget of seconds."""
+
+from typing import Any
+
+from lib.algorithms import React
+from lib.engine.core.state import fold
+from lib.events import kinds as k
+from lib.testing.logs import make_log
+
+Entry = tuple[float, str, dict[str, Any]]
+STARTED: Entry = (0, k.RUN_STARTED, {"algorithm": "react", "input": []})
+LOOK: Entry = (0, k.TOOL_REQUESTED, {"key": "t", "call_id": "t", "name": "look", "args": {}})
+LOOKED = (k.TOOL_COMPLETED, {"key": "t", "call_id": "t", "output": ""})
+
+
+def asked(name: str) -> Entry:
+    return (0, k.CHILD_REQUESTED, {"key": name, "call_id": name, "run_id": name})
+
+
+def ended(at: float, name: str, worked_s: float) -> Entry:
+    spend = {"seconds": worked_s}
+    data = {"key": name, "call_id": name, "run_id": name, "outcome": "COMPLETED", "spend": spend}
+    return (at, k.CHILD_COMPLETED, data)
+
+
+def seconds(*log: Entry) -> float:
+    return fold(React(), make_log(STARTED, *log)).spend.seconds
+
+
+def test_what_a_child_waited_for_a_person_does_not_count_for_its_parent() -> None:
+    assert seconds(asked("a"), ended(3600, "a", 2)) == 2
+
+
+def test_of_children_that_worked_at_the_same_time_no_more_counts_than_has_passed() -> None:
+    assert seconds(asked("a"), asked("b"), ended(4, "a", 4), ended(5, "b", 5)) == 5
+
+
+def test_time_counts_in_full_while_the_run_does_something_itself() -> None:
+    assert seconds(asked("a"), LOOK, (6, *LOOKED), ended(10, "a", 1)) == 7
