@@ -106,6 +106,26 @@ class State(TypedDict):
 
 @asynccontextmanager
 async def langgraph(place: Place) -> AsyncGenerator[RunOnce]:
+    """As its documentation opens a saver: one connection."""
+    async with langgraph_saver(place("langgraph")) as saver:
+        yield langgraph_agent(saver)
+
+
+@asynccontextmanager
+async def langgraph_pool(place: Place) -> AsyncGenerator[RunOnce]:
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+    from psycopg.rows import dict_row
+    from psycopg_pool import AsyncConnectionPool
+
+    url, options = place("langgraph_pool"), {"autocommit": True, "prepare_threshold": 0}
+    options |= {"row_factory": dict_row}
+    async with AsyncConnectionPool(url, min_size=4, max_size=20, kwargs=options) as pool:
+        saver = AsyncPostgresSaver(pool)
+        await saver.setup()
+        yield langgraph_agent(saver)
+
+
+def langgraph_agent(saver: Any) -> RunOnce:
     from langgraph.graph import END, START, StateGraph
 
     async def think(state: State) -> dict[str, Any]:
@@ -124,15 +144,14 @@ async def langgraph(place: Place) -> AsyncGenerator[RunOnce]:
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", route, [END, "work"])
     graph.add_edge("work", "think")
-    async with langgraph_saver(place("langgraph")) as saver:
-        agent = graph.compile(checkpointer=saver)
+    agent = graph.compile(checkpointer=saver)
 
-        async def once() -> None:
-            config = {"configurable": {"thread_id": uuid.uuid4().hex}, "recursion_limit": 50}  # noqa: TID251 - a peer's id
-            state = await agent.ainvoke({"messages": []}, config, durability="sync")
-            assert len(state["messages"]) == STEPS
+    async def once() -> None:
+        config = {"configurable": {"thread_id": uuid.uuid4().hex}, "recursion_limit": 50}  # noqa: TID251 - a peer's id
+        state = await agent.ainvoke({"messages": []}, config, durability="sync")
+        assert len(state["messages"]) == STEPS
 
-        yield once
+    return once
 
 
 @asynccontextmanager
@@ -144,12 +163,8 @@ async def langgraph_saver(url: str) -> AsyncGenerator[Any]:
             yield saver
         return
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-    from psycopg.rows import dict_row
-    from psycopg_pool import AsyncConnectionPool
 
-    options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-    async with AsyncConnectionPool(url, min_size=4, max_size=20, kwargs=options) as pool:
-        saver = AsyncPostgresSaver(pool)
+    async with AsyncPostgresSaver.from_conn_string(url) as saver:
         await saver.setup()
         yield saver
 
@@ -180,7 +195,7 @@ def postgres() -> Generator[Place]:
 
 
 STORES = {"sqlite": sqlite, "postgres": postgres}
-ENGINES = {"lib": ours, "dbos": dbos, "langgraph": langgraph}
+ENGINES = {"lib": ours, "dbos": dbos, "langgraph": langgraph, "langgraph_pool": langgraph_pool}
 
 
 async def steps_per_second(once: RunOnce, runs: int, concurrent: int) -> float:
@@ -213,7 +228,7 @@ def show(concurrent: int, found: dict[str, list[float]]) -> None:
     print(f"\n{concurrent} runs at once: durable steps per second, median (best) of rounds")
     best_peer = max((statistics.median(found[n]) for n in found if n != "lib"), default=0.0)
     for name, rates in found.items():
-        print(f"  {name:10} {statistics.median(rates):8,.0f} ({max(rates):,.0f})")
+        print(f"  {name:14} {statistics.median(rates):8,.0f} ({max(rates):,.0f})")
     if best_peer:
         print(f"  lib / best peer = {statistics.median(found['lib']) / best_peer:.1f}")
 
@@ -223,13 +238,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=64, help="runs a round")
     parser.add_argument("--concurrent", type=int, nargs="*", default=[1, 32])
-    parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--engines", nargs="*", choices=list(ENGINES))
     parser.add_argument("--store", default="sqlite", choices=list(STORES))
     asked = parser.parse_args()
+    pooled = [] if asked.store == "postgres" else ["langgraph_pool"]
+    engines = asked.engines or [name for name in ENGINES if name not in pooled]
     for concurrent in asked.concurrent:
         runs = asked.runs if concurrent > 1 else max(asked.runs // 4, 4)
         with STORES[asked.store]() as place:
-            found = asyncio.run(measure(place, asked.rounds, runs, concurrent, asked.engines))
+            found = asyncio.run(measure(place, asked.rounds, runs, concurrent, engines))
         show(concurrent, found)
 
 
