@@ -5,7 +5,8 @@
 
 `scaling` starts runs of eleven steps and lets 1, 2 and 4 worker processes drive them, with a model
 that answers after 20 ms: what grows with workers is what waits. `resume` measures how long it takes
-until a run of 20,000 events that nobody drives makes its next step. `idle` measures what 10,000
+until a run of 20,000 events that nobody drives has been read, folded and taken up durably, and
+until it has its next result, which takes the stand-in for a model longer with every message. `idle` measures what 10,000
 runs that wait for a person cost a worker: CPU seconds a minute and memory.
 """
 
@@ -117,10 +118,12 @@ async def resume(place: Callable[[], str], events: int) -> None:
         started = time.perf_counter()
         await engine.resume(run_id)
         async for event in run.events(after=before):
+            passed_ms = (time.perf_counter() - started) * 1000
+            if event.kind == k.RUN_RESUMED:
+                print(f"\na run of {before:,} events is taken up after {passed_ms:,.0f} ms,")
             if event.kind in k.RESULTS:
+                print(f"  and has its next result after {passed_ms:,.0f} ms")
                 break
-        took = time.perf_counter() - started
-    print(f"\na run of {before:,} events has its next result after {took * 1000:,.0f} ms")
 
 
 async def long_run(url: str, events: int) -> str:
