@@ -6,8 +6,8 @@
 `scaling` starts runs of eleven steps and lets 1, 2 and 4 worker processes drive them, with a model
 that answers after 20 ms: what grows with workers is what waits. `resume` measures how long it takes
 until a run of 20,000 events that nobody drives has been read, folded and taken up durably, and
-until it has its next result, which takes the stand-in for a model longer with every message. `idle` measures what 10,000
-runs that wait for a person cost a worker: CPU seconds a minute and memory.
+until it has its next result, which takes the stand-in for a model longer with every message.
+`idle` measures what 10,000 runs that wait for a person cost a worker: CPU seconds and memory.
 """
 
 from __future__ import annotations
