@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lib._util.json import canonical, parse
@@ -69,6 +69,7 @@ def test_redacted_payloads_stay_as_they_are_through_json_and_redaction(
 
 
 @given(JSON, st.integers(0, 2), st.booleans(), st.sampled_from(REDACTORS))
+@example("\ud800", 0, False, REDACTORS[0])  # noqa: FBT003 - not as JSON writes it
 def test_redacted_json_is_json_and_holds_nothing_of_what_was_found(
     value: Any, packed: int, ascii_: bool, redactor: PatternRedactor
 ) -> None:

@@ -61,7 +61,8 @@ def parse(text: str | bytes) -> Any:
     """
     try:
         return from_json(text, allow_inf_nan=False)
-    except ValueError:  # lone surrogates and numbers beyond int64 are JSON, too
+    # Lone surrogates, which make a text a TypeError, and numbers beyond int64 are JSON, too.
+    except (TypeError, ValueError):
         return json.loads(text, parse_constant=_refuse)
 
 

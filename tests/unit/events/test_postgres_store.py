@@ -1,18 +1,29 @@
 """What is a PostgreSQL event store's own: its arguments, its names, its batches."""
 
 import asyncio
+import importlib
 import traceback
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.errors import Conflict, RunNotFound, StoreClosed, StoreCorrupt, StoreError
+from lib.errors import (
+    Conflict,
+    MissingDriver,
+    RunNotFound,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreReadOnly,
+)
 from lib.events import NewEvent, PostgresEventStore
 from lib.events.stores.postgres import writer as module
 from lib.events.stores.postgres.batch import Append, Batch
+from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.rows import MAX_NAME_BYTES, text, untext
 from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
@@ -304,3 +315,40 @@ def test_an_append_that_is_cancelled_while_it_waits_is_not_carried_out(
         await store.close()
 
     run(main())
+
+
+def test_what_is_remembered_of_runs_is_bounded_and_found_again(
+    url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lib.events.stores.postgres.store._KEPT_HOMES", 1)
+    monkeypatch.setattr("lib.events.stores.postgres.watch._KEPT_HEADS", 1)
+
+    async def main() -> None:
+        store = PostgresEventStore(url, schema=schema)
+        await store.setup()
+        for number in range(4):
+            await begin(store, f"run-{number}")
+        for number in range(4):
+            await store.append(f"run-{number}", [note()], expected=None)
+            assert [event.seq for event in await store.read(f"run-{number}")] == [1, 2]
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("25006", StoreReadOnly), ("XX001", StoreCorrupt), ("42P01", StoreError), ("", StoreError)],
+)
+def test_what_a_server_says_is_an_error_of_ours(state: str, kind: type[StoreError]) -> None:
+    refusal = psycopg.Error()
+    refusal.sqlstate = state
+    with pytest.raises(StoreError) as told, typed_errors("the store"):
+        raise refusal
+    assert type(told.value) is kind
+
+
+def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingDriver, match=r"lib-agents\[postgres\]"):
+        importlib.reload(importlib.import_module("lib.events.stores.postgres"))

@@ -90,11 +90,6 @@ class TableDialect:
         return (f"{self.rest}{name}" if name.startswith("lib.") else name,)
 
 
-def session_of(span: Span) -> Any:
-    """Return the session, or conversation, that a span belongs to."""
-    return span.attributes.get(a.SESSION) or span.attributes.get(a.CONVERSATION_ID)
-
-
 def usage_of(span: Span) -> Mapping[str, int | float]:
     """Return what a leaf has used, named as in `a.USAGE`; nothing for spans that hold others."""
     if span.kind in _SUMS:

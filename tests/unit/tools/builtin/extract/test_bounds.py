@@ -149,7 +149,7 @@ def test_hostile_styles_take_linear_time(before: str, piece: str) -> None:
 
     hides(before + piece * (200_000 // len(piece)))
 
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 2  # in quadratic time it takes minutes
 
 
 def work(html: str) -> int:
