@@ -349,6 +349,9 @@ def test_what_a_server_says_is_an_error_of_ours(state: str, kind: type[StoreErro
 
 
 def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    def nothing(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr("importlib.util.find_spec", nothing)
     with pytest.raises(MissingDriver, match=r"lib-agents\[postgres\]"):
         importlib.reload(importlib.import_module("lib.events.stores.postgres"))
