@@ -145,8 +145,7 @@ class Driver:
             if not self._effects.under_way:
                 return  # it waits for a person, and nothing is held meanwhile
             self._check()
-            open_ = self._ledger.state.open.values()
-            self.waits = all(request.kind in k.DERIVING for request in open_)
+            self.waits = self._ledger.state.delegates
             await wake.wait()
             self.waits = False
             self._check()

@@ -37,3 +37,12 @@ def test_of_children_that_worked_at_the_same_time_no_more_counts_than_has_passed
 
 def test_time_counts_in_full_while_the_run_does_something_itself() -> None:
     assert seconds(asked("a"), LOOK, (6, *LOOKED), ended(10, "a", 1)) == 7
+
+
+def test_a_run_delegates_when_all_that_it_waits_for_is_done_by_others() -> None:
+    def delegates(*log: Entry) -> bool:
+        return fold(React(), make_log(STARTED, *log)).delegates
+
+    assert not delegates()  # it waits for nothing
+    assert delegates(asked("a"))
+    assert not delegates(asked("a"), LOOK)
