@@ -171,7 +171,7 @@ async def places(store: str) -> AsyncGenerator[Callable[[], str]]:
         def database() -> str:
             name = f"bench_{next(names)}"
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-                connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportArgumentType,reportCallIssue]
+                connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportArgumentType,reportCallIssue] - our own name
             return server.get_uri(database=name)
 
         yield database

@@ -51,7 +51,7 @@ def _is_deep(data: Any) -> bool:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
+    return value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType] - any JSON
 
 
 def with_copies(events: Sequence[NewEvent], payloads: Sequence[str]) -> list[NewEvent]:

@@ -233,7 +233,7 @@ def test_a_poisoned_run_with_a_child_ends_though_nothing_can_be_redacted() -> No
             store, handlers, algorithms=agents, poll_s=0.01, redactor=redactor
         ) as engine:
             started = await engine.start("go")
-            while not [info for info in await store.runs() if info.parent_id and not info.ready]:  # noqa: ASYNC110
+            while not [info for info in await store.runs() if info.parent_id and not info.ready]:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.001)  # noqa: TID251 - lets it go on
             await started.cancel("stop")
             redactor.failing = True

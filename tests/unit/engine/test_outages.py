@@ -279,7 +279,7 @@ def test_a_parent_outlives_an_outage_beside_its_child() -> None:
         agents = [React(), React("child", tools=["wait"])]
         async with Engine(store, handlers, algorithms=agents, poll_s=0.01) as engine:
             started = await engine.start("both")
-            while not (child := [r for r in await store.runs() if r.parent_id and not r.ready]):  # noqa: ASYNC110
+            while not (child := [r for r in await store.runs() if r.parent_id and not r.ready]):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.001)  # noqa: TID251 - lets it go on
             store.down = True
             await _until(lambda: store.tried > 2)

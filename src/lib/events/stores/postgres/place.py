@@ -73,6 +73,6 @@ def _put(schema: str, statement: str) -> sql.SQL:
 @lru_cache(16)
 def _made(schema: str) -> sql.SQL:
     return sql.SQL(
-        f"DO $$ BEGIN IF to_regnamespace('\"{schema}\"') IS NULL "  # pyright: ignore[reportArgumentType]
+        f"DO $$ BEGIN IF to_regnamespace('\"{schema}\"') IS NULL "  # pyright: ignore[reportArgumentType] - the name was checked
         f'THEN CREATE SCHEMA "{schema}"; END IF; END $$'
     )
