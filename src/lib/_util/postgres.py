@@ -241,6 +241,12 @@ class Connections:
         except TimeoutError as error:
             raise Overdue from error
 
+    @asynccontextmanager
+    async def asking(self) -> AsyncGenerator[Cursor]:
+        """Lend a cursor for what has to be answered in time; see `one` and `answered`."""
+        async with self.one() as connection, self.answered(), cursor(connection) as using:
+            yield using
+
     async def close(self) -> None:
         """Close the pool, unless it is the caller's."""
         if self._own is not None:
@@ -314,9 +320,9 @@ def texts(items: Sequence[str | None]) -> Wire:
     return array(25, [None if item is None else item.encode() for item in items])
 
 
-def integers(items: Sequence[int]) -> Wire:
+def integers(items: Sequence[int | None]) -> Wire:
     """Return a parameter of type `bigint[]`."""
-    return array(20, [struct.pack(">q", item) for item in items])
+    return array(20, [None if item is None else struct.pack(">q", item) for item in items])
 
 
 def cursor(connection: Connection) -> Cursor:

@@ -7,7 +7,8 @@ errors.py      the driver's errors as ours
 batch.py       what a batch of appends comes to; pure
 statements.py  the one statement that writes a batch
 writer.py      the appends of one partition, a batch per transaction
-changes.py     leases, marks, erasing
+leases.py      who drives which run
+changes.py     marks, erasing
 reader.py      what is read
 watch.py       what other processes have written
 store.py       `PostgresEventStore`, which checks its input and joins the parts

@@ -1,45 +1,18 @@
-"""What is written beside appends: leases, marks, and the erasing of runs."""
+"""What is written beside appends and leases: marks, and the erasing of runs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from lib._util.postgres import Connections, Cursor, cursor, run, texts, transaction
+from lib._util.postgres import Connections, run, transaction
 from lib.events.codec import encode_time
-from lib.events.runs import Lease
 from lib.events.store import run_mark
 from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.place import Place
-from lib.events.stores.postgres.rows import check_name, maybe_text, run_name, text, untext
+from lib.events.stores.postgres.rows import check_name, maybe_text, run_name, text
 
-_CLAIM: Final = """
-    WITH free AS MATERIALIZED (
-        SELECT id, owner IS NOT NULL AS takeover FROM {lib_runs}
-        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= %(now)s::bigint)
-            AND $which
-        ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE $locked
-    )
-    UPDATE {lib_runs} r
-    SET owner = %(owner)s::text, lease_until = %(until)s::bigint, epoch = r.epoch + 1
-    FROM free WHERE r.id = free.id
-    RETURNING r.id, r.run_id, r.epoch, free.takeover
-"""
-_READY: Final = "ready"
-_THIS_ONE: Final = "name = %(name)s::bytea"
-_OF_THESE: Final = " AND algorithm = ANY(%(algorithms)s::text[])"
-_RENEW: Final = """
-    UPDATE {lib_runs} SET lease_until = %(until)s::bigint
-    WHERE name = %(name)s::bytea AND owner = %(owner)s::text AND epoch = %(epoch)s::bigint
-"""
-_RELEASE: Final = """
-    UPDATE {lib_runs} SET owner = NULL, lease_until = NULL,
-        ready = ready AND head IS DISTINCT FROM %(idle_at)s::bigint
-    WHERE name = %(name)s::bytea AND owner = %(owner)s::text AND epoch = %(epoch)s::bigint
-"""
 _SET: Final = """
     INSERT INTO {lib_marks} (name, value) VALUES (%(name)s::text, %(value)s::text)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
@@ -82,45 +55,6 @@ class Changes:
         """Take connections to a store that has the newest layout."""
         self._place, self._connections = place, connections
 
-    async def claim(
-        self,
-        owner: str,
-        *,
-        now: datetime,
-        until: datetime,
-        run_id: str | None,
-        limit: int,
-        algorithms: Collection[str] | None,
-    ) -> list[Lease]:
-        """Take leases; see `EventStore.claim`.
-
-        Among many, a run is passed over that somebody is writing to or claiming just now.
-        """
-        values: dict[str, Any] = {"owner": text(owner), "limit": limit}
-        values |= {"now": encode_time(now), "until": encode_time(until)}
-        which, locked = (_READY, "SKIP LOCKED") if run_id is None else (_THIS_ONE, "")
-        if run_id is not None:
-            values["name"] = run_name(run_id)
-        if algorithms is not None:
-            which += _OF_THESE
-            values["algorithms"] = texts([text(name) for name in algorithms])
-        statement = _CLAIM.replace("$which", which).replace("$locked", locked)
-        async with self._connected() as using:
-            rows = await (await run(using, self._place.put(statement), values)).fetchall()
-        return [
-            Lease(run_id=untext(name), owner=owner, epoch=epoch, until=until, takeover=takeover)
-            for _, name, epoch, takeover in sorted(rows)
-        ]
-
-    async def renew(self, lease: Lease, until: datetime) -> Lease | None:
-        """Move the end of a lease; see `EventStore.renew`."""
-        held = await self._count(_RENEW, {**_holder(lease), "until": encode_time(until)})
-        return replace(lease, until=until) if held else None
-
-    async def release(self, lease: Lease, idle_at: int | None) -> None:
-        """Give a lease back; see `EventStore.release`."""
-        await self._count(_RELEASE, {**_holder(lease), "idle_at": idle_at})
-
     async def set_mark(self, name: str, value: str) -> None:
         """Keep a small value; see `EventStore.set_mark`."""
         check_name(name)
@@ -152,19 +86,6 @@ class Changes:
         return True
 
     async def _count(self, statement: str, values: Mapping[str, Any]) -> int:
-        async with self._connected() as using:
-            return (await run(using, self._place.put(statement), values)).rowcount
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Cursor]:
         with typed_errors(self._place.name):
-            async with (
-                self._connections.one() as connection,
-                self._connections.answered(),
-                cursor(connection) as using,
-            ):
-                yield using
-
-
-def _holder(lease: Lease) -> dict[str, Any]:
-    return {"name": run_name(lease.run_id), "owner": text(lease.owner), "epoch": lease.epoch}
+            async with self._connections.asking() as using:
+                return (await run(using, self._place.put(statement), values)).rowcount

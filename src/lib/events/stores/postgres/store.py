@@ -19,6 +19,7 @@ from lib.events.stores.postgres import layout
 from lib.events.stores.postgres.batch import Append, Elsewhere
 from lib.events.stores.postgres.changes import Changes
 from lib.events.stores.postgres.errors import typed_errors
+from lib.events.stores.postgres.leases import Leases
 from lib.events.stores.postgres.place import place_of
 from lib.events.stores.postgres.reader import Reader
 from lib.events.stores.postgres.watch import Watch
@@ -88,6 +89,7 @@ class PostgresEventStore:
         self._partitions = partitions or layout.DEFAULT_PARTITIONS
         self._reader: Reader | None = None
         self._changes: Changes | None = None
+        self._leases: Leases | None = None
         self._writer: Writer | None = None
         self._homes: dict[str, int] = {}
 
@@ -143,6 +145,8 @@ class PostgresEventStore:
         held.push_async_callback(cancelled, watching)
         if not self._read_only:
             self._changes = Changes(self._place, connections)
+            self._leases = Leases(self._place, connections)
+            held.push_async_callback(self._leases.drained)
             self._writer = Writer(self._place, connections, self._partitions, watch.grown)
             held.push_async_callback(self._writer.drained)
         self._reader = reader
@@ -162,7 +166,7 @@ class PostgresEventStore:
     async def close(self) -> None:
         """Commit what waits, and close the connections; safe to repeat."""
         async with self._gate:
-            self._reader = self._changes = self._writer = None
+            self._reader = self._changes = self._leases = self._writer = None
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
 
@@ -216,8 +220,8 @@ class PostgresEventStore:
         algorithms: Collection[str] | None = None,
     ) -> list[Lease]:
         """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
-        changes, now = self._writing(), self._clock.now()
-        return await changes.claim(
+        leases, now = self._opened(self._leases), self._clock.now()
+        return await leases.claim(
             owner,
             now=now,
             until=now + timedelta(seconds=ttl_s),
@@ -228,11 +232,12 @@ class PostgresEventStore:
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
         """Return the lease with a later end, or None if it has been lost."""
-        return await self._writing().renew(lease, self._clock.now() + timedelta(seconds=ttl_s))
+        until = self._clock.now() + timedelta(seconds=ttl_s)
+        return await self._opened(self._leases).renew(lease, until)
 
     async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
         """Give the lease back; see `EventStore.release`."""
-        await self._writing().release(lease, idle_at)
+        await self._opened(self._leases).release(lease, idle_at)
 
     async def set_mark(self, name: str, value: str) -> None:
         """Keep a small durable value."""

@@ -1,0 +1,198 @@
+"""Leases: taken, renewed and given back, many in one round trip where many are asked for at once.
+
+What shares a statement passes over the rows that somebody is writing to just now: waiting for one
+of them would keep all the others waiting, and two that wait for each other's rows would never end.
+What was passed over is asked for again alone, and waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from lib._util.postgres import Connections, array, integers, run, texts
+from lib._util.together import Together
+from lib.events.codec import encode_time
+from lib.events.runs import Lease
+from lib.events.stores.postgres.batch import BYTEA
+from lib.events.stores.postgres.errors import typed_errors
+from lib.events.stores.postgres.place import Place
+from lib.events.stores.postgres.rows import Row, run_name, text, untext
+
+_MOST: Final = 256
+"""How many share a statement."""
+
+_CLAIM: Final = """
+    WITH free AS MATERIALIZED (
+        SELECT id, owner IS NOT NULL AS takeover FROM {lib_runs}
+        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= %(now)s::bigint)
+            AND $which
+        ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE $locked
+    )
+    UPDATE {lib_runs} r
+    SET owner = %(owner)s::text, lease_until = %(until)s::bigint, epoch = r.epoch + 1
+    FROM free WHERE r.id = free.id
+    RETURNING r.id, r.run_id, r.epoch, free.takeover
+"""
+_READY: Final = "ready"
+_THIS_ONE: Final = "name = %(name)s::bytea"
+_OF_THESE: Final = " AND algorithm = ANY(%(algorithms)s::text[])"
+_CLAIM_THESE: Final = """
+    WITH free AS MATERIALIZED (
+        SELECT id, owner IS NOT NULL AS takeover, a.claimant, a.until
+        FROM {lib_runs} JOIN unnest(%(names)s::bytea[], %(owners)s::text[], %(nows)s::bigint[],
+            %(untils)s::bigint[]) AS a(asked, claimant, now, until) ON name = asked
+        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= now)
+        FOR UPDATE OF lib_runs SKIP LOCKED
+    )
+    UPDATE {lib_runs} r SET owner = free.claimant, lease_until = free.until, epoch = r.epoch + 1
+    FROM free WHERE r.id = free.id
+    RETURNING r.id, r.run_id, r.epoch, free.takeover, r.name
+"""
+_CHANGE: Final = """
+    WITH held AS MATERIALIZED (
+        SELECT id, asked, value
+        FROM {lib_runs} JOIN unnest(%(names)s::bytea[], %(owners)s::text[], %(epochs)s::bigint[],
+            %(values)s::bigint[]) AS a(asked, holder, held_epoch, value)
+            ON name = asked AND owner = holder AND epoch = held_epoch
+        FOR UPDATE OF lib_runs $locked
+    )
+    UPDATE {lib_runs} r SET $change FROM held WHERE r.id = held.id
+    RETURNING held.asked
+"""
+_RENEW: Final = "lease_until = held.value"
+_RELEASE: Final = (
+    "owner = NULL, lease_until = NULL, ready = r.ready AND r.head IS DISTINCT FROM held.value"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Who asks for leases, and for which time, in microseconds."""
+
+    owner: str
+    now: int
+    until: int
+    name: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A lease that is held, and its end to be, or the head up to which nothing is to do."""
+
+    name: bytes
+    owner: str
+    epoch: int
+    value: int | None
+
+
+class Leases:
+    """The leases of one store."""
+
+    def __init__(self, place: Place, connections: Connections) -> None:
+        """Take connections to a store that has the newest layout."""
+        self._place, self._connections = place, connections
+        self._claims = Together(self._claim_these, most=_MOST, name="lib.events.claim")
+        self._renewals = self._changes(_RENEW, "lib.events.renew")
+        self._releases = self._changes(_RELEASE, "lib.events.release")
+
+    def _changes(self, change: str, name: str) -> Together[_Change, bool]:
+        return Together(partial(self._change_these, change), most=_MOST, name=name)
+
+    async def drained(self) -> None:
+        """Return when nothing waits and nothing is under way."""
+        for each in (self._claims, self._renewals, self._releases):
+            await each.drained()
+
+    # -- claiming --------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        owner: str,
+        *,
+        now: datetime,
+        until: datetime,
+        run_id: str | None,
+        limit: int,
+        algorithms: Collection[str] | None,
+    ) -> list[Lease]:
+        """Take leases; see `EventStore.claim`.
+
+        Among many, a run is passed over that somebody is writing to or claiming just now.
+        """
+        name = b"" if run_id is None else run_name(run_id)
+        claim = _Claim(text(owner), encode_time(now), encode_time(until), name)
+        row = await self._claims.put(claim) if name and algorithms is None else None
+        rows = [row] if row else await self._claim_alone(claim, limit, algorithms)
+        return [
+            Lease(run_id=untext(run_id), owner=owner, epoch=epoch, until=until, takeover=takeover)
+            for _, run_id, epoch, takeover, *_ in rows
+        ]
+
+    async def _claim_alone(
+        self, claim: _Claim, limit: int, algorithms: Collection[str] | None
+    ) -> list[Row]:
+        values: dict[str, Any] = {"owner": claim.owner, "now": claim.now, "until": claim.until}
+        values |= {"limit": limit, "name": claim.name}
+        which, locked = (_THIS_ONE, "") if claim.name else (_READY, "SKIP LOCKED")
+        if algorithms is not None:
+            which += _OF_THESE
+            values["algorithms"] = texts([text(name) for name in algorithms])
+        statement = _CLAIM.replace("$which", which).replace("$locked", locked)
+        return sorted(await self._ask(statement, values))
+
+    async def _claim_these(self, claims: Sequence[_Claim]) -> list[Row | None]:
+        """Return what was claimed; of several claims of one run only the first is heard."""
+        heard = {claim.name: claim for claim in reversed(claims)}
+        values = {
+            "names": array(BYTEA, list(heard)),
+            "owners": texts([claim.owner for claim in heard.values()]),
+            "nows": integers([claim.now for claim in heard.values()]),
+            "untils": integers([claim.until for claim in heard.values()]),
+        }
+        claimed = {row[-1]: row for row in await self._ask(_CLAIM_THESE, values)}
+        return [claimed.get(each.name) if heard[each.name] is each else None for each in claims]
+
+    # -- what is held ----------------------------------------------------------------------
+
+    async def renew(self, lease: Lease, until: datetime) -> Lease | None:
+        """Move the end of a lease; see `EventStore.renew`."""
+        change = _change(lease, encode_time(until))
+        held = await self._renewals.put(change) or await self._change_alone(_RENEW, change)
+        return replace(lease, until=until) if held else None
+
+    async def release(self, lease: Lease, idle_at: int | None) -> None:
+        """Give a lease back; see `EventStore.release`."""
+        change = _change(lease, idle_at)
+        if not await self._releases.put(change):
+            await self._change_alone(_RELEASE, change)
+
+    async def _change_alone(self, change: str, held: _Change) -> bool:
+        return bool(await self._change(change, [held], locked=""))
+
+    async def _change_these(self, change: str, asked: Sequence[_Change]) -> list[bool]:
+        latest = {each.name: each for each in asked}
+        changed = await self._change(change, list(latest.values()), locked="SKIP LOCKED")
+        return [each.name in changed and latest[each.name] == each for each in asked]
+
+    async def _change(self, change: str, held: Sequence[_Change], *, locked: str) -> set[bytes]:
+        values = {
+            "names": array(BYTEA, [each.name for each in held]),
+            "owners": texts([each.owner for each in held]),
+            "epochs": integers([each.epoch for each in held]),
+            "values": integers([each.value for each in held]),
+        }
+        statement = _CHANGE.replace("$change", change).replace("$locked", locked)
+        return {name for (name,) in await self._ask(statement, values)}
+
+    async def _ask(self, statement: str, values: dict[str, Any]) -> list[Row]:
+        with typed_errors(self._place.name):
+            async with self._connections.asking() as using:
+                return await (await run(using, self._place.put(statement), values)).fetchall()
+
+
+def _change(lease: Lease, value: int | None) -> _Change:
+    return _Change(run_name(lease.run_id), text(lease.owner), lease.epoch, value)

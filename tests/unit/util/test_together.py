@@ -1,0 +1,119 @@
+"""Calls that wait at the same time share a round trip, and each is told what came of it."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from lib._util.clock import SYSTEM_CLOCK
+from lib._util.together import Together
+from lib.testing.aio import run
+
+
+class Service:
+    """Doubles numbers, a batch at a time; it refuses 13, and hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def double(self, numbers: Sequence[int]) -> list[int]:
+        self.batches.append(list(numbers))
+        await self.open.wait()
+        if 13 in numbers:
+            raise ValueError("13")
+        return [2 * number for number in numbers]
+
+    def together(self, most: int = 100) -> Together[int, int]:
+        return Together(self.double, most=most, name="test")
+
+
+def test_what_waits_at_the_same_time_is_carried_out_together_and_in_order() -> None:
+    async def main() -> None:
+        service = Service()
+        together = service.together(most=3)
+        assert await asyncio.gather(*map(together.put, range(5))) == [0, 2, 4, 6, 8]
+        assert await together.put(7) == 14
+        assert service.batches == [[0, 1, 2], [3, 4], [7]]
+
+    run(main())
+
+
+def test_what_arrives_meanwhile_waits_for_the_next_batch() -> None:
+    async def main() -> None:
+        service = Service()
+        service.open.clear()
+        together = service.together()
+        first = together.put(1)
+        await SYSTEM_CLOCK.sleep(0)
+        rest = [together.put(2), together.put(3)]
+        service.open.set()
+        assert await asyncio.gather(first, *rest) == [2, 4, 6]
+        assert service.batches == [[1], [2, 3]]
+
+    run(main())
+
+
+def test_what_is_cancelled_before_its_batch_is_not_carried_out() -> None:
+    async def main() -> None:
+        service = Service()
+        service.open.clear()
+        together = service.together()
+        under_way = together.put(1)
+        await SYSTEM_CLOCK.sleep(0)
+        given_up, kept = together.put(2), together.put(3)
+        given_up.cancel()
+        under_way.cancel()
+        service.open.set()
+        assert await kept == 6
+        assert service.batches == [[1], [3]]
+
+    run(main())
+
+
+def test_a_failure_is_told_to_all_of_its_batch_and_to_no_other() -> None:
+    async def main() -> None:
+        service = Service()
+        together = service.together(most=2)
+        found = await asyncio.gather(*map(together.put, (12, 13, 14)), return_exceptions=True)
+        assert [type(each) for each in found] == [ValueError, ValueError, int]
+        service.open.clear()
+        dropped = together.put(13)
+        await SYSTEM_CLOCK.sleep(0)
+        dropped.cancel()
+        service.open.set()
+        assert await together.put(15) == 30
+
+    run(main())
+
+
+def test_drained_waits_for_what_is_under_way_and_for_what_waits() -> None:
+    async def main() -> None:
+        service = Service()
+        together = service.together(most=1)
+        await together.drained()
+        put = [together.put(1), together.put(2)]
+        await together.drained()
+        assert [future.result() for future in put] == [2, 4]
+
+    run(main())
+
+
+def test_whoever_waits_is_told_when_the_work_is_cancelled_and_later_calls_go_on() -> None:
+    async def main() -> None:
+        service = Service()
+        service.open.clear()
+        together = service.together()
+        under_way = together.put(1)
+        await SYSTEM_CLOCK.sleep(0)
+        waiting = together.put(2)
+        [worker] = [task for task in asyncio.all_tasks() if task.get_name() == "test"]
+        worker.cancel()
+        for future in (under_way, waiting):
+            with pytest.raises(asyncio.CancelledError):
+                await future
+        service.open.set()
+        assert await together.put(4) == 8
+
+    run(main())
