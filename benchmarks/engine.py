@@ -7,7 +7,8 @@ One run is an agent loop of 11 steps: six answers of a model that costs nothing 
 five calls of a tool that returns 400 bytes. Every engine makes each step durable before the next
 one begins: ours with `durability="full"`, DBOS as it comes, LangGraph with `durability="sync"`,
 PostgreSQL (from a wheel, on a socket, a database for each engine) as it comes, with `fsync`.
-What is measured is the engine's own cost; a real model would hide most of it.
+Each engine has a process of its own, as in life; their rounds take turns. What is measured is the
+engine's own cost; a real model would hide most of it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import operator
 import statistics
 import tempfile
 import time
 import uuid
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from multiprocessing.connection import Connection
 from typing import Annotated, Any, TypedDict
 
 from lib.algorithms import React
@@ -41,7 +45,7 @@ Place = Callable[[str], str]
 
 
 @asynccontextmanager
-async def ours(place: Place) -> AsyncGenerator[RunOnce]:
+async def ours(url: str) -> AsyncGenerator[RunOnce]:
     usage = Usage(input_tokens=1, output_tokens=1)
 
     def think(messages: Sequence[Message]) -> Reply:
@@ -55,7 +59,7 @@ async def ours(place: Place) -> AsyncGenerator[RunOnce]:
         return NEWS
 
     handlers = [LLMHandler(FunctionClient(think)), ToolHandler([work])]
-    async with Engine(open_store(place("lib")), handlers, algorithms=[React()]) as engine:
+    async with Engine(open_store(url), handlers, algorithms=[React()]) as engine:
 
         async def once() -> None:
             result = await (await engine.start("go")).result()
@@ -65,11 +69,11 @@ async def ours(place: Place) -> AsyncGenerator[RunOnce]:
 
 
 @asynccontextmanager
-async def dbos(place: Place) -> AsyncGenerator[RunOnce]:
+async def dbos(url: str) -> AsyncGenerator[RunOnce]:
     from dbos import DBOS
 
     logging.disable(logging.WARNING)
-    DBOS(config={"name": "bench", "system_database_url": place("dbos")})
+    DBOS(config={"name": "bench", "system_database_url": url})
 
     @DBOS.step()
     async def think(n: int) -> dict[str, Any]:
@@ -105,20 +109,19 @@ class State(TypedDict):
 
 
 @asynccontextmanager
-async def langgraph(place: Place) -> AsyncGenerator[RunOnce]:
+async def langgraph(url: str) -> AsyncGenerator[RunOnce]:
     """As its documentation opens a saver: one connection."""
-    async with langgraph_saver(place("langgraph")) as saver:
+    async with langgraph_saver(url) as saver:
         yield langgraph_agent(saver)
 
 
 @asynccontextmanager
-async def langgraph_pool(place: Place) -> AsyncGenerator[RunOnce]:
+async def langgraph_pool(url: str) -> AsyncGenerator[RunOnce]:
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
     from psycopg.rows import dict_row
     from psycopg_pool import AsyncConnectionPool
 
-    url, options = place("langgraph_pool"), {"autocommit": True, "prepare_threshold": 0}
-    options |= {"row_factory": dict_row}
+    options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
     async with AsyncConnectionPool(url, min_size=4, max_size=20, kwargs=options) as pool:
         saver = AsyncPostgresSaver(pool)
         await saver.setup()
@@ -210,17 +213,47 @@ async def steps_per_second(once: RunOnce, runs: int, concurrent: int) -> float:
     return runs * STEPS / (time.perf_counter() - started)
 
 
-async def measure(
+def serve(engine: str, url: str, orders: Connection) -> None:
+    """Measure when told to, in a process of its own; say when it is ready."""
+    warnings.simplefilter("ignore")  # of peers
+    asyncio.run(_serve(engine, url, orders))
+
+
+async def _serve(engine: str, url: str, orders: Connection) -> None:
+    async with ENGINES[engine](url) as once:
+        orders.send(None)
+        while (order := await asyncio.to_thread(orders.recv)) is not None:
+            orders.send(await steps_per_second(once, *order))
+
+
+@contextmanager
+def serving(engine: str, place: Place) -> Generator[Connection]:
+    """Start a process for an engine and its database; idle, it does what the engine does idle."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=serve, args=(engine, place(engine), theirs))
+    process.start()
+    theirs.close()
+    ours.recv()
+    try:
+        yield ours
+    finally:
+        ours.send(None)
+        process.join()
+
+
+def measure(
     place: Place, rounds: int, runs: int, concurrent: int, names: Sequence[str]
 ) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {name: [] for name in names}
-    async with contextlib.AsyncExitStack() as stack:
-        once = {name: await stack.enter_async_context(ENGINES[name](place)) for name in names}
-        for name in names:
-            await steps_per_second(once[name], concurrent, concurrent)  # warm up
-        for _ in range(rounds):
-            for name in names:
-                found[name].append(await steps_per_second(once[name], runs, concurrent))
+    with contextlib.ExitStack() as stack:
+        engines = {name: stack.enter_context(serving(name, place)) for name in names}
+        for number in range(-1, rounds):
+            for name, engine in engines.items():
+                engine.send((runs if number >= 0 else concurrent, concurrent))
+                rate = engine.recv()
+                if number >= 0:  # else it has warmed up
+                    found[name].append(rate)
     return found
 
 
@@ -246,7 +279,7 @@ def main() -> None:
     for concurrent in asked.concurrent:
         runs = asked.runs if concurrent > 1 else max(asked.runs // 4, 4)
         with STORES[asked.store]() as place:
-            found = asyncio.run(measure(place, asked.rounds, runs, concurrent, engines))
+            found = measure(place, asked.rounds, runs, concurrent, engines)
         show(concurrent, found)
 
 
