@@ -1,0 +1,215 @@
+"""Sinks that fail, hang or lag keep nobody else, and what waits for them is not lost."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib.errors import ExportError
+from lib.events import Event
+from lib.observe import InMemorySink, Observer
+from lib.testing.aio import run
+from lib.testing.observed import HandEngine, until
+
+from .observer_kit import Recorder, ended, names, observing
+
+
+async def fail() -> None:
+    raise ExportError("no")
+
+
+async def refuse() -> None:
+    raise ExportError("never", permanent=True)
+
+
+async def blow_up() -> None:
+    raise ZeroDivisionError
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+async def cancel() -> None:
+    raise asyncio.CancelledError
+
+
+async def ignore() -> None:
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+
+async def fail_late() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise ExportError("too late") from None
+
+
+@pytest.mark.parametrize("trouble", [fail, blow_up, hang, cancel, ignore, fail_late])
+def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
+    trouble: Callable[[], Any], caplog: pytest.LogCaptureFixture
+):
+    bad, good = Recorder(trouble), Recorder()
+
+    async def main() -> tuple[bool, int]:
+        async with observing(bad, good, sink_timeout_s=0.02) as (engine, observer):
+            await engine.has(ended("one"))
+            await engine.has(ended("two"))
+            return await observer.drain(), await observer.export_trace("one")
+
+    assert run(main()) == (False, 1)
+    assert [names(spans) for spans in bad.exports][:3] == [["one"], ["two"], ["one"]]
+    assert [names(spans) for spans in good.exports] == [["one"], ["two"], ["one"]]
+    assert [(record.levelno, record.getMessage()) for record in caplog.records][:3] == [
+        (logging.ERROR, f"Recorder did not take the traces of runs ['{run_id}']")
+        for run_id in ("one", "two", "one")
+    ]
+
+
+def test_a_sink_that_recovers_can_be_given_what_it_has_missed():
+    down = True
+
+    async def maybe() -> None:
+        if down:
+            raise ExportError("down")
+
+    sink = Recorder(maybe)
+
+    async def main() -> tuple[bool, int, bool]:
+        nonlocal down
+        async with observing(sink) as (engine, observer):
+            await engine.has(ended("root"))
+            before = await observer.drain()
+            down = False
+            return before, await observer.backfill(), await observer.drain()
+
+    assert run(main()) == (False, 1, True)
+
+
+def test_a_slow_sink_delays_no_other():
+    slow, fast = Recorder(hang), Recorder()
+
+    async def main() -> None:
+        async with observing(slow, fast, sink_timeout_s=30) as (engine, observer):
+            for number in range(5):
+                await engine.has(ended(f"run-{number}"))
+            assert not await observer.drain(timeout_s=0.05)
+            assert len(slow.exports) == 1
+            assert len(fast.exports) == 5
+            raise ZeroDivisionError  # leaves without draining again
+
+    with pytest.raises(ZeroDivisionError):
+        run(main())
+
+
+def test_draining_waits_for_what_has_ended_before_and_for_nothing_that_ends_meanwhile():
+    async def main() -> bool:
+        engine = HandEngine()
+
+        async def another_ends() -> None:
+            if len(sink.exports) > 1:
+                await hang()
+            await engine.has(ended("two"))
+            await engine.bus.flush()
+
+        sink = Recorder(another_ends)
+        observer = Observer(engine, sink, settle_s=0)
+        await engine.store.setup()
+        await observer.__aenter__()
+        await engine.has(ended("one"))
+        drained = await observer.drain()
+        await until(lambda: len(sink.exports) == 2)
+        await observer.__aexit__(ZeroDivisionError, None, None)
+        return drained
+
+    assert run(main())
+
+
+def test_when_too_many_wait_for_a_sink_the_rest_waits_in_the_log_and_is_not_lost():
+    gate = asyncio.Event()
+    sink = Recorder(gate.wait)
+
+    async def main() -> None:
+        engine = HandEngine()
+        async with observing(sink, engine=engine, max_tracked=1) as (_, observer):
+            for number in range(3):
+                await engine.has(ended(f"run-{number}"))
+            assert not await observer.drain(timeout_s=0.02)
+            assert len(sink.exports) == 1
+            gate.set()
+            assert await observer.drain()
+
+    run(main())
+
+    assert [names(spans) for spans in sink.exports] == [["run-0"], ["run-1"], ["run-2"]]
+
+
+def test_what_waits_in_the_log_when_an_observer_closes_is_for_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+):
+    stuck, later = Recorder(hang), Recorder()
+
+    async def main() -> None:
+        engine = HandEngine()
+        await engine.store.setup()
+        observer = Observer(engine, stuck, settle_s=0, max_tracked=1)
+        await observer.__aenter__()
+        for number in range(3):
+            await engine.has(ended(f"run-{number}"))
+        flushing = asyncio.create_task(engine.bus.flush())
+        await until(lambda: stuck.exports)
+        await observer.__aexit__(ZeroDivisionError, None, None)
+        assert not await flushing
+        async with observing(later, engine=engine):
+            pass
+
+    run(main())
+
+    assert [names(spans) for spans in later.exports] == [["run-0"], ["run-1"], ["run-2"]]
+    assert "bus group 'lib.observe': a batch will be tried again" in caplog.text
+
+
+def test_of_a_sink_that_ends_with_the_process_only_so_many_traces_are_remembered():
+    sink = InMemorySink()
+
+    async def main() -> int:
+        async with observing(sink, max_tracked=2) as (engine, observer):
+            for number in range(3):
+                await engine.has(ended(f"run-{number}"))
+            await observer.drain()
+            return await observer.backfill(limit=1)
+
+    assert run(main()) == 1  # nobody knows any more that it was exported
+
+
+def test_only_so_many_failures_are_remembered():
+    sink = Recorder(refuse)
+
+    async def main() -> bool:
+        async with observing(sink, max_tracked=1) as (engine, observer):
+            for number in range(3):
+                await engine.has(ended(f"run-{number}"))
+            return await observer.drain()
+
+    assert not run(main())
+    assert len(sink.exports) == 3
+
+
+def test_drain_says_so_when_the_bus_could_not_deliver():
+    async def main() -> bool:
+        async with observing(InMemorySink()) as (engine, observer):
+
+            async def refuse(_: list[Event]) -> None:
+                raise ZeroDivisionError
+
+            await engine.bus.subscribe("other", refuse)
+            await engine.has(ended("root"))
+            return await observer.drain()
+
+    assert not run(main())
