@@ -18,16 +18,21 @@ class Together(Generic[T, R]):
     """
 
     def __init__(
-        self, carry_out: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, name: str
+        self,
+        carry_out: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]],
+        *,
+        name: str,
+        most: int | None = None,
     ) -> None:
         """Begin without work.
 
         Args:
-            carry_out: returns what comes of each item of a batch, in their order.
-            most: how many items a batch has at most.
+            carry_out: returns what comes of each item of a batch, in their order; an exception is
+                raised to whoever waits for that item, one that it raises itself to all of them.
             name: of the tasks in which it is done.
+            most: how many items a batch has at most, None for all that wait.
         """
-        self._carry_out, self._most, self._name = carry_out, most, name
+        self._carry_out, self._name, self._most = carry_out, name, most
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -45,19 +50,15 @@ class Together(Generic[T, R]):
             await asyncio.wait([self._task])
 
     async def _work(self) -> None:
-        under_way: list[tuple[T, asyncio.Future[R]]] = []
+        batch: list[tuple[T, asyncio.Future[R]]] = []
         try:
-            while under_way := self._next():
-                try:
-                    found = await self._carry_out([item for item, _ in under_way])
-                except Exception as error:  # noqa: BLE001 - told to those who wait
-                    _refuse(under_way, error)
-                    continue
-                for (_, future), each in zip(under_way, found, strict=True):
-                    if not future.done():
-                        future.set_result(each)
+            while batch := self._next():
+                for (_, future), outcome in zip(batch, await self._outcomes(batch), strict=True):
+                    _settle(future, outcome)
+                await _turn()  # what those who were told ask for next shares a batch
         except BaseException as error:  # nobody else would ever tell those who wait
-            _refuse(under_way + self._waiting, error)
+            for _, future in batch + self._waiting:
+                _settle(future, error)
             self._waiting.clear()
             raise
         finally:
@@ -65,11 +66,31 @@ class Together(Generic[T, R]):
 
     def _next(self) -> list[tuple[T, asyncio.Future[R]]]:
         waiting = [each for each in self._waiting if not each[1].done()]
-        self._waiting = waiting[self._most :]
-        return waiting[: self._most]
+        most = len(waiting) if self._most is None else self._most
+        self._waiting = waiting[most:]
+        return waiting[:most]
+
+    async def _outcomes(
+        self, batch: Sequence[tuple[T, asyncio.Future[R]]]
+    ) -> Sequence[R | Exception]:
+        try:
+            return await self._carry_out([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - told to those who wait
+            return [error] * len(batch)
 
 
-def _refuse(waiting: Sequence[tuple[T, asyncio.Future[R]]], error: BaseException) -> None:
-    for _, future in waiting:
-        if not future.done():
-            future.set_exception(error)
+async def _turn() -> None:
+    """Let the tasks run that are ready now."""
+    loop = asyncio.get_running_loop()
+    turn = loop.create_future()
+    loop.call_soon(turn.set_result, None)
+    await turn
+
+
+def _settle(future: asyncio.Future[R], outcome: R | BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

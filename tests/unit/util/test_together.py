@@ -18,14 +18,14 @@ class Service:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def double(self, numbers: Sequence[int]) -> list[int]:
+    async def double(self, numbers: Sequence[int]) -> list[int | Exception]:
         self.batches.append(list(numbers))
         await self.open.wait()
         if 13 in numbers:
             raise ValueError("13")
         return [2 * number for number in numbers]
 
-    def together(self, most: int = 100) -> Together[int, int]:
+    def together(self, most: int | None = None) -> Together[int, int]:
         return Together(self.double, most=most, name="test")
 
 
@@ -84,6 +84,40 @@ def test_a_failure_is_told_to_all_of_its_batch_and_to_no_other() -> None:
         dropped.cancel()
         service.open.set()
         assert await together.put(15) == 30
+
+    run(main())
+
+
+def test_a_refusal_is_raised_to_its_own_caller_only() -> None:
+    async def main() -> None:
+        refusal = ValueError("odd")
+
+        async def carry_out(numbers: Sequence[int]) -> list[int | Exception]:
+            return [refusal if number % 2 else number for number in numbers]
+
+        together = Together(carry_out, name="test")
+        found = await asyncio.gather(*map(together.put, range(4)), return_exceptions=True)
+        assert found == [0, refusal, 2, refusal]
+
+    run(main())
+
+
+def test_what_those_who_were_told_ask_for_next_shares_a_batch_with_what_waits() -> None:
+    async def main() -> None:
+        service = Service()
+        service.open.clear()
+        together = service.together()
+
+        async def twice(number: int) -> int:
+            return await together.put(await together.put(number))
+
+        first = [asyncio.ensure_future(twice(number)) for number in (1, 2)]
+        await SYSTEM_CLOCK.sleep(0)
+        await SYSTEM_CLOCK.sleep(0)
+        waiting = together.put(3)
+        service.open.set()
+        assert await asyncio.gather(*first, waiting) == [4, 8, 6]
+        assert service.batches == [[1, 2], [3, 2, 4]]
 
     run(main())
 
