@@ -1,0 +1,229 @@
+"""Connections that fail, exports that are cancelled, and what closing waits for."""
+
+import asyncio
+import socket
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from lib._util.clock import SYSTEM_CLOCK
+from lib.errors import ExportError
+from lib.observe.otlp import OTLPSender
+from lib.testing.aio import run
+from lib.testing.otlp_receiver import (
+    Answer,
+    Drop,
+    Hang,
+    HTTPServer,
+    OTLPReceiver,
+    Request,
+    Response,
+    partial_success,
+)
+
+from .sender_kit import KEY, PROTOBUF, Plain, failure, make_spans, names, send, sender_to
+
+
+@pytest.mark.parametrize(
+    "answer", [Drop(), Drop(keep=True), Hang(), Response(headers=PROTOBUF, body=b"\x0a", cut=True)]
+)
+def test_a_connection_that_fails_may_hold_next_time(answer: Answer) -> None:
+    error, _ = failure(make_spans(4), 200, answer, batch_size=2, timeout_s=0.3)
+
+    assert not error.permanent
+    assert len(error.taken) == 2
+
+
+def test_a_server_that_is_away_may_come_back() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    sender = sender_to(f"http://127.0.0.1:{port}/v1/traces")
+
+    with pytest.raises(ExportError) as raised:
+        run(send(sender, make_spans(1)))
+
+    assert not raised.value.permanent
+
+
+def test_no_secret_is_in_an_error_nor_in_what_it_came_from() -> None:
+    def echo(request: Request) -> Response:
+        return Response(status=403, body=f"{request.headers} {request.path}".encode())
+
+    async def main(headers: Mapping[str, str]) -> ExportError:
+        async with OTLPReceiver(check=echo, path=f"/{KEY}") as receiver:
+            sender = sender_to(receiver.url, headers=headers)
+            with pytest.raises(ExportError) as raised:
+                await send(sender, make_spans(1))
+            await sender.aclose()
+            return raised.value
+
+    for value in (KEY, f"{KEY}\n", f"{KEY} é\ud800"):
+        error = run(main({"x-api-key": value}))
+        assert error.permanent
+        assert KEY not in "".join(traceback.format_exception(error))
+
+
+def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_closed_twice() -> None:
+    senders: list[OTLPSender] = []
+    ports = [0]
+
+    async def main() -> tuple[list[str], int]:
+        async with OTLPReceiver(port=ports.pop()) as receiver:
+            ports.append(receiver.port)
+            senders.append(senders[0] if senders else sender_to(receiver.url))
+            await send(senders[0], make_spans(1))
+            await senders[0].aclose()
+            await senders[0].aclose()
+            await send(senders[0], make_spans(2))
+            await senders[0].aclose()
+            return names(receiver), receiver.connections
+
+    assert [run(main()) for _ in range(2)] == [(["span-0", "span-1"], 2)] * 2
+
+
+def test_many_exports_at_once_do_not_mix() -> None:
+    async def main() -> list[set[str]]:
+        async with OTLPReceiver() as receiver:
+            sender = sender_to(receiver.url)
+            wholes = [
+                [replace(span, name=f"{n}-{span.name}") for span in make_spans(130)]
+                for n in range(5)
+            ]
+            await asyncio.gather(*[send(sender, spans) for spans in wholes])
+            await sender.aclose()
+            return [
+                {span.name[0] for span in export.resource_spans[0].scope_spans[0].spans}
+                for export in receiver.exports
+            ]
+
+    assert sorted(map(sorted, run(main()))) == [["0"], ["1"], ["2"], ["3"], ["4"]]
+
+
+def test_a_cancelled_export_leaves_the_sender_usable() -> None:
+    came = asyncio.Event()
+
+    async def main() -> list[str]:
+        async with OTLPReceiver(script=[Hang()], check=lambda _: came.set()) as receiver:
+            sender = sender_to(receiver.url)
+            sending = asyncio.create_task(send(sender, make_spans(1)))
+            await came.wait()
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            await send(sender, make_spans(2))
+            await sender.aclose()
+            return names(receiver)
+
+    assert run(main()) == ["span-0", "span-1"]
+
+
+def test_who_cancels_an_export_knows_what_was_taken_and_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spans, taken = make_spans(8), list[str]()
+    script = [200, 400, partial_success(1), Hang(keep=True)]
+
+    async def main() -> None:
+        async with OTLPReceiver(script=script) as receiver:
+            sender = sender_to(receiver.url, batch_size=2)
+            sending = asyncio.create_task(
+                sender.send(spans, dialect=Plain(), resource={}, on_taken=taken.extend)
+            )
+            while len(receiver.exports) < 4:
+                await SYSTEM_CLOCK.sleep(0.001)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            await sender.aclose()
+
+    run(main())
+
+    assert taken == [span.span_id for span in [*spans[:2], *spans[4:6]]]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a backend has taken requests, but dropped 1 spans of them"
+    ]
+
+
+def test_closing_waits_for_an_export_under_way() -> None:
+    came, answer = asyncio.Event(), asyncio.Event()
+
+    async def main() -> list[str]:
+        async def slow(request: Request) -> Response:
+            came.set()
+            await answer.wait()
+            return Response(headers=PROTOBUF)
+
+        async with HTTPServer({("POST", "/v1/traces"): slow}) as server:
+            sender = sender_to(f"{server.base_url}/v1/traces", batch_size=1)
+            order: list[str] = []
+
+            async def export() -> None:
+                await send(sender, make_spans(2))
+                order.append("exported")
+
+            async def close() -> None:
+                await sender.aclose()
+                order.append("closed")
+
+            sending = asyncio.create_task(export())
+            await came.wait()
+            closing = asyncio.create_task(close())
+            await SYSTEM_CLOCK.sleep(0.01)
+            answer.set()
+            await asyncio.gather(sending, closing)
+            return order
+
+    assert run(main()) == ["exported", "closed"]
+
+
+def test_closing_waits_no_longer_than_a_request_may_take() -> None:
+    async def main() -> tuple[float, ExportError]:
+        async with OTLPReceiver(script=[200, Hang(), Hang()]) as receiver:
+            sender = sender_to(receiver.url, batch_size=1, timeout_s=0.2)
+            sending = asyncio.create_task(send(sender, make_spans(40)))
+            while len(receiver.exports) < 2:
+                await SYSTEM_CLOCK.sleep(0.001)
+            began = SYSTEM_CLOCK.monotonic()
+            await sender.aclose()
+            took = SYSTEM_CLOCK.monotonic() - began
+            with pytest.raises(ExportError) as raised:
+                await sending
+            return took, raised.value
+
+    took, error = run(main())
+
+    assert took < 1
+    assert (error.permanent, len(error.taken)) == (False, 1)
+
+
+def test_a_given_client_is_used_and_stays_open() -> None:
+    client = httpx2.AsyncClient(headers={"x-from": "client"})
+
+    async def main() -> tuple[str, bool]:
+        async with OTLPReceiver() as receiver, client:
+            sender = sender_to(receiver.url, http=client)
+            await send(sender, make_spans(1))
+            await sender.aclose()
+            return receiver.requests[0].headers["x-from"], client.is_closed
+
+    assert run(main()) == ("client", False)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:4318/v1/traces", "ftp://host/v1/traces", "http:///v1/traces", f"//{KEY}"]
+)
+def test_an_address_that_is_none_is_refused_at_once_and_not_quoted(url: str) -> None:
+    with pytest.raises(ValueError, match="begins with http:// or https://") as raised:
+        OTLPSender(url, headers={})
+
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize("limit", [{"batch_size": 0}, {"max_bytes": -1}, {"timeout_s": 0}])
+def test_limits_are_above_zero(limit: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        sender_to("http://localhost:4318/v1/traces", **limit)
