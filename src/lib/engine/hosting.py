@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -74,10 +74,14 @@ class Hosting:
         """The names of the algorithms whose runs can be driven here."""
         return list(self._algorithms)
 
-    async def claim_some(self, limit: int) -> list[Lease]:
+    async def claim_some(self, limit: int, *, skip: Collection[str] = ()) -> list[Lease]:
         """Claim up to so many ready runs that nobody drives, oldest first; see `begin`."""
         return await self._with.store.claim(
-            self._with.worker, ttl_s=self._with.lease_s, limit=limit, algorithms=self.algorithms
+            self._with.worker,
+            ttl_s=self._with.lease_s,
+            limit=limit,
+            algorithms=self.algorithms,
+            skip=skip,
         )
 
     async def begin(self, lease: Lease) -> bool:

@@ -131,6 +131,7 @@ class EventStore(Protocol):
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds, for `ttl_s` seconds.
 
@@ -140,6 +141,8 @@ class EventStore(Protocol):
             run_id: only this run, even if it is not ready; None for any ready one, oldest first.
             limit: at most so many.
             algorithms: only runs of these; None for any.
+            skip: none of these runs. A claim carries them all to the store, which looks at each:
+                meant for hundreds, works with ten thousand.
         """
         ...
 

@@ -168,9 +168,11 @@ class TenantEventStore:
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of runs of the tenant; see `EventStore.claim`."""
-        options: dict[str, Any] = {"ttl_s": ttl_s, "algorithms": algorithms}
+        skipped = frozenset(skip)
+        options: dict[str, Any] = {"ttl_s": ttl_s, "algorithms": algorithms, "skip": skipped}
         if run_id is not None:
             if await self.run(run_id) is None:
                 return []
@@ -179,7 +181,7 @@ class TenantEventStore:
         async for info in each_run(self, RunQuery(status="open")):
             if len(leases) == limit:
                 break
-            if info.ready:
+            if info.ready and info.run_id not in skipped:
                 leases += await self._open().claim(owner, run_id=info.run_id, **options)
         return leases
 

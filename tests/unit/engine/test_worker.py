@@ -34,13 +34,14 @@ class Counting(MemoryEventStore):
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         self.claims += 1
         if self.failing:
             self.failing -= 1
             raise StoreError("no connection")
         return await super().claim(
-            owner, ttl_s=ttl_s, run_id=run_id, limit=limit, algorithms=algorithms
+            owner, ttl_s=ttl_s, run_id=run_id, limit=limit, algorithms=algorithms, skip=skip
         )
 
 
@@ -471,7 +472,11 @@ def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_lets_it(
     run(main())
 
 
-def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it() -> None:
+def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lib.engine.worker._MOST_SKIPPED", 1)
+
     async def main() -> None:
         store, said = Waiting(), list[str]()
         client = FunctionClient(lambda messages: think(list(messages)))
@@ -528,7 +533,11 @@ def test_a_worker_that_is_cancelled_while_it_is_full_leaves_no_task_behind() -> 
     assert run(main()) == []
 
 
-def test_runs_that_are_put_off_cost_a_small_part_of_what_a_store_can_do() -> None:
+def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lib.engine.worker._MOST_SKIPPED", 20)
+
     async def main() -> None:
         store, said = Waiting(), list[str]()
         client = FunctionClient(lambda messages: think(list(messages)))
@@ -544,5 +553,30 @@ def test_runs_that_are_put_off_cost_a_small_part_of_what_a_store_can_do() -> Non
                 await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
                 assert store.leased < 200
                 assert store.releases < 200
+
+    run(main())
+
+
+def test_hundreds_of_runs_that_are_put_off_do_not_keep_work_that_can_be_done_waiting() -> None:
+    async def main() -> None:
+        store, said = Waiting(), list[str]()
+        handlers = [LLMHandler(FunctionClient(lambda _: "done"))]
+        strange = [React(), React(name="strange")]
+        async with (
+            Engine(store, handlers, algorithms=strange, drive=False) as starter,
+            Engine(store, handlers, algorithms=[React()]) as lacking,
+            working(Worker(lacking, max_runs=4, poll_s=0.02, say=said.append)),
+        ):
+            for _ in range(100):
+                await (await starter.start_session("strange")).send("go")
+            await until(lambda: sum("UnknownAlgorithm" in line for line in said) >= 100)
+            store.claim_takes_s = 0.04
+            async with asyncio.timeout(10):
+                assert (await (await starter.start("go")).result()).output == "done"
+            for _ in range(2):
+                leased, stops = store.leased, len(said)
+                await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
+                assert store.leased - leased <= len(said) - stops + 4
+            store.claim_takes_s = 0.0
 
     run(main())

@@ -106,8 +106,12 @@ def test_leases_are_taken_of_own_runs_only() -> None:
         await begin(acme, "closed", end=True)
         [first] = await acme.claim("w", ttl_s=30)
         await acme.release(first, idle_at=1)
+        assert await acme.claim("w", ttl_s=30, run_id="a1", skip=["a1"]) == []
+        [other] = await acme.claim("w", ttl_s=30, limit=1, skip=["a1", "g0"])
+        await acme.release(other)
         leases = await acme.claim("w", ttl_s=30, limit=2, algorithms=["react"])
 
+        assert other.run_id == "a2"
         assert [lease.run_id for lease in leases] == ["a1", "a2"]
         assert await acme.claim("w", ttl_s=30, limit=9) == []
         assert [one.run_id for one in await acme.claim("w", ttl_s=30, run_id="a0")] == ["a0"]

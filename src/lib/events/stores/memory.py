@@ -146,10 +146,11 @@ class MemoryEventStore:
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
         self._check_open()
-        now = self._clock.now()
+        now, skipped = self._clock.now(), frozenset(skip)
         wanted = self._runs.values() if run_id is None else filter(None, [self._runs.get(run_id)])
         free = [
             run
@@ -157,6 +158,7 @@ class MemoryEventStore:
             if run.info.status == "open"
             and (run.info.ready or run_id is not None)
             and (algorithms is None or run.info.algorithm in algorithms)
+            and run.info.run_id not in skipped
             and (run.info.lease_until is None or run.info.lease_until <= now)
         ]
         return [self._lease(run, owner, now + timedelta(seconds=ttl_s)) for run in free[:limit]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -151,6 +151,7 @@ class _Agreement(RuleBasedStateMachine):
         ttl_s=st.integers(1, 5),
         limit=st.integers(0, 3),
         algorithms=st.sampled_from([None, None, None, ["react"], ["other", "none"], []]),
+        skip=st.just(()) | st.lists(runs, max_size=3),
     )
     def claim(
         self,
@@ -158,12 +159,19 @@ class _Agreement(RuleBasedStateMachine):
         run_id: str | None,
         ttl_s: int,
         limit: int,
+        *,
         algorithms: list[str] | None,
+        skip: Sequence[str],
     ) -> None:
         """Take leases."""
         self._leases += self._both(
             lambda store: store.claim(
-                owner, ttl_s=ttl_s, run_id=run_id, limit=limit, algorithms=algorithms
+                owner,
+                ttl_s=ttl_s,
+                run_id=run_id,
+                limit=limit,
+                algorithms=algorithms,
+                skip=skip,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,45 @@ class LeaseContract(StoreTests):
             [taken] = await store.claim("you", ttl_s=30, algorithms=["react"])
 
             assert (lease.run_id, taken.run_id, taken.takeover) == ("run", "run", True)
+
+        using(body)
+
+    def test_runs_to_pass_over_are_not_claimed_and_do_not_use_up_the_limit(
+        self, using: Using
+    ) -> None:
+        async def body(store: EventStore) -> None:
+            for name in ("a", "ä\0'b", "c", "d"):
+                await begin(store, name)
+            await begin(store, "e", algorithm="other")
+            options: dict[str, Any] = {
+                "ttl_s": 30,
+                "skip": {"a", "ä\0'b", "none", "\0", "\udcff", ""},
+            }
+            named = await store.claim("me", run_id="a", **options)
+            first = await store.claim("me", algorithms=["react"], limit=1, **options)
+            rest = await store.claim("me", limit=9, **options)
+            using.clock.advance(31)
+            ended = await store.claim("me", ttl_s=30, limit=9, skip=["c", "d", "d"])
+
+            assert named == []
+            assert [lease.run_id for lease in first] == ["c"]
+            assert [lease.run_id for lease in rest] == ["d", "e"]
+            assert [(one.run_id, one.takeover) for one in ended] == [
+                ("a", False),
+                ("ä\0'b", False),
+                ("e", True),
+            ]
+
+        using(body)
+
+    def test_thousands_of_runs_can_be_passed_over(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            for number in range(40):
+                await begin(store, f"run-{number}")
+            skip = [f"run-{number}" for number in range(39)] + [f"none-{n}" for n in range(9_000)]
+            [lease] = await store.claim("me", ttl_s=30, limit=3, skip=skip)
+
+            assert lease.run_id == "run-39"
 
         using(body)
 

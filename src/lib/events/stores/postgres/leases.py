@@ -40,6 +40,7 @@ _CLAIM: Final = """
 _READY: Final = "ready"
 _THIS_ONE: Final = "name = %(name)s::bytea"
 _OF_THESE: Final = " AND algorithm = ANY(%(algorithms)s::text[])"
+_NONE_OF_THESE: Final = " AND NOT (name = ANY(%(skip)s::bytea[]))"
 _CLAIM_THESE: Final = """
     WITH free AS MATERIALIZED (
         SELECT id, owner IS NOT NULL AS takeover, a.claimant, a.until
@@ -118,6 +119,7 @@ class Leases:
         run_id: str | None,
         limit: int,
         algorithms: Collection[str] | None,
+        skip: Collection[str],
     ) -> list[Lease]:
         """Take leases; see `EventStore.claim`.
 
@@ -125,15 +127,16 @@ class Leases:
         """
         name = b"" if run_id is None else run_name(run_id)
         claim = _Claim(text(owner), encode_time(now), encode_time(until), name)
-        row = await self._claims.put(claim) if name and algorithms is None else None
-        rows = [row] if row else await self._claim_alone(claim, limit, algorithms)
+        plain = name and algorithms is None and not skip
+        row = await self._claims.put(claim) if plain else None
+        rows = [row] if row else await self._claim_alone(claim, limit, algorithms, skip)
         return [
             Lease(run_id=untext(run_id), owner=owner, epoch=epoch, until=until, takeover=takeover)
             for _, run_id, epoch, takeover, *_ in rows
         ]
 
     async def _claim_alone(
-        self, claim: _Claim, limit: int, algorithms: Collection[str] | None
+        self, claim: _Claim, limit: int, algorithms: Collection[str] | None, skip: Collection[str]
     ) -> list[Row]:
         values: dict[str, Any] = {"owner": claim.owner, "now": claim.now, "until": claim.until}
         values |= {"limit": limit, "name": claim.name}
@@ -141,6 +144,9 @@ class Leases:
         if algorithms is not None:
             which += _OF_THESE
             values["algorithms"] = texts([text(name) for name in algorithms])
+        if skip:
+            which += _NONE_OF_THESE
+            values["skip"] = array(BYTEA, [run_name(run_id) for run_id in skip])
         statement = _CLAIM.replace("$which", which).replace("$locked", locked)
         return sorted(await self._ask(statement, values))
 

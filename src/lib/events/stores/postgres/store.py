@@ -218,6 +218,7 @@ class PostgresEventStore:
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
         leases, now = self._opened(self._leases), self._clock.now()
@@ -228,6 +229,7 @@ class PostgresEventStore:
             run_id=run_id,
             limit=limit,
             algorithms=algorithms,
+            skip=skip,
         )
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:

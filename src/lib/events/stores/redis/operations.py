@@ -192,14 +192,19 @@ def claim(
     now: datetime,
     until: datetime,
     which: str | int,
+    *,
     algorithms: Collection[str] | None,
+    skip: Collection[str],
 ) -> Command:
-    """Return the claim of one run, or of up to so many; see `leases`."""
-    name, what = (b"claim_one", raw(which)) if isinstance(which, str) else (b"claim", b"%d" % which)
+    """Return the claim of one run, or of up to so many but none of some; see `leases`."""
+    if isinstance(which, str):
+        name, what, passed = b"claim_one", raw(which), []
+    else:
+        name, what, passed = b"claim", b"%d" % which, _counted([raw(run_id) for run_id in skip])
     wanted = [raw(algorithm) for algorithm in algorithms or ()]
     times = (b"%d" % encode_time(now), b"%d" % encode_time(until))
     flag = b"1" if algorithms is None else b"0"
-    return Command((name, raw(owner), *times, what, flag, *_counted(wanted)))
+    return Command((name, raw(owner), *times, what, flag, *_counted(wanted), *passed))
 
 
 def leases(reply: Any, owner: str, until: datetime) -> list[Lease]:

@@ -256,15 +256,17 @@ class RedisEventStore:
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
         check_text(owner)
         now = self._clock.now()
         until = now + timedelta(seconds=ttl_s)
-        if run_id is not None and limit < 1:
+        if run_id is not None and (limit < 1 or run_id in skip):
             limit, run_id = 0, None
         which = limit if run_id is None else run_id
-        reply = await self._write(operations.claim(owner, now, until, which, algorithms))
+        claim = operations.claim(owner, now, until, which, algorithms=algorithms, skip=skip)
+        reply = await self._write(claim)
         return operations.leases(reply, owner, until)
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:

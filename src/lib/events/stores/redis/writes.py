@@ -112,17 +112,31 @@ local function lease(number, owner, ends)
   return {call('HGET', run, 'id'), epoch, takeover}
 end
 
--- The oldest runs of an algorithm that are ready and that nobody holds now.
-local function ready(algorithm, now, limit)
+-- The numbers of the runs of these names as a set, and how many they are.
+local function numbers_of(ids)
+  local numbers, size = {}, 0
+  for first = 1, #ids, 1000 do
+    local last = math.min(first + 999, #ids)
+    for _, number in ipairs(call('HMGET', P .. 'names', unpack(ids, first, last))) do
+      if number and not numbers[number] then numbers[number], size = true, size + 1 end
+    end
+  end
+  return numbers, size
+end
+
+-- The oldest runs of an algorithm that are ready and that nobody holds now, but none of some.
+local function ready(algorithm, now, limit, skipped, size)
   local free, held = P .. 'free:' .. algorithm, P .. 'held:' .. algorithm
   for _, number in ipairs(call('ZRANGEBYSCORE', held, '-inf', now)) do
     call('ZREM', held, number)
     call('ZADD', free, number, number)
   end
   while true do
-    local found, sure = call('ZRANGE', free, 0, limit - 1), true
-    for _, number in ipairs(found) do
-      local ends = leased(number, now)
+    local found, sure = {}, true
+    for _, number in ipairs(call('ZRANGE', free, 0, limit + size - 1)) do
+      local passed = skipped[number] or #found == limit
+      local ends = not passed and leased(number, now)
+      if not passed then found[#found + 1] = number end
       if ends then -- moved here by somebody whose clock is ahead
         call('ZREM', free, number)
         call('ZADD', held, ends, number)
@@ -136,11 +150,13 @@ end
 function ops.claim()
   local owner, now, ends, limit = take(), take(), take(), tonumber(take())
   local any, algorithms = take() == '1', take_list()
+  local skipped, size = numbers_of(take_list())
   if any then algorithms = call('SMEMBERS', P .. 'algorithms') end
   local found, leases = {}, {}
   if limit > 0 then
     for _, algorithm in ipairs(algorithms) do
-      for _, number in ipairs(ready(algorithm, now, limit)) do found[#found + 1] = number end
+      local oldest = ready(algorithm, now, limit, skipped, size)
+      for _, number in ipairs(oldest) do found[#found + 1] = number end
     end
   end
   table.sort(found, function(a, b) return tonumber(a) < tonumber(b) end)

@@ -175,6 +175,7 @@ class SQLiteEventStore:
         run_id: str | None = None,
         limit: int = 1,
         algorithms: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
         check_text(owner)
@@ -182,7 +183,7 @@ class SQLiteEventStore:
         until = now + timedelta(seconds=ttl_s)
         return await self._write(
             lambda writer: writer.claim(
-                owner, now, until, run_id=run_id, limit=limit, algorithms=algorithms
+                owner, now, until, run_id=run_id, limit=limit, algorithms=algorithms, skip=skip
             )
         )
 

@@ -15,6 +15,7 @@ Everything here runs in one thread, and blocks.
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
@@ -47,6 +48,8 @@ _FREE: Final = """
 """
 _READY: Final = "ready"
 _OF_THESE: Final = "algorithm IN"
+_NONE_OF_THESE: Final = "hex(run_id) NOT IN (SELECT value FROM json_each(?))"
+"""In hexadecimal, since `json_each` of older libraries (3.40) cuts texts at a NUL."""
 _THIS_ONE: Final = "run_id = ?"
 _TAKE: Final = "UPDATE lib_runs SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE id = ?"
 _RENEW: Final = """
@@ -258,6 +261,7 @@ class Writer:
         run_id: str | None,
         limit: int,
         algorithms: Collection[str] | None,
+        skip: Collection[str],
     ) -> list[Lease]:
         """Take leases; see `EventStore.claim`."""
         self._flush()
@@ -265,6 +269,10 @@ class Writer:
         if algorithms is not None:
             which = f"{which} AND {_OF_THESE} ({', '.join('?' * len(algorithms))})"
             values.extend(algorithms)
+        if skip:
+            which = f"{which} AND {_NONE_OF_THESE}"
+            names = [name.encode("utf-8", "surrogatepass").hex().upper() for name in skip]
+            values.append(json.dumps(names))
         query = f"{_FREE} AND {which} ORDER BY id LIMIT ?"
         found = self.connection.execute(query, [encode_time(now), *values, limit]).fetchall()
         for run, *_ in found:
