@@ -27,8 +27,9 @@ class Together(Generic[T, R]):
         """Begin without work.
 
         Args:
-            carry_out: returns what comes of each item of a batch, in their order; an exception is
-                raised to whoever waits for that item, one that it raises itself to all of them.
+            carry_out: returns what comes of the items of a batch, in their order: of all, or of the
+                first ones, and the rest waits for the next batch. An exception is raised to whoever
+                waits for that item, one that it raises itself to all of them.
             name: of the tasks in which it is done.
             most: how many items a batch has at most, None for all that wait.
         """
@@ -53,7 +54,9 @@ class Together(Generic[T, R]):
         batch: list[tuple[T, asyncio.Future[R]]] = []
         try:
             while batch := self._next():
-                for (_, future), outcome in zip(batch, await self._outcomes(batch), strict=True):
+                outcomes = await self._outcomes(batch)
+                self._waiting[:0] = batch[len(outcomes) :]
+                for (_, future), outcome in zip(batch, outcomes, strict=False):
                     _settle(future, outcome)
                 await _turn()  # what those who were told ask for next shares a batch
         except BaseException as error:  # nobody else would ever tell those who wait

@@ -122,6 +122,21 @@ def test_what_those_who_were_told_ask_for_next_shares_a_batch_with_what_waits() 
     run(main())
 
 
+def test_what_a_batch_has_no_room_for_waits_for_the_next() -> None:
+    async def main() -> None:
+        batches: list[list[int]] = []
+
+        async def carry_out(numbers: Sequence[int]) -> list[int]:
+            batches.append(list(numbers))
+            return list(numbers)[:2]
+
+        together = Together(carry_out, name="test")
+        assert await asyncio.gather(*map(together.put, range(5))) == [0, 1, 2, 3, 4]
+        assert batches == [[0, 1, 2, 3, 4], [2, 3, 4], [4]]
+
+    run(main())
+
+
 def test_drained_waits_for_what_is_under_way_and_for_what_waits() -> None:
     async def main() -> None:
         service = Service()

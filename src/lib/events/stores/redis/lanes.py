@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
+from lib._util.together import Together
 from lib.events.stores.redis.operations import Operation, Outdated
 
 _MAX_OPERATIONS: Final = 256
 _MAX_BYTES: Final = 4 * 1024 * 1024  # the server does nothing else while a script runs
 
-Waiting = tuple[Operation, asyncio.Future[Any]]
+
+T = TypeVar("T")
 
 
 class Lane:
@@ -27,97 +30,66 @@ class Lane:
         commit: Callable[[Sequence[bytes]], Awaitable[Sequence[Any]]],
         committed: Callable[[Sequence[Any]], None],
     ) -> None:
-        """Serve the running event loop.
+        """Begin without work.
 
         Args:
             commit: carries out operations, given as arguments of the script, and returns a reply
                 for each.
             committed: called after each script with the outcomes of what it has carried out.
         """
-        self._loop = asyncio.get_running_loop()
-        self._commit = commit
-        self._committed = committed
-        self._waiting: list[Waiting] = []
-        self._task: asyncio.Task[None] | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._commit, self._committed = commit, committed
+        self._together = Together(self._carry_out, name="lib.events.commit", most=_MAX_OPERATIONS)
 
     def put(self, operation: Operation) -> asyncio.Future[Any]:
         """Return the outcome to come; cancelled before its script, nothing happens."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append((operation, future))
-        if self._idle.is_set():
-            self._idle.clear()
-            self._loop.call_soon(self._submit)
-        return future
+        return self._together.put(operation)
 
     async def drained(self) -> None:
         """Return when nothing waits and nothing is under way."""
-        await self._idle.wait()
+        await self._together.drained()
 
-    def _submit(self) -> None:
-        self._waiting = [waiting for waiting in self._waiting if not waiting[1].done()]
-        if not self._waiting:
-            self._idle.set()
-            return
-        self._task = self._loop.create_task(self._carry_out(), name="lib.events.commit")
-        # After the tasks that were just woken: what they append next shares the script.
-        self._task.add_done_callback(lambda _: self._loop.call_soon(self._submit))
+    async def _carry_out(self, operations: Sequence[Operation]) -> list[Any]:
+        """Return what has become of those that fit into a script: the outcome, or the refusal."""
+        outcomes: list[Any] = []
+        places: list[int] = []
+        args: list[bytes] = []
+        size = 0
+        for operation in operations:
+            if size >= _MAX_BYTES:
+                break
+            own = _told(operation, operation.arguments)
+            if not isinstance(own, Exception):
+                places.append(len(outcomes))
+                args += own
+                size += sum(map(len, own))
+            outcomes.append(own)
+        if places:
+            told = await self._send([operations[place] for place in places], args)
+            for place, outcome in zip(places, told, strict=True):
+                outcomes[place] = outcome
+        return outcomes
 
-    async def _carry_out(self) -> None:
-        batch, args = self._next_batch()
-        if not batch:
-            return
+    async def _send(self, operations: Sequence[Operation], args: Sequence[bytes]) -> list[Any]:
         try:
             replies = await self._commit(args)
-        except BaseException as error:  # nobody else would ever tell those who wait
-            for operation, future in batch:
+        except BaseException:
+            for operation in operations:
                 operation.failed()
-                _refuse(future, error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            self._settle(batch, replies)
-
-    def _settle(self, batch: Sequence[Waiting], replies: Sequence[Any]) -> None:
-        outcomes: list[Any] = []
-        for (operation, future), reply in zip(batch, replies, strict=True):
-            try:
-                outcome = operation.outcome(reply)
-            except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
-                operation.failed()
-                _refuse(future, refusal)
-                continue
-            outcomes.append(outcome)
-            if not future.done():
-                future.set_result(outcome)
-        self._committed(outcomes)
-
-    def _next_batch(self) -> tuple[list[Waiting], list[bytes]]:
-        """Return the operations that go together, and take them from those that wait."""
-        batch: list[Waiting] = []
-        args: list[bytes] = []
-        size = taken = 0
-        for operation, future in self._waiting:
-            if taken == _MAX_OPERATIONS or size >= _MAX_BYTES:
-                break
-            taken += 1
-            try:
-                own = operation.arguments()
-            except Outdated as refusal:
-                _refuse(future, refusal)
-                continue
-            except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
-                operation.failed()
-                _refuse(future, refusal)
-                continue
-            args += own
-            size += sum(map(len, own))
-            batch.append((operation, future))
-        del self._waiting[:taken]
-        return batch, args
+            raise
+        told = [
+            _told(operation, partial(operation.outcome, reply))
+            for operation, reply in zip(operations, replies, strict=True)
+        ]
+        self._committed([each for each in told if not isinstance(each, Exception)])
+        return told
 
 
-def _refuse(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _told(operation: Operation, step: Callable[[], T]) -> T | Exception:
+    """Return what a step of an operation returns, or why it is refused; the others go on."""
+    try:
+        return step()
+    except Outdated as refusal:
+        return refusal
+    except Exception as refusal:  # noqa: BLE001 - told to who waits
+        operation.failed()
+        return refusal
