@@ -26,6 +26,8 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from lib.testing.servers import postgres
 
+from .postgres_kit import opened
+
 A, B = "a" * 64, "b" * 64
 
 
@@ -84,17 +86,15 @@ def test_a_store_of_layout_1_is_migrated_with_what_it_holds(
             await PostgresEventStore(url, schema=schema, read_only=True).setup()
         assert (caught.value.found, caught.value.supported) == (1, LAYOUT_VERSION)
 
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        assert await store.schema_version() == LAYOUT_VERSION
-        assert [event.seq for event in await store.read("one")] == [1, 2]
-        assert sorted(await store.blob_users(A, limit=9)) == ["one", "two"]
-        assert await store.blob_users("no digest") == []
-        assert await store.append("one", [note()], expected=2)
-        assert await store.erase("two") is True
-        assert await store.blob_users(A, limit=9) == ["one"]
-        assert len(await all_events(store)) == 5
-        await store.close()
+        async with opened(url, schema) as store:
+            assert await store.schema_version() == LAYOUT_VERSION
+            assert [event.seq for event in await store.read("one")] == [1, 2]
+            assert sorted(await store.blob_users(A, limit=9)) == ["one", "two"]
+            assert await store.blob_users("no digest") == []
+            assert await store.append("one", [note()], expected=2)
+            assert await store.erase("two") is True
+            assert await store.blob_users(A, limit=9) == ["one"]
+            assert len(await all_events(store)) == 5
 
     run(main())
 
@@ -106,10 +106,8 @@ def test_a_store_without_a_record_of_its_layout_counts_as_layout_1(url: str, sch
     async def main() -> None:
         with pytest.raises(MigrationNeeded):
             await PostgresEventStore(url, schema=schema, read_only=True).setup()
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        assert await store.schema_version() == LAYOUT_VERSION
-        await store.close()
+        async with opened(url, schema) as store:
+            assert await store.schema_version() == LAYOUT_VERSION
 
     run(main())
 
@@ -131,31 +129,27 @@ def test_a_store_of_a_newer_release_is_refused_and_left_alone(
 
 def test_a_writer_stops_when_a_newer_release_migrates_its_store(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        log = await begin(store, "run")
-        change = [f"UPDATE {schema}.lib_meta SET value = '9'"]
-        change.append(f"UPDATE {schema}.lib_partitions SET layout = 9")
-        for statement in change:
-            await asyncio.to_thread(execute, statement)
-        with pytest.raises(SchemaTooNew):
-            await store.append("run", [note()], expected=1)
-        with pytest.raises(SchemaTooNew):
-            await store.schema_version()
-        assert await store.read("run") == log
-        await store.close()
+        async with opened(url, schema) as store:
+            log = await begin(store, "run")
+            change = [f"UPDATE {schema}.lib_meta SET value = '9'"]
+            change.append(f"UPDATE {schema}.lib_partitions SET layout = 9")
+            for statement in change:
+                await asyncio.to_thread(execute, statement)
+            with pytest.raises(SchemaTooNew):
+                await store.append("run", [note()], expected=1)
+            with pytest.raises(SchemaTooNew):
+                await store.schema_version()
+            assert await store.read("run") == log
 
     run(main())
 
 
 def test_a_partition_that_is_gone_is_damage(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema, partitions=1)
-        await store.setup()
-        await asyncio.to_thread(execute, f"DELETE FROM {schema}.lib_partitions")
-        with pytest.raises(StoreCorrupt, match="lacks"):
-            await begin(store, "run")
-        await store.close()
+        async with opened(url, schema, partitions=1) as store:
+            await asyncio.to_thread(execute, f"DELETE FROM {schema}.lib_partitions")
+            with pytest.raises(StoreCorrupt, match="lacks"):
+                await begin(store, "run")
 
     run(main())
 
@@ -180,22 +174,17 @@ def test_read_only_makes_nothing_and_writes_nothing(url: str, schema: str) -> No
         found = await asyncio.to_thread(execute, "SELECT to_regnamespace(%s)::text", schema)
         assert found == [(None,)]
 
-        writer = PostgresEventStore(url, schema=schema)
-        await writer.setup()
-        log = await begin(writer, "run")
-        reader = PostgresEventStore(url, schema=schema, read_only=True)
-        await reader.setup()
-        assert await reader.read("run") == log
-        for call in (
-            reader.append("run", [note()], expected=1),
-            reader.claim("me", ttl_s=1),
-            reader.set_mark("a", "b"),
-            reader.erase("run"),
-        ):
-            with pytest.raises(StoreReadOnly, match="read_only=True"):
-                await call
-        await reader.close()
-        await writer.close()
+        async with opened(url, schema) as writer, opened(url, schema, read_only=True) as reader:
+            log = await begin(writer, "run")
+            assert await reader.read("run") == log
+            for call in (
+                reader.append("run", [note()], expected=1),
+                reader.claim("me", ttl_s=1),
+                reader.set_mark("a", "b"),
+                reader.erase("run"),
+            ):
+                with pytest.raises(StoreReadOnly, match="read_only=True"):
+                    await call
 
     run(main())
 
@@ -204,16 +193,11 @@ def test_a_read_only_store_could_not_write_even_if_it_tried(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        writer = PostgresEventStore(url, schema=schema)
-        await writer.setup()
-        reader = PostgresEventStore(url, schema=schema, read_only=True)
-        await reader.setup()
-        monkeypatch.setattr(reading, "_MARK", "DELETE FROM {lib_marks} RETURNING name")
-        with pytest.raises(StoreReadOnly, match="only reads"):
-            await reader.mark("name")
-        await writer.mark("name")
-        await reader.close()
-        await writer.close()
+        async with opened(url, schema) as writer, opened(url, schema, read_only=True) as reader:
+            monkeypatch.setattr(reading, "_MARK", "DELETE FROM {lib_marks} RETURNING name")
+            with pytest.raises(StoreReadOnly, match="only reads"):
+                await reader.mark("name")
+            await writer.mark("name")
 
     run(main())
 
@@ -288,10 +272,8 @@ def test_a_role_that_may_only_read_is_told_so_at_once(url: str, schema: str) -> 
     async def main() -> None:
         with pytest.raises(StoreReadOnly, match="lacks the right"):
             await PostgresEventStore(as_role, schema=schema).setup()
-        reader = PostgresEventStore(as_role, schema=schema, read_only=True)
-        await reader.setup()
-        assert await reader.runs() == []
-        await reader.close()
+        async with opened(as_role, schema=schema, read_only=True) as reader:
+            assert await reader.runs() == []
 
     assert as_role != url
     run(main())
@@ -301,13 +283,11 @@ def test_times_of_erasure_come_from_the_clock_and_nothing_of_the_run_stays(
     url: str, schema: str
 ) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        start = replace(started(root="secret", tenant="secret", user="secret"))
-        await store.append("secret", [start, note("secret", user="secret")], expected=0)
-        await store.set_mark("run/secret/x", "secret")
-        await store.erase("secret")
-        await store.close()
+        async with opened(url, schema) as store:
+            start = replace(started(root="secret", tenant="secret", user="secret"))
+            await store.append("secret", [start, note("secret", user="secret")], expected=0)
+            await store.set_mark("run/secret/x", "secret")
+            await store.erase("secret")
 
     run(main())
     for table in ("lib_runs", "lib_events", "lib_marks", "lib_blob_uses"):
@@ -317,10 +297,8 @@ def test_times_of_erasure_come_from_the_clock_and_nothing_of_the_run_stays(
 
 def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        await begin(store, "kept")
-        await store.close()
+        async with opened(url, schema) as store:
+            await begin(store, "kept")
 
     run(main())
     runs = f'"{schema}".lib_runs'

@@ -29,6 +29,8 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from lib.testing.servers import postgres
 
+from .postgres_kit import opened
+
 names = st.text(st.sampled_from("\x00\x01\x02a\x7fä"), max_size=6)
 
 
@@ -108,18 +110,18 @@ def test_names_may_hold_what_postgresql_has_no_text_for(url: str, schema: str) -
     name = "a\x00b\x01c"
 
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        start = started(tenant=name, user=name, root=name, parent={"run_id": name, "key": "k"})
-        log = await store.append(name, [start, NewEvent(f"x{name}", {name: name}, AT)], expected=0)
-        assert await store.read(name) == log == await all_events(store)
-        [info] = await store.runs()
-        assert (info.run_id, info.root_id, info.parent_id, info.tenant) == (name,) * 4
-        [lease] = await store.claim(name, ttl_s=1, algorithms=["react"])
-        assert (lease.owner, lease.run_id) == (name, name)
-        await store.set_mark(name, name)
-        assert await store.marks("a\x00") == {name: name}
-        await store.close()
+        async with opened(url, schema) as store:
+            start = started(tenant=name, user=name, root=name, parent={"run_id": name, "key": "k"})
+            log = await store.append(
+                name, [start, NewEvent(f"x{name}", {name: name}, AT)], expected=0
+            )
+            assert await store.read(name) == log == await all_events(store)
+            [info] = await store.runs()
+            assert (info.run_id, info.root_id, info.parent_id, info.tenant) == (name,) * 4
+            [lease] = await store.claim(name, ttl_s=1, algorithms=["react"])
+            assert (lease.owner, lease.run_id) == (name, name)
+            await store.set_mark(name, name)
+            assert await store.marks("a\x00") == {name: name}
 
     run(main())
 
@@ -128,24 +130,22 @@ def test_names_that_no_index_has_room_for_are_refused(url: str, schema: str) -> 
     fits, long = "ä" * (MAX_NAME_BYTES // 2), "ä" * (MAX_NAME_BYTES // 2) + "a"
 
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        await store.append("run", [started(tenant=fits, root=fits)], expected=0)
-        await store.set_mark(fits, long)
-        calls = [
-            store.append(long, [note()], expected=1),
-            store.append("a", [started(tenant=long)], expected=0),
-            store.append("a", [started(root=long)], expected=0),
-            store.append("a", [started(parent={"run_id": long})], expected=0),
-            store.set_mark(long, ""),
-            store.swap_mark(long, expected=None, value=""),
-        ]
-        for call in calls:
-            with pytest.raises(ValueError, match="2600 bytes"):
-                await call
-        assert await store.mark(fits) == long
-        assert [info.run_id for info in await store.runs()] == ["run"]
-        await store.close()
+        async with opened(url, schema) as store:
+            await store.append("run", [started(tenant=fits, root=fits)], expected=0)
+            await store.set_mark(fits, long)
+            calls = [
+                store.append(long, [note()], expected=1),
+                store.append("a", [started(tenant=long)], expected=0),
+                store.append("a", [started(root=long)], expected=0),
+                store.append("a", [started(parent={"run_id": long})], expected=0),
+                store.set_mark(long, ""),
+                store.swap_mark(long, expected=None, value=""),
+            ]
+            for call in calls:
+                with pytest.raises(ValueError, match="2600 bytes"):
+                    await call
+            assert await store.mark(fits) == long
+            assert [info.run_id for info in await store.runs()] == ["run"]
 
     run(main())
 
@@ -167,24 +167,22 @@ def test_an_append_that_breaks_fails_alone() -> None:
 
 def test_one_refused_append_of_a_batch_does_not_touch_the_others(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema, partitions=1)
-        await store.setup()
-        await begin(store, "old", notes=2)
-        outcomes: list[Any] = await asyncio.gather(
-            begin(store, "a"),
-            store.append("old", [note()], expected=1),
-            store.append("missing", [note()], expected=None),
-            store.append("old", [note()], expected=3),
-            store.append("a", [started()], expected=1),
-            store.append("a", [note()], expected=1),
-            begin(store, "old"),
-            return_exceptions=True,
-        )
-        kinds: list[type] = [type(outcome) for outcome in outcomes]
-        assert kinds == [list, Conflict, RunNotFound, list, ValueError, list, Conflict]
-        assert len(await store.read("old")) == 4
-        assert len(await store.read("a")) == 2
-        await store.close()
+        async with opened(url, schema, partitions=1) as store:
+            await begin(store, "old", notes=2)
+            outcomes: list[Any] = await asyncio.gather(
+                begin(store, "a"),
+                store.append("old", [note()], expected=1),
+                store.append("missing", [note()], expected=None),
+                store.append("old", [note()], expected=3),
+                store.append("a", [started()], expected=1),
+                store.append("a", [note()], expected=1),
+                begin(store, "old"),
+                return_exceptions=True,
+            )
+            kinds: list[type] = [type(outcome) for outcome in outcomes]
+            assert kinds == [list, Conflict, RunNotFound, list, ValueError, list, Conflict]
+            assert len(await store.read("old")) == 4
+            assert len(await store.read("a")) == 2
 
     run(main())
 
@@ -197,16 +195,14 @@ def test_more_than_fits_into_a_statement_takes_several(
     monkeypatch.setattr(module, "_KEPT_RUNS", 4)
 
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        runs = [f"run-{number}" for number in range(40)]
-        await asyncio.gather(*(begin(store, name) for name in runs))
-        await asyncio.gather(
-            *(store.append(name, [note("x" * 900)], expected=1) for name in runs),
-            store.append("run-0", [note("x" * 9_000)], expected=None),
-        )
-        assert sum([len(await store.read(name)) for name in runs]) == 81
-        await store.close()
+        async with opened(url, schema) as store:
+            runs = [f"run-{number}" for number in range(40)]
+            await asyncio.gather(*(begin(store, name) for name in runs))
+            await asyncio.gather(
+                *(store.append(name, [note("x" * 900)], expected=1) for name in runs),
+                store.append("run-0", [note("x" * 9_000)], expected=None),
+            )
+            assert sum([len(await store.read(name)) for name in runs]) == 81
 
     run(main())
 
@@ -215,23 +211,18 @@ def test_children_are_found_in_the_partition_of_their_root_by_a_process_that_nev
     url: str, schema: str
 ) -> None:
     async def main() -> None:
-        one = PostgresEventStore(url, schema=schema)
-        two = PostgresEventStore(url, schema=schema)
-        await one.setup()
-        await two.setup()
-        children = [f"child-{number}" for number in range(12)]
-        for name in children:
-            await begin(one, name, root="root", parent={"run_id": "root", "key": name})
-        for name in children:
-            await two.append(name, [note()], expected=None)
-            with pytest.raises(Conflict):
-                await begin(two, name)
-            await one.append(name, [note()], expected=2)
-        homes = {event.run_id: part for part in range(8) for event in await page(two, part)}
-        assert len(set(homes.values())) == 1
-        assert {len(await two.read(name)) for name in children} == {3}
-        await one.close()
-        await two.close()
+        async with opened(url, schema) as one, opened(url, schema) as two:
+            children = [f"child-{number}" for number in range(12)]
+            for name in children:
+                await begin(one, name, root="root", parent={"run_id": "root", "key": name})
+            for name in children:
+                await two.append(name, [note()], expected=None)
+                with pytest.raises(Conflict):
+                    await begin(two, name)
+                await one.append(name, [note()], expected=2)
+            homes = {event.run_id: part for part in range(8) for event in await page(two, part)}
+            assert len(set(homes.values())) == 1
+            assert {len(await two.read(name)) for name in children} == {3}
 
     async def page(store: PostgresEventStore, partition: int) -> list[Any]:
         return (await store.feed(partition=partition)).events
@@ -241,43 +232,37 @@ def test_children_are_found_in_the_partition_of_their_root_by_a_process_that_nev
 
 def test_a_start_that_was_refused_may_come_back_with_another_root(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        for number in range(8):
-            with pytest.raises(ValueError, match="begins with"):
-                await store.append("run", [started(root="other"), started()], expected=0)
-            with pytest.raises(RunNotFound):
-                await store.append("run", [note()], expected=None)
-            await store.append(f"run-{number}", [started(root=f"root-{number}")], expected=0)
-        await store.append("run", [started(root="third")], expected=0)
-        await store.close()
+        async with opened(url, schema) as store:
+            for number in range(8):
+                with pytest.raises(ValueError, match="begins with"):
+                    await store.append("run", [started(root="other"), started()], expected=0)
+                with pytest.raises(RunNotFound):
+                    await store.append("run", [note()], expected=None)
+                await store.append(f"run-{number}", [started(root=f"root-{number}")], expected=0)
+            await store.append("run", [started(root="third")], expected=0)
 
     run(main())
 
 
 def test_a_long_log_and_a_long_list_are_read_whole(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        await store.append("run", [started(), *[note("x")] * 1_200], expected=0)
-        await asyncio.gather(*(begin(store, f"run-{number}") for number in range(600)))
-        assert [event.seq for event in await store.read("run")] == list(range(1, 1_202))
-        assert len(await store.runs()) == 601
-        await store.close()
+        async with opened(url, schema) as store:
+            await store.append("run", [started(), *[note("x")] * 1_200], expected=0)
+            await asyncio.gather(*(begin(store, f"run-{number}") for number in range(600)))
+            assert [event.seq for event in await store.read("run")] == list(range(1, 1_202))
+            assert len(await store.runs()) == 601
 
     run(main())
 
 
 def test_a_payload_that_is_damaged_is_told_and_not_skipped(url: str, schema: str) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        await begin(store, "run")
-        damage = f"UPDATE {schema}.lib_events SET data = 'nonsense'"
-        await asyncio.to_thread(postgres.shared().execute, damage)
-        with pytest.raises(StoreCorrupt, match="event 1 of run 'run'"):
-            await store.read("run")
-        await store.close()
+        async with opened(url, schema) as store:
+            await begin(store, "run")
+            damage = f"UPDATE {schema}.lib_events SET data = 'nonsense'"
+            await asyncio.to_thread(postgres.shared().execute, damage)
+            with pytest.raises(StoreCorrupt, match="event 1 of run 'run'"):
+                await store.read("run")
 
     run(main())
 
@@ -300,19 +285,19 @@ def test_an_append_that_is_cancelled_while_it_waits_is_not_carried_out(
     url: str, schema: str
 ) -> None:
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema, partitions=1)
-        await store.setup()
-        await begin(store, "run")
-        tasks = [
-            asyncio.create_task(store.append("run", [NewEvent(NOTE, {"n": n}, AT)], expected=None))
-            for n in range(4)
-        ]
-        await asyncio.sleep(0)  # noqa: TID251 - lets them begin
-        tasks[1].cancel()
-        tasks[2].cancel()
-        await asyncio.wait(tasks)
-        assert [event.data["n"] for event in (await store.read("run"))[1:]] == [0, 3]
-        await store.close()
+        async with opened(url, schema, partitions=1) as store:
+            await begin(store, "run")
+            tasks = [
+                asyncio.create_task(
+                    store.append("run", [NewEvent(NOTE, {"n": n}, AT)], expected=None)
+                )
+                for n in range(4)
+            ]
+            await asyncio.sleep(0)  # noqa: TID251 - lets them begin
+            tasks[1].cancel()
+            tasks[2].cancel()
+            await asyncio.wait(tasks)
+            assert [event.data["n"] for event in (await store.read("run"))[1:]] == [0, 3]
 
     run(main())
 
@@ -324,14 +309,12 @@ def test_what_is_remembered_of_runs_is_bounded_and_found_again(
     monkeypatch.setattr("lib.events.stores.postgres.watch._KEPT_HEADS", 1)
 
     async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        for number in range(4):
-            await begin(store, f"run-{number}")
-        for number in range(4):
-            await store.append(f"run-{number}", [note()], expected=None)
-            assert [event.seq for event in await store.read(f"run-{number}")] == [1, 2]
-        await store.close()
+        async with opened(url, schema) as store:
+            for number in range(4):
+                await begin(store, f"run-{number}")
+            for number in range(4):
+                await store.append(f"run-{number}", [note()], expected=None)
+                assert [event.seq for event in await store.read(f"run-{number}")] == [1, 2]
 
     run(main())
 
