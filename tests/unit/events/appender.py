@@ -19,7 +19,7 @@ from lib.events import (
     SQLiteEventStore,
 )
 from lib.events.stores.sqlite import rows
-from lib.events.stores.sqlite.commits import CommitQueue
+from lib.events.wakeups import Wakeups
 from lib.testing.event_store.kit import AT, NOTE, begin, note
 
 
@@ -66,7 +66,7 @@ async def die(store: EventStore, point: str, runs: int) -> None:
         "before it": lambda: replace(rows, "write_runs", before=True),
         "amid it": lambda: replace(rows, "insert_events", before=True),
         "at its end": lambda: replace(rows, "insert_events", before=False),
-        "after it": lambda: replace(CommitQueue, "_done", before=True),
+        "after it": lambda: replace(Wakeups, "committed", before=True),
     }
     dying[point]()
     await asyncio.gather(*(begin(store, f"run-{number}", 3) for number in range(runs)))

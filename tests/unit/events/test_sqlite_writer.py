@@ -1,7 +1,8 @@
 """The connection that writes: batches, what it remembers, and the layout it makes."""
 
+import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 
 from lib._util.sqlite import connect
 from lib.errors import Conflict, RunNotFound, StoreError
-from lib.events import NewEvent
+from lib.events import NewEvent, SQLiteEventStore
 from lib.events.codec import encode_data
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.stores.sqlite.layout import MIGRATIONS, Migration, migrate, refuse_newer
 from lib.events.stores.sqlite.reader import Reader
-from lib.events.stores.sqlite.writer import Writer
-from lib.testing.event_store.kit import NOTE, note, started
+from lib.events.stores.sqlite.writer import Commit, Operation, Writer
+from lib.testing.aio import run
+from lib.testing.event_store.kit import NOTE, begin, note, started
 
 Append = Callable[[Writer], Any]
 
@@ -225,3 +227,27 @@ def _first(race: Callable[[], None], statement: str) -> None:
     """Let somebody else be faster, just before the setup lock is taken."""
     if statement.startswith("BEGIN"):
         race()
+
+
+def test_appends_that_wait_together_share_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    commit = Writer.commit
+
+    def counted(self: Writer, operations: Sequence[Operation]) -> Commit:
+        batches.append(len(operations))
+        return commit(self, operations)
+
+    async def main() -> None:
+        store = SQLiteEventStore(tmp_path / "log.db")
+        await store.setup()
+        await asyncio.gather(*(begin(store, f"run-{number}") for number in range(50)))
+        appends = [store.append(f"run-{n}", [note()], expected=1) for n in range(50)]
+        await asyncio.gather(*appends)
+        await store.close()
+
+    monkeypatch.setattr(Writer, "commit", counted)
+    run(main())
+
+    assert batches == [50, 50]

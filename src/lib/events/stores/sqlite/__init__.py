@@ -5,7 +5,6 @@
     errors.py   SQLite's errors as ours
     writer.py   the one connection that writes, a batch of operations per transaction
     reader.py   the connection that reads
-    commits.py  how operations wait for the next transaction, and share it
     store.py    `SQLiteEventStore`, the asynchronous shell around them
 
 Only `writer.py` and `reader.py` block, each in a thread of its own.

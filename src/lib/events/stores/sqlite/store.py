@@ -10,19 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from typing import Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.sqlite import MEMORY
 from lib._util.tasks import cancelled
+from lib._util.together import Together
 from lib.errors import StoreClosed, StoreError, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_partition, check_text
 from lib.events.store import START, Feed, Tombstone
-from lib.events.stores.sqlite.commits import CommitQueue
 from lib.events.stores.sqlite.reader import Reader
-from lib.events.stores.sqlite.writer import Commit, Writer
+from lib.events.stores.sqlite.writer import Operation, Writer
 from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
 
 Durability = Literal["full", "normal"]
@@ -78,7 +78,7 @@ class SQLiteEventStore:
         self._held = AsyncExitStack()
         self._reading: ThreadPoolExecutor | None = None
         self._reader: Reader | None = None
-        self._queue: CommitQueue | None = None
+        self._queue: Together[Operation, Any] | None = None
 
     @property
     def partitions(self) -> int:
@@ -116,7 +116,8 @@ class SQLiteEventStore:
             else:
                 reader = await self._open_reader(held, reading)
                 self._start_watch(held, writing, writer.look)
-            self._queue = CommitQueue(writing, writer.commit, self._committed)
+            commit = partial(self._commit, writing, writer)
+            self._queue = Together(commit, name="lib.events.commit")
             held.push_async_callback(self._queue.drained)
         self._reading, self._reader = reading, reader
 
@@ -151,11 +152,19 @@ class SQLiteEventStore:
                 self._wakeups.foreign()
             pause_s = next_look_s(pause_s, _LONGEST_LOOK_S, changed=changed)
 
-    def _committed(self, commit: Commit) -> None:
+    async def _commit(
+        self, thread: ThreadPoolExecutor, writer: Writer, operations: Sequence[Operation]
+    ) -> Sequence[Any]:
+        """Carry operations out in one transaction; return what has become of each.
+
+        The slower the disk, the more of them wait for the next one and share its cost.
+        """
+        commit = await _run(thread, partial(writer.commit, operations))
         if commit.foreign:
             self._wakeups.foreign()
         for run_id, signal in commit.grown.items():
             self._wakeups.committed(run_id, signal=signal)
+        return commit.outcomes
 
     # -- writing ---------------------------------------------------------------------------
 
