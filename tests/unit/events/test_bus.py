@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Container
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Container
 
 import pytest
 
@@ -14,6 +13,8 @@ from lib.events.wakeups import Wakeups
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
+
+from .bus_kit import opened, pause, running, until
 
 
 class Handler:
@@ -55,30 +56,6 @@ class Deaf(MemoryEventStore):
         return Wakeups()
 
 
-@asynccontextmanager
-async def opened() -> AsyncGenerator[MemoryEventStore]:
-    store = MemoryEventStore()
-    await store.setup()
-    yield store
-    await store.close()
-
-
-@asynccontextmanager
-async def running(bus: Bus) -> AsyncGenerator[None]:
-    task = asyncio.create_task(bus.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await turn()
-
-
 async def failed(clock: ManualClock, handler: Handler, *, until_call: int) -> None:
     """Let the time pass that the bus waits between the calls of a handler that fails."""
     while handler.calls < until_call:
@@ -86,13 +63,9 @@ async def failed(clock: ManualClock, handler: Handler, *, until_call: int) -> No
         clock.advance(30)
 
 
-async def turn() -> None:
-    await asyncio.sleep(0)  # noqa: TID251 - lets the bus work
-
-
 def test_every_group_gets_every_event_in_the_order_of_commits() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "a", notes=2)
             bus, one, two = Bus(store), Handler(), Handler()
             await bus.subscribe("one", one)
@@ -109,7 +82,7 @@ def test_every_group_gets_every_event_in_the_order_of_commits() -> None:
 
 def test_flush_delivers_what_has_been_appended_whether_the_bus_runs_or_not() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             bus, handler = Bus(store, batch=2), Handler()
             await bus.subscribe("group", handler)
             log = await begin(store, "run", notes=6)
@@ -128,7 +101,7 @@ def test_flush_delivers_what_has_been_appended_whether_the_bus_runs_or_not() -> 
 
 def test_a_bus_without_groups_has_nothing_to_flush() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             assert await Bus(store).flush() is True
 
     run(main())
@@ -136,7 +109,7 @@ def test_a_bus_without_groups_has_nothing_to_flush() -> None:
 
 def test_a_group_goes_on_where_it_was_in_another_process() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             await begin(store, "run", notes=3)
             before, after = Handler(), Handler()
             first = Bus(store)
@@ -154,7 +127,7 @@ def test_a_group_goes_on_where_it_was_in_another_process() -> None:
 
 def test_a_batch_that_was_not_handled_comes_again() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "run", notes=4)
             dying, reborn = Handler(fails={2}), Handler()
             first, second = Bus(store, batch=2), Bus(store, batch=2)
@@ -171,7 +144,7 @@ def test_a_batch_that_was_not_handled_comes_again() -> None:
 
 def test_a_group_may_begin_with_what_is_appended_from_now_on() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             await begin(store, "old", notes=3)
             handler, again = Handler(), Handler()
             bus = Bus(store)
@@ -194,7 +167,7 @@ def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_nobody(
 ) -> None:
     async def main() -> None:
         clock, failing, sound = Clock(), Handler(fails=range(1, 12)), Handler()
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "run", notes=1)
             bus = Bus(store, clock=clock, max_deliveries=20)
             await bus.subscribe("failing", failing)
@@ -217,7 +190,7 @@ def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_nobody(
 def test_the_pauses_begin_anew_after_a_success() -> None:
     async def main() -> None:
         clock, handler = Clock(), Handler(fails={1, 2, 4})
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "run")
             bus = Bus(store, clock=clock)
             await bus.subscribe("group", handler)
@@ -234,7 +207,7 @@ def test_the_pauses_begin_anew_after_a_success() -> None:
 
 def test_flush_tells_that_a_handler_failed_and_serves_the_others() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "run")
             bus, failing, sound = Bus(store), Handler(fails={1}), Handler()
             await bus.subscribe("failing", failing)
@@ -250,7 +223,7 @@ def test_flush_tells_that_a_handler_failed_and_serves_the_others() -> None:
 
 def test_a_slow_handler_keeps_no_other_group_waiting() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "run")
             bus, sound, gate = Bus(store), Handler(), asyncio.Event()
 
@@ -270,11 +243,11 @@ def test_a_slow_handler_keeps_no_other_group_waiting() -> None:
 
 def test_groups_come_and_go_while_the_bus_runs() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             log = await begin(store, "run")
             bus, handler = Bus(store), Handler()
             async with running(bus):
-                await turn()
+                await pause()
                 await bus.subscribe("group", handler)
                 await until(lambda: handler.seen == log)
                 await bus.unsubscribe("group")
@@ -290,7 +263,7 @@ def test_groups_come_and_go_while_the_bus_runs() -> None:
 
 def test_a_batch_under_way_is_finished_before_its_group_is_gone() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             await begin(store, "run")
             bus, gate, begun, done = Bus(store), asyncio.Event(), asyncio.Event(), list[int]()
 
@@ -304,7 +277,7 @@ def test_a_batch_under_way_is_finished_before_its_group_is_gone() -> None:
                 await begun.wait()
                 flush = asyncio.create_task(bus.flush())  # waits for its turn, in vain
                 leaving = asyncio.create_task(bus.unsubscribe("group"))
-                await turn()
+                await pause()
                 gate.set()
                 await leaving
                 assert await flush is True
@@ -317,7 +290,7 @@ def test_a_batch_under_way_is_finished_before_its_group_is_gone() -> None:
 
 def test_a_group_has_one_handler() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             bus = Bus(store)
             await bus.subscribe("group", Handler())
             with pytest.raises(ValueError, match="group 'group' has a handler already"):
@@ -347,11 +320,11 @@ def test_a_group_that_could_not_be_subscribed_is_not() -> None:
 
 def test_a_bus_runs_once_at_a_time_and_again_later() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(MemoryEventStore()) as store:
             bus, handler = Bus(store), Handler()
             await bus.subscribe("group", handler)
             async with running(bus):
-                await turn()
+                await pause()
                 with pytest.raises(RuntimeError):
                     await bus.run()
                 log = await begin(store, "run")
@@ -370,7 +343,7 @@ def test_events_of_which_nobody_tells_are_found_by_looking() -> None:
         bus, handler = Bus(store, poll_s=0.001), Handler()
         await bus.subscribe("group", handler)
         async with running(bus):
-            await turn()
+            await pause()
             log = await begin(store, "run")
             await until(lambda: handler.seen == log)
 

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +14,8 @@ from lib.events.bus import Bus, DeadLetter
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
+
+from .bus_kit import opened, pause, running, until
 
 PLACE = "bus/group/0"
 
@@ -64,40 +65,12 @@ class Handler:
         self.seen += numbers
 
 
-@asynccontextmanager
-async def opened() -> AsyncGenerator[Store]:
-    store = Store()
-    await store.setup()
-    yield store
-    await store.close()
-
-
-@asynccontextmanager
-async def running(bus: Bus) -> AsyncGenerator[None]:
-    task = asyncio.create_task(bus.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def pause(seconds: float = 0.0) -> None:
-    await asyncio.sleep(seconds)  # noqa: TID251 - lets the bus work
-
-
-async def until(ready: Callable[[], object]) -> None:
-    while not ready():
-        await pause(0.001)
-
-
 # -- places ------------------------------------------------------------------------------------
 
 
 def test_a_cursor_of_layout_1_is_adopted() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run", notes=3)
             await store.set_mark("bus/group", "2")
             bus, handler = Bus(store), Handler()
@@ -112,7 +85,7 @@ def test_a_cursor_of_layout_1_is_adopted() -> None:
 
 def test_groups_whose_names_hold_slashes_do_not_meet() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             bus, one, two = Bus(store), Handler(), Handler()
             await bus.subscribe("a", one)
@@ -129,7 +102,7 @@ def test_groups_whose_names_hold_slashes_do_not_meet() -> None:
 
 def test_nothing_is_written_while_nothing_happens_and_one_look_is_taken_per_poll() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             bus, handler = Bus(store, poll_s=0.02), Handler()
             await bus.subscribe("group", handler)
@@ -147,7 +120,7 @@ def test_nothing_is_written_while_nothing_happens_and_one_look_is_taken_per_poll
 
 def test_a_page_costs_one_write_while_the_claim_is_held() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             bus, handler = Bus(store), Handler()
             await bus.subscribe("group", handler)
@@ -166,7 +139,7 @@ def test_a_page_costs_one_write_while_the_claim_is_held() -> None:
 def test_what_another_process_has_claimed_is_left_to_it_until_its_claim_has_ended() -> None:
     async def main() -> None:
         clock = ManualClock()
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             await store.put(owner="other", until=clock.now().timestamp() + 10)
             bus, handler = Bus(store, clock=clock, poll_s=5), Handler()
@@ -193,7 +166,7 @@ def test_a_flush_waits_for_another_process_that_gets_on_and_no_longer() -> None:
             clock.advance(0.1)
 
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run", notes=2)
             owned = {"owner": "other", "until": 1e12}
             await store.put(**owned)
@@ -221,7 +194,7 @@ def test_a_flush_waits_for_another_process_that_gets_on_and_no_longer() -> None:
 
 def test_a_claim_is_kept_while_a_handler_works_and_given_back_after_it() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             calls, busy = list[int](), set[int]()
 
@@ -253,7 +226,7 @@ def test_a_claim_that_cannot_be_renewed_is_told_and_nothing_is_skipped(
     trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             seen, gate = list[int](), asyncio.Event()
 
@@ -285,7 +258,7 @@ def test_a_claim_that_cannot_be_renewed_is_told_and_nothing_is_skipped(
 
 def test_a_claim_that_has_been_lost_in_between_is_taken_again() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             bus, handler = Bus(store, lease_s=0.06, poll_s=30), Handler()
             await begin(store, "run")
             await bus.subscribe("group", handler)
@@ -346,7 +319,7 @@ def test_a_claim_of_which_nobody_knows_whether_it_was_made_is_given_back() -> No
 def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again() -> None:
     async def main() -> None:
         clock = ManualClock()
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             bus, handler = Bus(store, clock=clock), Handler()
             await bus.subscribe("group", handler)
@@ -377,7 +350,7 @@ STORE_FAILS = ExceptionGroup("in tasks", [StoreError("a"), ExceptionGroup("b", [
 def test_only_failures_of_the_handler_count(error: Exception, counts: bool) -> None:
     async def main() -> None:
         clock = ManualClock()
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             bus, handler = Bus(store, clock=clock), Handler(error)
             await bus.subscribe("group", handler)
@@ -410,7 +383,7 @@ async def poisoned(store: Store, *bad: int, error: Exception) -> tuple[Bus, Hand
 
 def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there() -> None:
     async def main() -> list[DeadLetter]:
-        async with opened() as store:
+        async with opened(Store()) as store:
             bus, handler = await poisoned(store, 2, 5, error=KeyError("secret"))
             assert handler.seen == [1, 3, 4, 6]
             assert await bus.dead("other") == []
@@ -425,7 +398,7 @@ def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there() -> No
 
 def test_dead_letters_can_be_delivered_again() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             bus, handler = await poisoned(store, 2, 5, error=RunNotFound("other"))
             letters = await bus.dead("group")
             assert letters[0].message == str(RunNotFound("other"))
@@ -448,7 +421,7 @@ def test_dead_letters_can_be_delivered_again() -> None:
 
 def test_a_letter_whose_partition_is_in_other_hands_or_whose_run_is_gone_is_not_delivered() -> None:
     async def main() -> None:
-        async with opened() as store:
+        async with opened(Store()) as store:
             bus, handler = await poisoned(store, 2, error=KeyError("x"))
             handler.error = None
             (letter,) = await bus.dead("group")
@@ -467,7 +440,7 @@ def test_a_letter_whose_partition_is_in_other_hands_or_whose_run_is_gone_is_not_
 def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
     async def main() -> None:
         clock = ManualClock()
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run")
             bus = Bus(store, clock=clock, max_deliveries=1)
 
@@ -487,7 +460,7 @@ def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
 def test_deliveries_that_died_with_their_process_count() -> None:
     async def main() -> list[DeadLetter]:
         clock = ManualClock()
-        async with opened() as store:
+        async with opened(Store()) as store:
             await begin(store, "run", notes=2)
             handler = Handler()
             for _ in range(3 + 2):

@@ -4,8 +4,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from lib.events.wakeups import Wakeups
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
+
+from .bus_kit import pause, running, until
 
 PLACE = "bus/group/0"
 PARTITIONS = 8
@@ -72,26 +73,6 @@ class Breaking(MemoryEventStore):
 
     async def place(self) -> dict[str, Any]:
         return json.loads(await self.mark(PLACE) or "{}")
-
-
-@asynccontextmanager
-async def running(bus: Bus) -> AsyncGenerator[asyncio.Task[None]]:
-    task = asyncio.create_task(bus.run())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def pause(seconds: float = 0.0) -> None:
-    await asyncio.sleep(seconds)  # noqa: TID251 - lets the bus work
-
-
-async def until(ready: Callable[[], object]) -> None:
-    while not ready():
-        await pause(0.001)
 
 
 async def many_partitions(runs: int = 32) -> Partitioned:
