@@ -76,9 +76,9 @@ def replace(owner: Any, name: str, *, before: bool) -> None:
     """Let a function end the process, before it begins or after it is done."""
     original = getattr(owner, name)
 
-    def last(*args: Any) -> None:
+    def last(*args: Any, **named: Any) -> None:
         if not before:
-            original(*args)
+            original(*args, **named)
         os._exit(9)
 
     setattr(owner, name, last)
