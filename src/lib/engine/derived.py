@@ -5,18 +5,28 @@ Their ids follow from the request that asks for them, so that starting one again
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lib._util.clock import Clock
 from lib._util.tasks import whole
 from lib.engine.core.budget import Spend
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
-from lib.errors import Conflict, RedactionFailed, RunErased, RunNotFound
+from lib.errors import Conflict, RedactionFailed, RunErased, RunNotFound, StoreError
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
+
+T = TypeVar("T")
+
+
+class Outlast(Protocol):
+    """See `HeldLease.outlast`."""
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call again while the store fails; return its result."""
+        ...
 
 
 class Nursery(Host, Protocol):
@@ -38,16 +48,19 @@ class Nursery(Host, Protocol):
 class StartedRuns:
     """The runs that one run starts, while a driver of this process holds it."""
 
-    def __init__(self, engine: Nursery, root_id: str) -> None:
+    def __init__(self, engine: Nursery, root_id: str, outlast: Outlast) -> None:
         """Make it for a run.
 
         Args:
             engine: starts and drives.
             root_id: the root of the run, and so of those that it starts.
+            outlast: makes a call again while the store fails and the lease of the run lasts.
         """
         self._engine = engine
         self._root_id = root_id
+        self._outlast = outlast
         self._begun: dict[str, Event] = {}
+        self._unanswered: set[str] = set()
         self._reason: str | None = None
 
     async def run(
@@ -75,9 +88,22 @@ class StartedRuns:
             data["budget"] = dict(budget)
         if upto is not None:
             data["upto"] = upto
+        # Asked again, it finds what it has begun.
+        return await self._outlast(lambda: self._run(request, data, user or request.user))
+
+    async def begun(self, request: Event) -> bool:
+        """Tell whether the run that the request names is there, or was; see `DerivedRuns`."""
+        store, run_id = self._engine.store, request.data["run_id"]
+
+        async def look() -> bool:
+            return await store.run(run_id) is not None or await store.tombstone(run_id) is not None
+
+        return await self._outlast(look)
+
+    async def _run(self, request: Event, data: dict[str, Any], user: str | None) -> Result:
         run_id = request.data["run_id"]
         try:
-            await self._begin(request, run_id, data, user or request.user)
+            await self._begin(request, run_id, data, user)
             return await Run(self._engine, run_id).result()
         except RunNotFound as error:  # or erased, while its parent waits for it
             return _erased(request, error)
@@ -115,19 +141,33 @@ class StartedRuns:
 
         Whoever erases a tree looks for new runs after its root is gone. So either that look has
         found the new run, or this one finds the root gone. Only a process that dies between the
-        two leaves an orphan.
+        two, or loses its lease before a store has answered, leaves an orphan.
 
         Raises:
             Conflict: it is there already.
             RunErased: it has been erased, or nobody is there for whom it was begun.
         """
         store, run_id = self._engine.store, request.data["run_id"]
-        log = await store.append(run_id, events, expected=0)
+        try:
+            log = await store.append(run_id, events, expected=0)
+            await self._undo_orphan(request)
+        except Conflict:
+            if run_id in self._unanswered:  # it may be this one that has begun it
+                await self._undo_orphan(request)
+            raise
+        except StoreError as error:
+            if error.retryable:
+                self._unanswered.add(run_id)
+            raise
+        return log
+
+    async def _undo_orphan(self, request: Event) -> None:
+        store, run_id = self._engine.store, request.data["run_id"]
         for relative in dict.fromkeys((request.run_id, self._root_id)):
             if await store.run(relative) is None:
                 await store.erase(run_id)
                 raise RunErased(run_id)
-        return log
+        self._unanswered.discard(run_id)
 
     async def _tell(self, run_id: str, request: Event) -> None:
         """Ask one to stop, if it has not ended."""

@@ -243,7 +243,9 @@ class Driver:
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
         decided = await self._read()
-        self._derived = StartedRuns(self._with.engine, self._ledger.state.root_id)
+        self._derived = StartedRuns(
+            self._with.engine, self._ledger.state.root_id, self._held.outlast
+        )
         if self._ledger.state.outcome is not None:
             return
         for event in self._ledger.state.open.values():

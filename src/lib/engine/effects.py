@@ -11,7 +11,6 @@ from lib.engine.handler import Context, Handler
 from lib.engine.held import HeldLease
 from lib.errors import EngineError, RunAbandoned
 from lib.events import Event
-from lib.events import kinds as k
 
 _log = logging.getLogger(__name__)
 
@@ -94,11 +93,7 @@ class Effects:
     async def _carry_out(
         self, request: Event, handler: Handler, context: Callable[[], Context]
     ) -> None:
-        knows = context()
-        if request.kind in k.DERIVING:  # asked again, it finds what it has begun
-            drafts = await self._held.outlast(lambda: handler.handle(request, knows))
-        else:
-            drafts = await handler.handle(request, knows)
+        drafts = await handler.handle(request, context())
         if self._tasks.pop(request.data["key"], None) is not None:  # else settled without it
             self.results.extend(drafts)
             self._woken()

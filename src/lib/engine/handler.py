@@ -85,7 +85,14 @@ class Admission:
 
 
 class DerivedRuns(Protocol):
-    """The runs that one run starts: its children, or the turns of a session."""
+    """The runs that one run starts: its children, or the turns of a session.
+
+    While the store fails, it is asked again for as long as the lease lasts.
+    """
+
+    async def begun(self, request: Event) -> bool:
+        """Tell whether the run that the request names has begun, even if it was erased since."""
+        ...
 
     async def run(
         self,

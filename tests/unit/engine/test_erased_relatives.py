@@ -9,7 +9,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
 from lib.engine import Agent, Budget, Engine, Result
-from lib.errors import RunAbandoned, RunNotFound
+from lib.errors import RunAbandoned, RunNotFound, StoreError
 from lib.events import Event, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall
@@ -263,3 +263,33 @@ def test_an_erased_child_has_spent_what_it_was_granted(budget: Budget | None) ->
 async def _never(_messages: Sequence[Message]) -> Reply:
     await asyncio.Event().wait()
     return say("never")
+
+
+def test_a_child_whose_start_was_not_answered_is_no_orphan_when_its_parent_was_erased() -> None:
+    """Whoever erased the parent had looked for children before this one was there."""
+
+    class Losing(MemoryEventStore):
+        lost = 0
+
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            appended = await super().append(run_id, events, expected=expected)
+            if events[0].data.get("parent") and not self.lost:
+                self.lost += 1
+                await self.erase(events[0].data["root"])
+                raise StoreError("the connection was lost", retryable=True)
+            return appended
+
+    async def main() -> None:
+        store = Losing()
+        async with team(boss_of(task(0, "a")), _never, store=store) as engine:
+            started = await engine.start("go")
+            with pytest.raises(RunNotFound):
+                await started.result()
+            async with asyncio.timeout(5):
+                while await store.runs(RunQuery()):
+                    await SYSTEM_CLOCK.sleep(0.01)
+        assert store.lost == 1
+
+    run(main())
