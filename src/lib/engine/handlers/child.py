@@ -137,8 +137,11 @@ class ChildHandler:
         """Start the run, unless it is there already, and return how it ended."""
         guarding = Guarding(self._guards, request, context)
         call = _call(request, cast("ToolRequest | None", context.decided))
-        if call is not None and (why := await guarding.call(call)):
-            return [*guarding.verdicts, _blocked(request, why)]
+        if call is not None and guarding.watches("tool_call"):
+            # A run that is there was begun because they have allowed it.
+            begun = await context.derived.begun(request)
+            if not begun and (why := await guarding.call(call)):
+                return [*guarding.verdicts, _blocked(request, why)]
         result = await context.derived.run(
             request,
             algorithm=request.data["algorithm"],

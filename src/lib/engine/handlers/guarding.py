@@ -31,13 +31,17 @@ class Guarding:
         self._request = request
         self._context = context
 
+    def watches(self, stage: Stage) -> bool:
+        """Tell whether any of the guards is asked at this stage."""
+        return watch(self._guards, stage)
+
     async def input(self, messages: Sequence[Message]) -> str | None:
         """Return why what is new to the model is not allowed, None if it is.
 
         Raises:
             BlobError: an attachment that a guard asks for cannot be read.
         """
-        if not self._watch("input"):
+        if not self.watches("input"):
             return None
         new = _new(messages, fresh=self._context.fresh)
         parts = tuple([part for message in new for part in message.parts])
@@ -46,19 +50,19 @@ class Guarding:
 
     async def output(self, reply: Reply) -> str | None:
         """Return why the reply is not allowed, None if it is; thinking is part of it."""
-        if not self._watch("output"):
+        if not self.watches("output"):
             return None
         return await self._check("output", _joined(_said(reply.parts)), parts=reply.parts)
 
     async def call(self, data: Mapping[str, Any]) -> str | None:
         """Return why the call is not allowed, None if it is."""
-        if not self._watch("tool_call"):
+        if not self.watches("tool_call"):
             return None
         return await self._check("tool_call", canonical(data["args"]), call=data)
 
     async def result(self, data: Mapping[str, Any], text: str) -> str | None:
         """Return why what came of the call is not allowed, None if it is."""
-        if not self._watch("tool_result"):
+        if not self.watches("tool_result"):
             return None
         return await self._check("tool_result", text, call=data)
 
@@ -74,9 +78,6 @@ class Guarding:
                 part = message.parts[0]  # noqa: PLW2901 - the same part
             loaded.append(part)
         return tuple(loaded)
-
-    def _watch(self, stage: Stage) -> bool:
-        return watch(self._guards, stage)
 
     async def _check(
         self,
