@@ -1,66 +1,29 @@
-import asyncio
+"""What is LangfuseSink's own: its ids, its types of scores, and how it tells what it has."""
+
 import base64
-import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import httpx2
 import pytest
 
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.llm import ScriptedClient
-from lib.observe import Observer, OTelSink, spans_from_events
+from lib.observe import Observer
 from lib.observe.sinks.langfuse import LangfuseSink, normalized, score_id
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
-from lib.testing.logs import store_log
-from lib.testing.otlp_receiver import Drop, Hang, Response, attributes_of, redirect
+from lib.testing.otlp_receiver import Drop, Hang, Response, attributes_of
 from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
-from lib.testing.trace_servers import LangfuseServer, talkative_log
+from lib.testing.trace_servers import LangfuseServer
 from lib.testing.trace_servers.base import too_many
 from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
 
+from .vendor_kit import LANGFUSE, ROOT, SECRET, TRACE
+
 AT = datetime(2026, 1, 1, 23, 59, 59, 999_000, tzinfo=UTC)
-TRACE = make_trace()
-ROOT = TRACE[0]
-SECRET = "swordfish"
-
-
-def served(
-    work: Callable[[LangfuseSink, LangfuseServer], Awaitable[Any]],
-    *,
-    server: LangfuseServer | None = None,
-    **options: Any,
-) -> LangfuseServer:
-    """Return a server after some work with a sink of its own."""
-    backend = server or LangfuseServer()
-
-    async def main() -> LangfuseServer:
-        async with backend:
-            settings: dict[str, Any] = {"clock": HurryingClock(), **options}
-            sink = LangfuseSink(PUBLIC_KEY, SECRET_KEY, backend.host, **settings)
-            try:
-                await work(sink, backend)
-            finally:
-                await sink.aclose()
-                await sink.aclose()
-        return backend
-
-    return run(main())
-
-
-def failure(
-    work: Callable[[LangfuseSink, LangfuseServer], Awaitable[Any]], **options: Any
-) -> ExportError:
-    with pytest.raises(ExportError) as raised:
-        served(work, **options)
-    for secret in (PUBLIC_KEY, SECRET_KEY, SECRET):
-        assert secret not in f"{raised.value!r} {raised.value.__cause__!r}"
-    return raised.value
+served, failure = LANGFUSE.served, LANGFUSE.failure
 
 
 # -- spans -------------------------------------------------------------------------------------
@@ -132,22 +95,6 @@ def test_one_bad_id_costs_the_whole_batch_and_is_permanent():
     error = failure(lambda sink, _: sink.export([*TRACE, replace(ROOT, trace_id="0" * 32)]))
 
     assert error.permanent
-
-
-def test_a_limit_that_is_reached_tells_when_to_come_again():
-    server = LangfuseServer()
-    server.script = [too_many("11")]
-
-    error = failure(lambda sink, _: sink.export(TRACE), server=server)
-
-    assert (error.retry_after_s, error.permanent) == (11, False)
-
-
-def test_a_redirect_is_no_success():
-    server = LangfuseServer()
-    server.script = [redirect("http://127.0.0.1:9/", 302)]
-
-    assert failure(lambda sink, _: sink.export(TRACE), server=server).permanent
 
 
 def test_batches_have_the_asked_size():
@@ -378,48 +325,6 @@ def test_meta_that_is_no_json_costs_only_its_own_score():
     assert [score["name"] for score in server.scores.values()] == ["fine"]
 
 
-# -- content -----------------------------------------------------------------------------------
-
-
-def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.DEBUG, "lib")
-    server = served(lambda sink, _: sink.export(spans_from_events(talkative_log(SECRET))))
-
-    assert len(server.spans) > 10
-    assert SECRET.encode() not in server.received
-    assert SECRET not in caplog.text
-
-
-def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
-    log = talkative_log(SECRET)
-
-    async def work(sink: LangfuseSink, _: LangfuseServer) -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            await store_log(engine.store, log)
-            for _again in range(2):
-                async with Observer(engine, sink) as observer:
-                    await observer.export_trace(log[0].run_id)
-
-    server = served(work)
-
-    [score] = server.scores.values()
-    assert (score["name"], score["value"], score["timestamp"][:10]) == (
-        "quality",
-        0.5,
-        "2026-01-01",
-    )
-    assert len(server.calls) == 1
-    assert SECRET.encode() not in server.received
-
-
-def test_captured_content_arrives():
-    spans = spans_from_events(talkative_log(SECRET), capture_content=True)
-
-    server = served(lambda sink, _: sink.export(spans))
-
-    assert SECRET.encode() in server.received
-
-
 # -- what it is given --------------------------------------------------------------------------
 
 
@@ -447,25 +352,6 @@ def test_its_destination_names_host_and_project_and_no_key():
     assert one == destination(PUBLIC_KEY, "another")
     assert one != destination("pk-another", SECRET_KEY)
     assert one != destination(PUBLIC_KEY, SECRET_KEY, host="https://us.cloud.langfuse.com")
-
-
-def test_it_is_a_sink_of_opentelemetry():
-    assert issubclass(LangfuseSink, OTelSink)
-
-
-def test_the_callers_client_is_used_and_stays_open():
-    async def main() -> None:
-        http = await asyncio.to_thread(httpx2.AsyncClient)
-        async with LangfuseServer() as server, http:
-            sink = LangfuseSink(PUBLIC_KEY, SECRET_KEY, server.host, http=http)
-            await sink.export(TRACE)
-            await sink.score(ROOT.trace_id, [Score(name="a", value=1, at=AT)])
-            await sink.aclose()
-
-            assert not http.is_closed
-            assert server.connections == 1
-
-    run(main())
 
 
 def test_a_wrong_key_is_permanent():

@@ -1,69 +1,24 @@
-import asyncio
-import logging
+"""What is LangSmithSink's own: projects, parents first, and feedback that waits for its run."""
+
 import uuid
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-import httpx2
 import pytest
 
 from lib.errors import ExportError
 from lib.evals import Score
-from lib.llm import ScriptedClient
-from lib.observe import Observer, OTelSink, spans_from_events
+from lib.observe import OTelSink
 from lib.observe.sinks.langsmith import LangSmithSink, feedback_id, run_id_of
-from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib.testing.logs import store_log
-from lib.testing.otlp_receiver import Response, attributes_of, redirect
+from lib.testing.otlp_receiver import Response, attributes_of
 from lib.testing.pinecone_server.clock import HurryingClock
-from lib.testing.sink import make_trace
-from lib.testing.trace_servers import LangSmithServer, talkative_log
-from lib.testing.trace_servers.base import too_many
+from lib.testing.trace_servers import LangSmithServer
 from lib.testing.trace_servers.langsmith import API_KEY
 
-AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
-TRACE = make_trace()
-ROOT = TRACE[0]
-SECRET = "swordfish"
-SCORE = Score(name="quality", value=0.5, at=AT)
+from .vendor_kit import AT, LANGSMITH, ROOT, SCORE, SECRET, TRACE, judged
 
-Work = Callable[[LangSmithSink, LangSmithServer], Awaitable[Any]]
-
-
-def served(
-    work: Work, *, server: LangSmithServer | None = None, project: str | None = None, **options: Any
-) -> LangSmithServer:
-    """Return a server after some work with a sink of its own, whose waits take no time."""
-    backend = server or LangSmithServer()
-
-    async def main() -> LangSmithServer:
-        async with backend:
-            settings: dict[str, Any] = {"clock": HurryingClock(), **options}
-            sink = LangSmithSink(API_KEY, project, backend.endpoint, **settings)
-            try:
-                await work(sink, backend)
-            finally:
-                await sink.aclose()
-                await sink.aclose()
-        return backend
-
-    return run(main())
-
-
-def failure(work: Work, **options: Any) -> ExportError:
-    with pytest.raises(ExportError) as raised:
-        served(work, **options)
-    for secret in (API_KEY, SECRET):
-        assert secret not in f"{raised.value!r} {raised.value.__cause__!r}"
-    return raised.value
-
-
-async def judged(sink: LangSmithSink, _: LangSmithServer) -> None:
-    await sink.export(TRACE)
-    await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)
+served, failure = LANGSMITH.served, LANGSMITH.failure
 
 
 # -- spans -------------------------------------------------------------------------------------
@@ -139,22 +94,6 @@ def test_it_says_that_the_first_of_two_spans_counts():
         assert sink.scores_as_spans is False
 
     served(work)
-
-
-def test_a_redirect_is_no_success():
-    server = LangSmithServer()
-    server.script = [redirect("http://127.0.0.1:9/", 302)]
-
-    assert failure(lambda sink, _: sink.export(TRACE), server=server).permanent
-
-
-def test_a_limit_that_is_reached_tells_when_to_come_again():
-    server = LangSmithServer()
-    server.script = [too_many("11")]
-
-    error = failure(lambda sink, _: sink.export(TRACE), server=server)
-
-    assert (error.retry_after_s, error.permanent) == (11, False)
 
 
 # -- scores ------------------------------------------------------------------------------------
@@ -320,44 +259,6 @@ def test_feedback_that_is_refused_is_an_export_error(status: int, permanent: boo
     assert failure(work).permanent is permanent
 
 
-# -- content -----------------------------------------------------------------------------------
-
-
-def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.DEBUG, "lib")
-    server = served(lambda sink, _: sink.export(spans_from_events(talkative_log(SECRET))))
-
-    assert len(server.runs) > 10
-    assert SECRET.encode() not in server.received
-    assert SECRET not in caplog.text
-
-
-def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
-    log = talkative_log(SECRET)
-
-    async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            await store_log(engine.store, log)
-            for _again in range(2):
-                async with Observer(engine, sink) as observer:
-                    await observer.export_trace(log[0].run_id)
-
-    server = served(work)
-
-    [held] = server.feedback.values()
-    assert (held["key"], held["score"]) == ("quality", 0.5)
-    assert len(server.calls) == 2
-    assert SECRET.encode() not in server.received
-
-
-def test_captured_content_arrives():
-    spans = spans_from_events(talkative_log(SECRET), capture_content=True)
-
-    server = served(lambda sink, _: sink.export(spans))
-
-    assert SECRET.encode() in server.received
-
-
 # -- what it is given --------------------------------------------------------------------------
 
 
@@ -398,24 +299,6 @@ def test_its_destination_names_host_and_project_and_no_key():
     told = LangSmithSink(API_KEY, "shop").destination
 
     assert told == "langsmith api.smith.langchain.com/otel shop"
-
-
-def test_it_is_a_sink_of_opentelemetry():
-    assert issubclass(LangSmithSink, OTelSink)
-
-
-def test_the_callers_client_is_used_and_stays_open():
-    async def main() -> None:
-        http = await asyncio.to_thread(httpx2.AsyncClient)
-        async with LangSmithServer() as server, http:
-            sink = LangSmithSink(API_KEY, endpoint=server.endpoint, http=http)
-            await judged(sink, server)
-            await sink.aclose()
-
-            assert not http.is_closed
-            assert server.connections == 1
-
-    run(main())
 
 
 # -- what a run is found by ------------------------------------------------------------------------

@@ -1,73 +1,26 @@
-import asyncio
+"""What is PhoenixSink's own: projects, annotations, and what waits for spans to come."""
+
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-import httpx2
 import pytest
 
-from lib.errors import ExportError
 from lib.evals import Score
-from lib.llm import ScriptedClient
-from lib.observe import Observer, OTelSink, spans_from_events
 from lib.observe.sinks.phoenix import PhoenixSink
-from lib.testing.agents import make_engine
-from lib.testing.aio import run
-from lib.testing.logs import store_log
-from lib.testing.otlp_receiver import Response, attributes_of, redirect
+from lib.testing.otlp_receiver import Response, attributes_of
 from lib.testing.pinecone_server.clock import HurryingClock
-from lib.testing.sink import make_trace
-from lib.testing.trace_servers import PhoenixServer, talkative_log
+from lib.testing.trace_servers import PhoenixServer
 
-AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
-TRACE = make_trace()
-ROOT = TRACE[0]
-SECRET = "swordfish"
-KEY = "px-0123456789"
-SCORE = Score(name="quality", value=0.5, at=AT)
+from .vendor_kit import AT, PHOENIX, PHOENIX_KEY, ROOT, SCORE, SECRET, TRACE, judged
 
-Work = Callable[[PhoenixSink, PhoenixServer], Awaitable[Any]]
+served, failure = PHOENIX.served, PHOENIX.failure
 
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch):
     for name in ("PHOENIX_API_KEY", "PHOENIX_PROJECT_NAME"):
         monkeypatch.delenv(name, raising=False)
-
-
-def served(
-    work: Work, *, server: PhoenixServer | None = None, project: str | None = None, **options: Any
-) -> PhoenixServer:
-    """Return a server after some work with a sink of its own, whose waits take no time."""
-    backend = server or PhoenixServer()
-
-    async def main() -> PhoenixServer:
-        async with backend:
-            settings: dict[str, Any] = {"clock": HurryingClock(), **options}
-            sink = PhoenixSink(backend.url, project, **settings)
-            try:
-                await work(sink, backend)
-            finally:
-                await sink.aclose()
-                await sink.aclose()
-        return backend
-
-    return run(main())
-
-
-def failure(work: Work, **options: Any) -> ExportError:
-    with pytest.raises(ExportError) as raised:
-        served(work, **options)
-    for secret in (KEY, SECRET):
-        assert secret not in f"{raised.value!r} {raised.value.__cause__!r}"
-    return raised.value
-
-
-async def judged(sink: PhoenixSink, _: PhoenixServer) -> None:
-    await sink.export(TRACE)
-    await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)
 
 
 def queries(server: PhoenixServer) -> list[str]:
@@ -80,16 +33,16 @@ def queries(server: PhoenixServer) -> list[str]:
 def test_spans_come_with_the_key_as_protobuf_and_into_the_project():
     server = served(
         lambda sink, _: sink.export(TRACE),
-        server=PhoenixServer(api_key=KEY),
+        server=PhoenixServer(api_key=PHOENIX_KEY),
         project="shop",
-        api_key=KEY,
+        api_key=PHOENIX_KEY,
         resource_attributes={"region": "eu", "openinference.project.name": "not this"},
         service_name="bot",
     )
 
     [request] = server.requests
     assert request.path == "/v1/traces"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.headers["authorization"] == f"Bearer {PHOENIX_KEY}"
     assert request.headers["content-type"] == "application/x-protobuf"
     assert server.projects == {ROOT.trace_id: "shop"}
     [resource] = [one.resource for one in server.exports[0].resource_spans]
@@ -109,10 +62,10 @@ def test_without_a_key_none_is_sent():
 def test_key_and_project_are_those_of_the_environment_if_none_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setenv("PHOENIX_API_KEY", KEY)
+    monkeypatch.setenv("PHOENIX_API_KEY", PHOENIX_KEY)
     monkeypatch.setenv("PHOENIX_PROJECT_NAME", "elsewhere")
 
-    server = served(judged, server=PhoenixServer(api_key=KEY))
+    server = served(judged, server=PhoenixServer(api_key=PHOENIX_KEY))
 
     assert server.projects == {ROOT.trace_id: "elsewhere"}
     assert len(server.annotations) == 1
@@ -153,13 +106,6 @@ def test_a_span_that_comes_again_changes_nothing_in_the_whole_database():
     assert [span.name for span in server.spans] == [span.name for span in TRACE]
 
 
-def test_a_redirect_is_no_success():
-    server = PhoenixServer()
-    server.script = [redirect("http://127.0.0.1:9/", 302)]
-
-    assert failure(lambda sink, _: sink.export(TRACE), server=server).permanent
-
-
 def test_a_full_queue_may_pass():
     server = PhoenixServer()
     server.script = [503]
@@ -176,7 +122,7 @@ def test_a_wrong_key_is_permanent(call: str):
 
     server = PhoenixServer(api_key="another")
 
-    assert failure(work, server=server, api_key=KEY).permanent
+    assert failure(work, server=server, api_key=PHOENIX_KEY).permanent
 
 
 # -- scores ------------------------------------------------------------------------------------
@@ -194,7 +140,7 @@ def test_scores_are_annotations_of_a_span_in_one_request():
         await sink.export(TRACE)
         await sink.score(ROOT.trace_id, scores, span_id=ROOT.span_id)
 
-    [call] = served(work, server=PhoenixServer(api_key=KEY), api_key=KEY).calls
+    [call] = served(work, server=PhoenixServer(api_key=PHOENIX_KEY), api_key=PHOENIX_KEY).calls
 
     def told(name: str, kind: str, result: dict[str, Any], **meta: Any) -> dict[str, Any]:
         return {
@@ -207,7 +153,7 @@ def test_scores_are_annotations_of_a_span_in_one_request():
         }
 
     assert (call.path, call.query) == ("/v1/span_annotations", {"sync": ["true"]})
-    assert call.headers["authorization"] == f"Bearer {KEY}"
+    assert call.headers["authorization"] == f"Bearer {PHOENIX_KEY}"
     assert call.json() == {
         "data": [
             told("quality", "LLM", {"score": 0.9, "explanation": "why"}),
@@ -326,44 +272,6 @@ def test_only_a_note_is_no_request():
     assert server.calls == []
 
 
-# -- content -----------------------------------------------------------------------------------
-
-
-def test_no_content_leaves_the_process_without_being_captured(caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.DEBUG, "lib")
-    server = served(lambda sink, _: sink.export(spans_from_events(talkative_log(SECRET))))
-
-    assert len(server.spans) > 10
-    assert SECRET.encode() not in server.received
-    assert SECRET not in caplog.text
-
-
-def test_scores_of_the_log_arrive_once_and_without_what_people_wrote():
-    log = talkative_log(SECRET)
-
-    async def work(sink: PhoenixSink, _: PhoenixServer) -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            await store_log(engine.store, log)
-            for _again in range(2):
-                async with Observer(engine, sink) as observer:
-                    await observer.export_trace(log[0].run_id)
-
-    server = served(work)
-
-    [held] = server.annotations.values()
-    assert (held["name"], held["result"]) == ("quality", {"score": 0.5})
-    assert len(server.calls) == 1
-    assert SECRET.encode() not in server.received
-
-
-def test_captured_content_arrives():
-    spans = spans_from_events(talkative_log(SECRET), capture_content=True)
-
-    server = served(lambda sink, _: sink.export(spans))
-
-    assert SECRET.encode() in server.received
-
-
 # -- what it is given --------------------------------------------------------------------------
 
 
@@ -382,25 +290,7 @@ def test_an_endpoint_that_cannot_be_is_refused_at_once(endpoint: str):
 
 
 def test_its_destination_names_host_and_project_and_no_key():
-    assert PhoenixSink(api_key=KEY).destination == "phoenix localhost:6006 default"
+    assert PhoenixSink(api_key=PHOENIX_KEY).destination == "phoenix localhost:6006 default"
     assert PhoenixSink("https://px.example/a/v1/traces", "shop").destination == (
         "phoenix px.example/a shop"
     )
-
-
-def test_it_is_a_sink_of_opentelemetry():
-    assert issubclass(PhoenixSink, OTelSink)
-
-
-def test_the_callers_client_is_used_and_stays_open():
-    async def main() -> None:
-        http = await asyncio.to_thread(httpx2.AsyncClient)
-        async with PhoenixServer() as server, http:
-            sink = PhoenixSink(server.url, None, None, http)
-            await judged(sink, server)
-            await sink.aclose()
-
-            assert not http.is_closed
-            assert server.connections == 1
-
-    run(main())
