@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lib.engine.core.algorithm import Algorithm
-from lib.engine.core.state import RunState, fold
+from lib.engine.core.blind import BLIND
+from lib.engine.core.state import fold
+from lib.engine.faults import is_fault
 from lib.errors import UnknownAlgorithm
 from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
 from lib.llm import Message, message_from_json
+
+_log = logging.getLogger(__name__)
 
 KEPT: Final = 64
 """Of how many sessions the conversation is kept, so that the next turn reads the last one only."""
@@ -26,7 +31,7 @@ class Past:
         conversation: the messages, without a system message; every call in them is answered.
         upto: the `seq` of the end of its last turn.
         turns: the runs whose logs it was folded from.
-        whole: whether nothing has been erased of it since.
+        whole: whether nothing has been erased of it since, and its algorithms could fold all of it.
     """
 
     conversation: Sequence[Message] = ()
@@ -105,9 +110,17 @@ class Histories:
         algorithm = self._algorithms.get(name)
         if algorithm is None:
             raise UnknownAlgorithm(name, known=tuple(self._algorithms))
-        state = fold(algorithm, log, past.conversation)
-        left = _left(algorithm, state, log[0], past.conversation)
-        return replace(past, conversation=left, turns=(*past.turns, run_id))
+        turns = (*past.turns, run_id)
+        try:
+            left = _left(algorithm, log, past.conversation)
+            return replace(past, conversation=left, turns=turns)
+        except Exception as error:
+            if not is_fault(error):
+                raise
+            what = "run %r: %r cannot fold this turn: later ones know what was asked and answered"
+            _log.warning(what, run_id, name, exc_info=error)
+            left = _left(BLIND, log, past.conversation)
+            return replace(past, conversation=left, turns=turns, whole=False)
 
     def _keep(self, session_id: str, past: Past) -> None:
         if past.upto >= self._kept.get(session_id, _NOTHING).upto:  # else it is an older turn
@@ -118,9 +131,10 @@ class Histories:
 
 
 def _left(
-    algorithm: Algorithm[Any], state: RunState[Any], started: Event, before: Sequence[Message]
+    algorithm: Algorithm[Any], log: Sequence[Event], before: Sequence[Message]
 ) -> Sequence[Message]:
     """Return the conversation after a turn; where an algorithm tells none, what was said to it."""
+    state, started = fold(algorithm, log, before), log[0]
     conversation = getattr(algorithm, "conversation", None)
     if conversation is not None:
         return conversation(state.loop)

@@ -148,6 +148,41 @@ def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> None:
     run(main())
 
 
+def test_a_turn_that_its_algorithm_cannot_fold_leaves_what_was_asked_and_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Brittle(React):
+        def evolve(self, state: Any, event: Event) -> Any:
+            if event.run_id == bad:
+                raise ZeroDivisionError("a bug in evolve")
+            return super().evolve(state, event)
+
+    bad = ""
+
+    async def main() -> None:
+        nonlocal bad
+        store, agent = Counting(), Brittle()
+        session_id, (_, bad) = await conversation(store, 2)
+        async with make_engine(StrictClient(echo), store=store, agent=agent) as engine:
+            session = engine.session(session_id)
+            result = await (await session.send("word 2")).result()
+            assert result.output == "5 word 2"
+            told = [message.text for message in await session.history()]
+            assert told == [
+                *("word 0", "1 word 0", "word 1", "3 word 1"),
+                *("word 2", "5 word 2"),
+            ]
+        await store.setup()
+        past = await Histories(store, {"react": agent}).upto(session_id, 100)
+        assert not past.whole
+        faults = (await verify_store(store, checks=[request_check([React()], store)])).faults
+        assert faults == []
+
+    run(main())
+    (warned, *_) = [each for each in caplog.records if each.name == "lib.engine.history"]
+    assert bad in warned.getMessage()
+
+
 def test_a_changed_conversation_is_found_by_the_deep_check() -> None:
     async def main() -> None:
         store = Counting()
