@@ -14,7 +14,9 @@ from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import Metric, Record, SQLiteVectorStore
 
-from .vector_kit import LIB, call, contents, fill, lines, shop
+from .vector_kit import call, contents, fill, lines, shop
+
+LIB = [sys.executable, "-m", "lib.cli"]
 
 
 @pytest.fixture

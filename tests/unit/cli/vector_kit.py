@@ -1,7 +1,6 @@
 """What tests of `lib vector` share: a small shop, the command, and a look into a store."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ from click.testing import CliRunner, Result
 from lib.cli import main
 from lib.testing.aio import run
 from lib.vector import Metric, Record, SQLiteVectorStore
-
-LIB = [sys.executable, "-m", "lib.cli"]
 
 
 def shop(folder: Path) -> Path:
