@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from itertools import pairwise
