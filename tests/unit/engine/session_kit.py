@@ -36,13 +36,6 @@ async def in_session(
         yield engine, await engine.start_session()
 
 
-async def reached(turn: Turn, kind: str) -> None:
-    """Wait until a turn has come that far."""
-    async for event in turn.events():
-        if event.kind == kind:
-            return
-
-
 async def faults(store: EventStore) -> list[Any]:
     return (await verify_store(store, deep=True, checks=[request_check([AGENT], store)])).faults
 

@@ -11,6 +11,8 @@ from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.tools import tool
 
+from .run_kit import reached, stubborn_until
+
 
 @tool
 async def wait_for_ever() -> str:
@@ -40,9 +42,7 @@ def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -> None
     async def main() -> tuple[Result, list[Event]]:
         async with make_engine(client, wait_for_ever, ask_first) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.APPROVAL_REQUESTED:
-                    break
+            await reached(started, k.APPROVAL_REQUESTED)
             assert await started.cancel("changed my mind", user="ada") is True
             result = await started.result()
             assert await started.cancel() is False
@@ -88,9 +88,7 @@ def test_a_call_that_ends_within_the_grace_keeps_its_result() -> None:
     async def main() -> list[Event]:
         async with make_engine(client, tidy) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.TOOL_REQUESTED:
-                    break
+            await reached(started, k.TOOL_REQUESTED)
             await started.cancel()
             await started.result()
             return await engine.store.read(started.id)
@@ -104,23 +102,12 @@ def test_a_call_that_ends_within_the_grace_keeps_its_result() -> None:
 def test_a_call_that_ignores_its_cancellation_is_left_behind(caplog: object) -> None:
     release = asyncio.Event()
 
-    @tool
-    async def stubborn() -> str:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return "too late"
-
     client = ScriptedClient([calls("stubborn")])
 
     async def main() -> list[Event]:
-        async with make_engine(client, stubborn, grace_s=0.01) as engine:
+        async with make_engine(client, stubborn_until(release), grace_s=0.01) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.TOOL_REQUESTED:
-                    break
+            await reached(started, k.TOOL_REQUESTED)
             await started.cancel()
             result = await started.result()
             release.set()

@@ -22,6 +22,8 @@ from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.tools import Tool, tool
 
+from .run_kit import pay, reached, stubborn_until
+
 
 def ask(name: str, **arguments: Any) -> Reply:
     return Reply((ToolCall("c1", name, arguments),), stop="tool_calls")
@@ -107,9 +109,7 @@ def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -> None
     async def main() -> None:
         async with make_engine(ScriptedClient([ask("act"), "done"]), act, store=Slow()) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.APPROVAL_REQUESTED:
-                    break
+            await reached(started, k.APPROVAL_REQUESTED)
             await started.approve("tool/1/c1")
             while (await started.info()).status == "open":  # noqa: ASYNC110 - nobody waits for it
                 await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
@@ -118,21 +118,11 @@ def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -> None
 
 
 def test_a_result_that_comes_while_the_engine_closes_is_kept() -> None:
-    @tool
-    async def pay() -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "paid"
-        return "never"
-
     async def main() -> Sequence[str]:
         store = MemoryEventStore()
         async with make_engine(ScriptedClient([ask("pay")]), pay, store=store) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.TOOL_REQUESTED:
-                    break
+            await reached(started, k.TOOL_REQUESTED)
         await store.setup()
         return kinds(await store.read(started.id))
 
@@ -287,22 +277,13 @@ def test_nothing_is_taken_up_while_the_engine_closes() -> None:
 def test_a_close_that_was_given_up_can_be_waited_for_again() -> None:
     release = asyncio.Event()
 
-    @tool
-    async def stubborn() -> str:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return "done"
-
     async def main() -> None:
-        engine = make_engine(ScriptedClient([ask("stubborn")]), stubborn, grace_s=30.0)
+        engine = make_engine(
+            ScriptedClient([ask("stubborn")]), stubborn_until(release), grace_s=30.0
+        )
         async with engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.TOOL_REQUESTED:
-                    break
+            await reached(started, k.TOOL_REQUESTED)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
                     await engine.close()
@@ -332,9 +313,7 @@ def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
     async def main() -> float:
         async with make_engine(hanging, store=store, clock=clock) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.LLM_REQUESTED:
-                    break
+            await reached(started, k.LLM_REQUESTED)
         clock.advance(86_400)
         await store.setup()
         note = NewEvent("acme.note", {}, clock.now())
@@ -512,9 +491,7 @@ def test_a_driver_that_is_cancelled_from_outside_gives_its_run_back() -> None:
     async def main() -> RunInfo:
         async with make_engine(hanging) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.LLM_REQUESTED:
-                    break
+            await reached(started, k.LLM_REQUESTED)
             (driving,) = [t for t in asyncio.all_tasks() if t.get_name().startswith("lib.run")]
             driving.cancel()
             await asyncio.wait([driving])

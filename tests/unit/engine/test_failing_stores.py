@@ -1,6 +1,5 @@
 """A store that fails while a run is given back: what was first is told, nothing else is lost."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,9 @@ from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
-from lib.tools import Tool, tool
+from lib.tools import Tool
+
+from .run_kit import pay, reached
 
 
 class Failing(MemoryEventStore):
@@ -37,15 +38,6 @@ class Failing(MemoryEventStore):
         raise StoreError("and then the connection was lost")
 
 
-@tool
-async def pay() -> str:
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        return "paid"
-    return "never"
-
-
 def call(name: str) -> ScriptedClient:
     return ScriptedClient([Reply((ToolCall("c1", name),), stop="tool_calls"), "done"])
 
@@ -55,9 +47,7 @@ async def interrupted_while(store: MemoryEventStore, used: Tool, **options: Any)
     engine: Engine = make_engine(call(used.name), used, store=store, **options)
     async with engine:
         started = await engine.start("go")
-        async for event in started.events():
-            if event.kind == k.TOOL_REQUESTED:
-                break
+        await reached(started, k.TOOL_REQUESTED)
     await store.setup()
     return kinds(await store.read(started.id))
 

@@ -15,7 +15,8 @@ from lib.testing.agents import kinds
 from lib.testing.aio import run
 from lib.tools import tool
 
-from .session_kit import Gate, ask, echo, faults, in_session, outcome, reached, texts
+from .run_kit import reached
+from .session_kit import Gate, ask, echo, faults, in_session, outcome, texts
 
 
 def test_a_closed_session_answers_what_was_sent_and_takes_nothing_more() -> None:

@@ -17,7 +17,8 @@ from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.providers import StrictClient
 
-from .session_kit import Gate, ask, echo, faults, in_session, outcome, reached, talk, texts
+from .run_kit import reached
+from .session_kit import Gate, ask, echo, faults, in_session, outcome, talk, texts
 
 
 def long_answer(_messages: Sequence[Message]) -> str:

@@ -29,6 +29,8 @@ from lib.testing.clock import ManualClock
 from lib.tools import Tool, tool
 from lib.tools.definition import Effects
 
+from .run_kit import reached
+
 
 def told(messages: Sequence[Message]) -> str:
     return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
@@ -56,9 +58,7 @@ async def interrupt(store: MemoryEventStore, act: Tool) -> str:
     """Start a run, and close the engine while the tool is under way."""
     async with make_engine(ScriptedClient([CALL]), act, store=store) as engine:
         started = await engine.start("go")
-        async for event in started.events():
-            if event.kind == k.TOOL_REQUESTED:
-                break
+        await reached(started, k.TOOL_REQUESTED)
         waiting = asyncio.create_task(started.result())
         await asyncio.sleep(0)  # noqa: TID251 - lets the waiter begin to wait
     with pytest.raises(RunAbandoned) as caught:
@@ -115,9 +115,7 @@ def test_an_interrupted_model_call_is_made_again_with_the_same_request() -> None
         client = FunctionClient(answer)
         async with make_engine(client, store=store, agent=React(system="s")) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.LLM_REQUESTED:
-                    break
+            await reached(started, k.LLM_REQUESTED)
             await asyncio.sleep(0)  # noqa: TID251 - lets the call begin
         async with make_engine(client, store=store, agent=React(system="another")) as engine:
             await engine.run(started.id).result()
@@ -138,9 +136,7 @@ def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
         options: dict[str, Any] = {"store": store, "clock": clock, "lease_s": 0.3}
         async with make_engine(ScriptedClient([CALL]), act, **options) as first:
             started = await first.start("go")
-            async for event in started.events():
-                if event.kind == k.TOOL_REQUESTED:
-                    break
+            await reached(started, k.TOOL_REQUESTED)
             second = make_engine(ScriptedClient([told]), act, **options)
             async with second:
                 assert await second.resume(started.id) is False
@@ -384,9 +380,7 @@ def test_a_request_that_renders_differently_after_the_crash_is_told(
     async def main() -> None:
         async with make_engine(NEVER_ANSWERS, store=store) as engine:
             started = await engine.start("go")
-            async for event in started.events():
-                if event.kind == k.LLM_REQUESTED:
-                    break
+            await reached(started, k.LLM_REQUESTED)
         old = await altered(store, started.id, k.LLM_REQUESTED, digest="of another release")
         async with make_engine(ScriptedClient(["answer"]), store=old) as engine:
             await engine.run(started.id).result()
