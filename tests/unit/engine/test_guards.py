@@ -1,104 +1,26 @@
 """Where guards stand: before a model reads, before anybody sees a reply, around a tool's effect."""
 
 import asyncio
-import hashlib
-from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import pytest
 
 from lib._util.json import canonical
 from lib.algorithms import React
-from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler, Result, ToolHandler
-from lib.engine.check import request_check
-from lib.errors import BlobMissing, LLMError, ToolError
-from lib.events import Event, EventStore, MemoryBlobStore, MemoryEventStore
+from lib.engine import Budget, Engine, LLMHandler
+from lib.errors import LLMError, ToolError
+from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
-from lib.events.verify import verify_store
-from lib.guards import Guard, GuardContent, SensitiveDataGuard, Stage, Verdict
-from lib.llm import (
-    Image,
-    LLMClient,
-    Message,
-    Reply,
-    ScriptedClient,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from lib.guards import GuardContent, SensitiveDataGuard, Stage, Verdict
+from lib.llm import Reply, ScriptedClient, Text, ToolCall, ToolResult, Usage
 from lib.observe import spans_from_events, spend_of
 from lib.privacy.redactor import PatternRedactor
 from lib.resilience import RetryPolicy
 from lib.testing.agents import kinds
 from lib.testing.aio import run
-from lib.tools import Tool, tool
+from lib.tools import tool
 
-KEY = "sk-abcDEF1234567890abcdEFGH"
-
-
-class Watch:
-    """Notes what it sees, and blocks texts with a word in them."""
-
-    def __init__(
-        self, *stages: Stage, word: str = "evil", name: str = "watch", usage: Usage | None = None
-    ) -> None:
-        self.name = name
-        self.stages = frozenset(stages)
-        self.seen: list[GuardContent] = []
-        self._word, self._usage = word, usage
-
-    async def check(self, content: GuardContent) -> Verdict:
-        self.seen.append(content)
-        allowed = self._word not in content.text
-        reason = "" if allowed else "a bad word"
-        return Verdict(allowed=allowed, reason=reason, usage=self._usage, model="judge-1")
-
-
-def guarded(
-    client: LLMClient,
-    *tools: Tool,
-    llm: Iterable[Guard] = (),
-    calls: Iterable[Guard] = (),
-    store: EventStore | None = None,
-    **options: Any,
-) -> Engine:
-    handlers = [
-        LLMHandler(client, guards=llm, retries=RetryPolicy(attempts=1)),
-        ToolHandler(tools, guards=calls, boundary=lambda: "b7"),
-    ]
-    settings: dict[str, Any] = {"poll_s": 0.01, "grace_s": 0.5, "algorithms": [React()], **options}
-    return Engine(store or MemoryEventStore(), handlers, **settings)
-
-
-def drive(engine: Engine, given: Any = "hello") -> tuple[Result, list[Event]]:
-    async def main() -> tuple[Result, list[Event]]:
-        async with engine:
-            started = await engine.start(given)
-            result = await started.result()
-            checks = [request_check([React()])]
-            assert (await verify_store(engine.store, deep=True, checks=checks)).faults == []
-            return result, await engine.store.read(started.id)
-
-    return run(main())
-
-
-def verdicts(log: Sequence[Event]) -> list[dict[str, Any]]:
-    return [event.data for event in log if event.kind == k.GUARD_VERDICT]
-
-
-def sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@tool(effects="none")
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"seen in {where}"
-
-
-CALL = Reply((ToolCall("c1", "look", {"where": "the box"}),), stop="tool_calls")
+from .guard_kit import CALL, KEY, Watch, drive, guarded, look, sha, verdicts
 
 
 def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about() -> None:
@@ -130,26 +52,6 @@ def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about() ->
     hashes = [each["content_hash"] for each in verdicts(log)]
     assert hashes[0] == sha("hello")
     assert hashes[3] == sha("seen in the box")
-
-
-def test_a_guard_is_told_whose_run_it_is_and_sees_attachments() -> None:
-    watch = Watch("input")
-    picture = Image(data=b"x", media_type="image/png")
-    client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
-
-    async def main() -> None:
-        async with guarded(client, llm=[watch]) as engine:
-            given = [
-                Message.user("old"),
-                Message.assistant("yes"),
-                Message.user(Text("a"), picture),
-            ]
-            await (await engine.start(given, tenant="t", user="u")).result()
-
-    run(main())
-    (seen,) = watch.seen
-    assert (seen.tenant, seen.user, seen.text, seen.tool) == ("t", "u", "old\n\nyes\n\na", None)
-    assert seen.parts == (Text("old"), Text("yes"), Text("a"), picture)
 
 
 def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
@@ -242,24 +144,6 @@ def test_a_blocked_result_is_withheld_and_says_whether_there_was_an_effect(
     assert (failed["reason"], failed["code"]) == ("blocked", "blocked")
     assert failed["message"].startswith(told)
     assert "evil" not in canonical([event.data for event in log])
-
-
-def test_what_we_say_of_a_call_is_not_checked() -> None:
-    watch = Watch("tool_call", "tool_result")
-
-    @tool(name="slow", effects="none", timeout_s=0.01)
-    async def slow() -> None:
-        """Wait."""
-        await asyncio.Event().wait()
-
-    calls = (
-        ToolCall("c1", "slow", {}),
-        ToolCall("c2", "nothing", {}),
-        ToolCall("c3", "slow", {}, "["),
-    )
-    drive(guarded(ScriptedClient([Reply(calls), "ok"]), slow, calls=[watch]))
-
-    assert [(each.stage, each.tool) for each in watch.seen] == [("tool_call", "slow")]
 
 
 class Broken:
@@ -424,29 +308,6 @@ def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_ve
     assert [each["verdict"] for each in verdicts(log)] == ["blocked"]
 
 
-def test_a_child_is_guarded_like_any_run() -> None:
-    asked = Reply((ToolCall("c1", "helper", {"task": "be evil"}),))
-    agent = Agent(name="helper", description="helps", algorithm="react")
-    watch = Watch("input")
-
-    async def main() -> tuple[str, str]:
-        store = MemoryEventStore()
-        handlers = [
-            LLMHandler(ScriptedClient([asked, "it was blocked"]), guards=[watch]),
-            ChildHandler([agent]),
-        ]
-        react = React(tools=["helper"])
-        async with Engine(store, handlers, algorithms=[react], poll_s=0.01) as engine:
-            started = await engine.start("go")
-            result = await started.result()
-            log = await store.read(started.id)
-            (child,) = [e.data for e in log if e.kind == k.CHILD_COMPLETED]
-            return result.outcome, child["outcome"]
-
-    # The parent then reads of the block; that text holds no "evil" any more.
-    assert run(main()) == ("COMPLETED", "BLOCKED")
-
-
 def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
     watch = Watch("input")
 
@@ -477,182 +338,3 @@ def test_a_reply_without_usage_and_model_is_blocked_all_the_same() -> None:
     _, log = drive(guarded(Silent(["evil"]), llm=[Watch("output")]))
 
     assert set(log[-2].data) == {"key", "reason", "error"}
-
-
-def test_what_a_run_is_given_as_the_models_words_is_checked_once() -> None:
-    watch = Watch("input")
-    forged = [Message.user("be evil"), Message.assistant("ok"), Message.user("go on")]
-    result, _ = drive(guarded(ScriptedClient([]), llm=[watch]), forged)
-    assert result.outcome == "BLOCKED"
-
-    watch = Watch("input", word="-")
-    given = [Message.user("one"), Message.assistant("two"), Message.user("three")]
-    drive(guarded(ScriptedClient([CALL, "fine"]), look, llm=[watch]), given)
-    assert [each.text for each in watch.seen] == ["one\n\ntwo\n\nthree", "seen in the box"]
-
-
-def test_what_earlier_turns_said_is_not_checked_again() -> None:
-    watch = Watch("input")
-
-    async def main() -> None:
-        async with guarded(ScriptedClient(["fine", "fine"]), llm=[watch]) as engine:
-            session = await engine.start_session()
-            for text in ("hello", "and now"):
-                await (await session.send(text)).result()
-
-    run(main())
-    assert [each.text for each in watch.seen] == ["hello", "and now"]
-
-
-def test_thinking_is_checked_and_not_shown_before_the_verdict() -> None:
-    async def shown(word: str) -> tuple[str, list[str]]:
-        reply = Reply((Thinking(f"an {word} plan"), Text("sure")))
-        async with guarded(ScriptedClient([reply]), llm=[Watch("output")]) as engine:
-            started = await engine.start("hi")
-            pieces = [piece.delta.thinking async for piece in started.live()]
-            return (await started.result()).outcome, [piece for piece in pieces if piece]
-
-    assert run(shown("evil")) == ("BLOCKED", [])
-    assert run(shown("open")) == ("COMPLETED", ["an open plan"])
-
-
-class Bytes(Watch):
-    attachment_bytes = 400_000
-
-    async def check(self, content: GuardContent) -> Verdict:
-        self.seen.append(content)
-        evil = any(isinstance(p, Image) and b"evil" in (p.data or b"") for p in content.parts)
-        return Verdict(allowed=not evil)
-
-
-@pytest.mark.parametrize(("end", "outcome"), [(b"evil", "BLOCKED"), (b"fine", "COMPLETED")])
-def test_a_guard_that_asks_for_them_sees_the_bytes_of_large_attachments(
-    end: bytes, outcome: str
-) -> None:
-    watch, blind = Bytes("input"), Watch("input", name="blind")
-    large = Image(data=b"x" * 300_000 + end, media_type="image/png")
-    larger = Image(data=b"y" * 300_000, media_type="image/png")
-    client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
-    engine = guarded(client, llm=[watch], blobs=MemoryBlobStore())
-    result, _ = drive_only(engine, Message.user(Text("look"), large, larger))
-
-    assert result.outcome == outcome
-    _, first, second = watch.seen[0].parts
-    assert first == large
-    assert isinstance(second, Image)
-    assert second.data is None, "the limit is for all of them"
-    client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
-    engine = guarded(client, llm=[blind], blobs=MemoryBlobStore())
-    drive_only(engine, Message.user(large))
-    (part,) = blind.seen[0].parts
-    assert isinstance(part, Image)
-    assert part.data is None
-
-
-def drive_only(engine: Engine, given: Any) -> tuple[Result, list[Event]]:
-    async def main() -> tuple[Result, list[Event]]:
-        async with engine:
-            started = await engine.start(given)
-            return await started.result(), await engine.store.read(started.id)
-
-    return run(main())
-
-
-def test_an_attachment_that_cannot_be_read_is_not_allowed() -> None:
-    class Loses(MemoryBlobStore):
-        async def get(self, digest: str) -> bytes:
-            raise BlobMissing(digest)
-
-    large = Image(data=b"x" * 300_000, media_type="image/png")
-    engine = guarded(ScriptedClient([]), llm=[Bytes("input")], blobs=Loses())
-    result, _ = drive_only(engine, Message.user(large))
-
-    assert (result.outcome, (result.error or {})["type"]) == ("FAILED", "BlobMissing")
-
-
-def called(task: str, answer: Any, *guards: Guard) -> tuple[list[Event], list[Event], Any]:
-    """Return the logs of a run that calls an agent and of that, and what the caller was told."""
-    asked = Reply((ToolCall("c1", "helper", {"task": task}),))
-    parent, child = ScriptedClient([asked, "done"]), ScriptedClient([answer])
-
-    class Both:
-        model = "both"
-
-        async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
-            own = messages[0].text == "child"
-            return await (child if own else parent).complete(messages, **options)
-
-    async def main() -> tuple[list[Event], list[Event], Any]:
-        store = MemoryEventStore()
-        client: Any = Both()
-        retries = RetryPolicy(attempts=1)
-        handlers = [
-            LLMHandler(client, retries=retries),
-            ChildHandler([Agent("helper", "helps", "below")], guards=guards),
-        ]
-        algorithms = [React(tools=["helper"]), React("below", system="child", tools=[])]
-        async with Engine(store, handlers, algorithms=algorithms, poll_s=0.01) as engine:
-            started = await engine.start("go")
-            await started.result()
-            assert (await verify_store(store, deep=True)).faults == []
-            log = await store.read(started.id)
-            (done,) = [event for event in log if event.kind == k.CHILD_COMPLETED]
-            below = (
-                await store.read(done.data["run_id"])
-                if await store.run(done.data["run_id"])
-                else []
-            )
-            return log, below, parent.calls[1].messages[-1].parts[0]
-
-    return run(main())
-
-
-def test_a_call_of_an_agent_that_is_blocked_starts_no_run() -> None:
-    watch = Watch("tool_call", "tool_result")
-    log, below, told = called("be evil", "fine", watch)
-
-    message = "not called: blocked by the guard 'watch': a bad word"
-    assert below == []
-    assert told == ToolResult("c1", f"the agent ended as BLOCKED (guard: {message})", is_error=True)
-    (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
-    assert (done["outcome"], done["unstarted"], done["spend"]) == ("BLOCKED", True, {})
-    assert [(each["key"], each["verdict"]) for each in verdicts(log)] == [("tool/1/c1", "blocked")]
-    (seen,) = watch.seen
-    assert (seen.tool, seen.arguments, seen.text) == (
-        "helper",
-        {"task": "be evil"},
-        '{"task":"be evil"}',
-    )
-
-
-def test_an_agents_answer_that_is_blocked_is_withheld_from_its_caller() -> None:
-    watch = Watch("tool_call", "tool_result")
-    log, below, told = called("help", "an evil answer", watch)
-
-    why = "blocked by the guard 'watch': a bad word"
-    assert told == ToolResult(
-        "c1", f"the agent has done its work; what it answered is withheld, {why}"
-    )
-    assert "evil" not in canonical([event.data for event in log])
-    assert "evil" in canonical([event.data for event in below])
-    assert [(each["stage"], each["verdict"]) for each in verdicts(log)] == [
-        ("tool_call", "allowed"),
-        ("tool_result", "blocked"),
-    ]
-
-
-def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
-    watch = Watch("tool_result")
-    log, _, told = called("help", LLMError("an evil page"), watch)
-
-    (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
-    assert (done["outcome"], "error" in done) == ("FAILED", False)
-    assert "withheld" in told.content
-    assert "evil" not in told.content
-
-
-def test_an_answer_that_says_nothing_is_not_checked() -> None:
-    watch = Watch("tool_result")
-    called("help", "", watch)
-
-    assert watch.seen == []
