@@ -16,6 +16,17 @@ from lib._util.tasks import whole
 T = TypeVar("T")
 
 _INLINE_EFFORT = 1_000_000
+_COPY_EFFORT, _FLOAT_EFFORT = 20_000, 75  # copying a record, and each float of its vector
+
+
+def is_small(effort: int) -> bool:
+    """Tell whether work of this effort may stay on the event loop."""
+    return effort <= _INLINE_EFFORT
+
+
+def copying(records: int, floats: int) -> int:
+    """Return what it costs to copy records that hold so many floats each."""
+    return records * (_COPY_EFFORT + floats * _FLOAT_EFFORT)
 
 
 async def offload(effort: int, work: Callable[[], T], lock: Lock | None = None) -> T:
@@ -28,7 +39,7 @@ async def offload(effort: int, work: Callable[[], T], lock: Lock | None = None) 
         work: the work.
         lock: held while it runs; if it is not free, a thread waits for it.
     """
-    if effort > _INLINE_EFFORT or not (lock is None or lock.acquire(blocking=False)):
+    if not is_small(effort) or not (lock is None or lock.acquire(blocking=False)):
         return await asyncio.to_thread(_locked, work, lock)
     try:
         return work()
@@ -39,7 +50,7 @@ async def offload(effort: int, work: Callable[[], T], lock: Lock | None = None) 
 
 async def offload_whole(effort: int, work: Callable[[], T]) -> T:
     """Return what the work returns, as `offload`; a caller that is cancelled waits for its end."""
-    if effort <= _INLINE_EFFORT:
+    if is_small(effort):
         return work()
     return await whole(asyncio.to_thread(work))
 

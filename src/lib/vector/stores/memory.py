@@ -19,7 +19,7 @@ from lib.vector.bm25 import BM25
 from lib.vector.exact import Rows, Selection, effort, nearest
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.columns import Columns, Mask
-from lib.vector.offload import offload, offload_whole
+from lib.vector.offload import copying, offload, offload_whole
 from lib.vector.partition import Partition, Snapshot
 from lib.vector.protocol import FilterLike
 from lib.vector.records import Match, Metric, Record, Vector
@@ -38,7 +38,6 @@ from lib.vector.values import copied
 
 # What things cost beside reading one float: checking a record, reading a field, deciding on a row.
 _RECORD_EFFORT, _FIELD_EFFORT, _ROW_EFFORT = 50_000, 2_000, 4
-_COPY_EFFORT, _FLOAT_EFFORT = 20_000, 75  # copying a record, and each float of its vector
 _ORDER_EFFORT = 500  # an id's share of sorting them all
 _DEATH_EFFORT = 1_000
 _UNKNOWN = 1 << 62  # texts and their index may be of any size, and the index may be in use
@@ -116,10 +115,10 @@ class InMemoryVectorStore:
         snapshot, among = await self._selected(filter, namespace)
         if snapshot is None:
             return []
-        copying = _copying(min(k, among.count), len(query) if include_vectors else 0)
+        copies = copying(min(k, among.count), len(query) if include_vectors else 0)
         scan = partial(nearest, snapshot.rows, query, k, metric=self._metric, among=among)
         return await offload(
-            effort(snapshot.rows, among) + copying,
+            effort(snapshot.rows, among) + copies,
             lambda: [_match(snapshot, *one, include_vectors=include_vectors) for one in scan()],
         )
 
@@ -150,7 +149,7 @@ class InMemoryVectorStore:
             if partition is None:
                 return []
             snapshot, rows = partition.snapshot, map(partition.row, wanted)
-            cost = _copying(len(wanted), snapshot.rows.vectors.shape[1])
+            cost = copying(len(wanted), snapshot.rows.vectors.shape[1])
             return await offload_whole(cost, partial(_records, snapshot, rows))
 
     async def scan(
@@ -164,8 +163,8 @@ class InMemoryVectorStore:
             if partition is None:
                 return []
             snapshot, count = partition.snapshot, partition.snapshot.count
-            copying = _copying(min(limit, count), snapshot.rows.vectors.shape[1])
-            cost = count * _ORDER_EFFORT + copying
+            copies = copying(min(limit, count), snapshot.rows.vectors.shape[1])
+            cost = count * _ORDER_EFFORT + copies
             return await offload_whole(cost, partial(_following, snapshot, start, limit))
 
     async def delete(
@@ -332,11 +331,6 @@ class _Contents:
 def _moving(partition: Partition[_Contents], rows: int) -> int:
     """Return what it costs that a write of so many rows may move others."""
     return _UNKNOWN if partition.compacting(rows) else partition.moving(rows)
-
-
-def _copying(records: int, floats: int) -> int:
-    """Return what it costs to copy records that hold so many floats each."""
-    return records * (_COPY_EFFORT + floats * _FLOAT_EFFORT)
 
 
 def _records(snapshot: Snapshot[_Contents], rows: Iterable[int | None]) -> list[Record]:

@@ -1,24 +1,40 @@
-"""One namespace of the file, held in memory as long as the file says the same."""
+"""Namespaces of the file, held in memory as long as the file says the same."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import count
+from sys import getsizeof
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.exact import Selection
+from lib.vector.filter import Filter
 from lib.vector.partition import Partition, Snapshot
 from lib.vector.records import Metric
 
+Stored: TypeAlias = tuple[str, str]
+"""A text, and its metadata as JSON."""
+
+_ENTRY_BYTES: Final = 320  # what Python keeps beside the two strings
+_LONGEST_META: Final = 2_048  # characters, so that decoding some tens takes less than a millisecond
+_numbers: Final = count()
+
 
 class RowIds:
-    """What stands beside each vector: its row in the file, and how many terms its text has."""
+    """What stands beside each vector: its row in the file, and how many terms its text has.
+
+    Attributes:
+        number: tells these rows from those of all others.
+    """
 
     def __init__(self, rids: array[int], lengths: array[int]) -> None:
         """Keep two arrays of one length."""
         self.rids, self.lengths = rids, lengths
+        self.number = next(_numbers)
 
     def extend(self, items: Sequence[tuple[int, int]]) -> None:
         """Append the pairs of the rows that follow."""
@@ -36,8 +52,50 @@ class RowIds:
         )
 
 
+class FoundRows:
+    """What the file has beside the vectors of rows that were found, those found first let go first.
+
+    A row never changes: what replaces it in its namespace is another one. One thread puts rows in;
+    others may look meanwhile.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        """Start empty, and keep about so many bytes at most."""
+        self._most_bytes, self._bytes = most_bytes, 0
+        self._rows: dict[tuple[int, int], Stored] = {}
+
+    def get(self, namespace: RowIds, row: int) -> Stored | None:
+        """Return what stands beside a row, if it is known."""
+        return self._rows.get((namespace.number, row))
+
+    def put(self, namespace: RowIds, row: int, stored: Stored) -> None:
+        """Keep what stands beside a row that is not known, unless it is too large."""
+        size = _size(stored)
+        if len(stored[1]) > _LONGEST_META or size > self._most_bytes:
+            return
+        while self._bytes + size > self._most_bytes:
+            self._bytes -= _size(self._rows.pop(next(iter(self._rows))))
+        self._rows[namespace.number, row] = stored
+        self._bytes += size
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._rows.clear()
+        self._bytes = 0
+
+
+def _size(stored: Stored) -> int:
+    return _ENTRY_BYTES + getsizeof(stored[0]) + getsizeof(stored[1])
+
+
 class CachedNamespace:
-    """Vectors and row ids of one namespace."""
+    """Vectors and row ids of one namespace.
+
+    Attributes:
+        used: higher than that of those that were used before.
+    """
+
+    used = 0
 
     def __init__(self, metric: Metric, dimension: int) -> None:
         """Start empty."""
@@ -81,10 +139,16 @@ class CachedNamespace:
         there = known[places] == rids
         return living[places[there]], there
 
-    def selection(self, key: str, passing: Callable[[], Sequence[int]]) -> Selection:
+    def selected(self, filter: Filter | None, passing: Callable[[], Sequence[int]]) -> Selection:
         """Return which rows pass a filter, by the row ids that the file gives; remembered."""
-        if key in self.snapshot.selections:
-            return self.snapshot.selections[key]
+        known = remembered(self.snapshot, filter)
+        if known is not None:
+            return known
         mask = np.zeros(len(self.snapshot.rows.vectors), np.bool_)
         mask[self.rows(np.array(passing(), np.int64))[0]] = True
-        return self.snapshot.remember(key, Selection.of(mask))
+        return self.snapshot.remember(repr(filter), Selection.of(mask))
+
+
+def remembered(snapshot: Snapshot[RowIds], filter: Filter | None) -> Selection | None:
+    """Return which rows pass a filter, if that is known."""
+    return snapshot.living if filter is None else snapshot.selections.get(repr(filter))

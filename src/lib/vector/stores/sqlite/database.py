@@ -1,7 +1,8 @@
-"""What `SQLiteVectorStore` does with its connection; everything here blocks, in one thread.
+"""What `SQLiteVectorStore` does with its connection; what is not said not to blocks, in one thread.
 
 Vectors are searched in memory: a namespace is read when it is first asked for, then follows this
-connection's own writes, and is dropped when another connection has written.
+connection's own writes, and is dropped when another connection has written. Whether one has is
+asked of SQLite by each transaction; where the file's WAL index can be read, it says so, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,20 @@ from lib.errors import HybridUnavailable, StoreCorrupt, StoreError
 from lib.vector import fusion
 from lib.vector.exact import Selection, nearest, row_lengths
 from lib.vector.filter import Filter
+from lib.vector.partition import Snapshot
 from lib.vector.records import Match, Record
 from lib.vector.stores.sqlite import lexical
-from lib.vector.stores.sqlite.cache import CachedNamespace
+from lib.vector.stores.sqlite.asked import Asked, Near
+from lib.vector.stores.sqlite.cache import (
+    CachedNamespace,
+    FoundRows,
+    RowIds,
+    Stored,
+    remembered,
+)
 from lib.vector.stores.sqlite.layout import NAME, Table, open_table, typed_errors
 from lib.vector.stores.sqlite.translate import Condition, condition
+from lib.vector.stores.sqlite.walindex import file_header, let_go
 from lib.vector.validate import Batch
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -51,6 +62,7 @@ _GONE = "SELECT rid, id FROM [table] WHERE "
 _PASSING = "SELECT rid FROM [table] WHERE "
 _COUNT = "SELECT count(*) FROM [table] WHERE "
 _READ_AT_ONCE = 2_000
+_FOUND_SHARE = 16  # what was found may take one byte for so many of vectors
 _MERGE = "INSERT INTO [table_fts]([table_fts]) VALUES ('optimize')"
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
 
@@ -73,12 +85,17 @@ class Database:
             self._stop_terms = lexical.stop_terms(self._connection)
         self._cache_bytes = cache_bytes
         self._cache: dict[str, CachedNamespace] = {}
+        self._uses = count(1)
+        self._found = FoundRows(cache_bytes // _FOUND_SHARE)
         self._version: int | None = None
+        self._header = file_header(table.path) if opened.writable else None
+        self._seen: bytes | None = None
 
     def close(self) -> None:
         """Close the connection."""
         self._cache.clear()
         self._connection.close()
+        let_go()
 
     def outdated(self) -> bool:
         """Tell whether the file has changed and this connection will never see it."""
@@ -99,21 +116,47 @@ class Database:
             cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
             self._cache[namespace] = cached
 
-    def query(
-        self,
-        namespace: str,
-        query: NDArray[np.float32],
-        k: int,
-        filter: Filter | None,
-        *,
-        include_vectors: bool,
-    ) -> list[Match]:
-        """Return the nearest records, best first."""
+    def near(self, asked: Asked) -> Near | None:
+        """Return the nearest as far as memory tells: not whether it takes long or needs the file.
+
+        Never blocks: for the event loop, while no other call is under way.
+        """
+        if self._header is None or self._header() != self._seen:
+            return None
+        cached = self._cache.get(asked.namespace)
+        if cached is None:
+            return None
+        snapshot = cached.snapshot
+        among = remembered(snapshot, asked.filter)
+        if among is None or not asked.is_small(snapshot, among):
+            return None
+        cached.used = next(self._uses)
+        return self._near(snapshot, asked, among)
+
+    def known(self, asked: Asked, near: Near) -> list[Match] | None:
+        """Return the nearest as records if they have been found before; never blocks."""
+        contents = near.snapshot.contents
+        beside: dict[int, Stored] = {}
+        for row, _ in near.found:
+            stored = self._found.get(contents, row)
+            if stored is None:
+                return None
+            beside[row] = stored
+        return self._made(near, beside, include_vectors=asked.include_vectors)
+
+    def query(self, asked: Asked, near: Near | None) -> list[Match]:
+        """Return the nearest records, best first; what memory told is right unless the file says.
+
+        Args:
+            asked: the query.
+            near: what `near` returned for it.
+        """
         with self._transaction():
-            cached = self._namespace(namespace)
-            rows, among = cached.snapshot.rows, self._selected(namespace, cached, filter)
-            found = nearest(rows, query, k, metric=self._table.metric, among=among)
-            return self._matches(cached, found, include_vectors=include_vectors)
+            cached = self._namespace(asked.namespace)
+            if near is None or near.snapshot is not cached.snapshot:
+                among = self._selected(asked.namespace, cached, asked.filter)
+                near = self._near(cached.snapshot, asked, among)
+            return self._matches(near, include_vectors=asked.include_vectors)
 
     def query_hybrid(
         self,
@@ -135,7 +178,7 @@ class Database:
             kept = {term: count for term, count in asked.items() if term not in self._stop_terms}
             worded = lexical.ranked(self._connection, cached, kept, among, limit)
             found = fusion.fused_rows([[row for row, _ in near], worded], k, rows.ids)
-            return self._matches(cached, found)
+            return self._matches(Near(cached.snapshot, found))
 
     def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
@@ -181,6 +224,7 @@ class Database:
         that were split keep copies of what has moved, whatever `secure_delete` says.
         Source: https://www.sqlite.org/fts5.html, section 6.9; https://www.sqlite.org/wal.html.
         """
+        self._found.clear()
         with typed_errors(self._table.place):
             if self._no_hybrid is None:
                 with sqlite.transaction(self._connection):
@@ -196,6 +240,7 @@ class Database:
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Generator[None]:
         """See one state of the file, the cache included."""
+        before = self._header() if self._header else None
         with (
             typed_errors(self._table.place),
             sqlite.transaction(self._connection, write=write),
@@ -203,13 +248,15 @@ class Database:
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if version != self._version:
                 self._cache.clear()
+                self._found.clear()
                 self._version = version
+            self._seen = before
             yield
 
     def _select(self, sql: str, *parameters: object) -> list[Any]:
         return self._connection.execute(self._table.named(sql), parameters).fetchall()
 
-    def _passing(self, namespace: str, filter: Filter) -> list[int]:
+    def _passing(self, namespace: str, filter: Filter | None) -> list[int]:
         """Return the row ids of the records that pass the filter."""
         where, parameters = _where(namespace, filter, None)
         return [rid for (rid,) in self._select(_PASSING + where, *parameters)]
@@ -218,17 +265,16 @@ class Database:
         self, namespace: str, cached: CachedNamespace, filter: Filter | None
     ) -> Selection:
         """Return which rows may be found."""
-        if filter is None:
-            return cached.snapshot.living
-        return cached.selection(repr(filter), lambda: self._passing(namespace, filter))
+        return cached.selected(filter, lambda: self._passing(namespace, filter))
 
     def _namespace(self, namespace: str) -> CachedNamespace:
         """Return a namespace from memory, or from the file; the last used ones are kept."""
         cached = self._cache.pop(namespace, None) or self._read(namespace)
+        cached.used = next(self._uses)
         used = cached.snapshot.rows.vectors.nbytes
         held = sum(other.snapshot.rows.vectors.nbytes for other in self._cache.values())
         while self._cache and held + used > self._cache_bytes:
-            oldest = self._cache.pop(next(iter(self._cache)))
+            oldest = self._cache.pop(min(self._cache, key=lambda name: self._cache[name].used))
             held -= oldest.snapshot.rows.vectors.nbytes
         if cached.snapshot.count:
             self._cache[namespace] = cached
@@ -254,25 +300,32 @@ class Database:
         stored = dict(self._select(_SIZES, _json(rids)))
         return [(rid, lexical.size(stored.get(rid))) for rid in rids]
 
-    def _matches(
-        self,
-        cached: CachedNamespace,
-        found: list[tuple[int, float]],
-        *,
-        include_vectors: bool = False,
-    ) -> list[Match]:
-        rows, rids = cached.snapshot.rows, cached.snapshot.contents.rids
-        stored = self._select(_FOUND, _json([rids[row] for row, _ in found]))
-        beside = {rid: (text, self._meta(meta)) for rid, text, meta in stored}
-        return [
-            Match(
-                rows.ids[row],
-                score,
-                *beside[rids[row]],
-                rows.vectors[row].tolist() if include_vectors else None,
-            )
-            for row, score in found
-        ]
+    def _near(self, snapshot: Snapshot[RowIds], asked: Asked, among: Selection) -> Near:
+        metric = self._table.metric
+        found = nearest(snapshot.rows, asked.vector, asked.k, metric=metric, among=among)
+        return Near(snapshot, found)
+
+    def _matches(self, near: Near, *, include_vectors: bool = False) -> list[Match]:
+        contents, beside, rest = near.snapshot.contents, dict[int, Stored](), dict[int, int]()
+        for row, _ in near.found:
+            stored = self._found.get(contents, row)
+            if stored is None:
+                rest[contents.rids[row]] = row
+            else:
+                beside[row] = stored
+        if rest:
+            for rid, text, meta in self._select(_FOUND, _json(list(rest))):
+                beside[rest[rid]] = text, meta
+                self._found.put(contents, rest[rid], (text, meta))
+        return self._made(near, beside, include_vectors=include_vectors)
+
+    def _made(self, near: Near, beside: dict[int, Stored], *, include_vectors: bool) -> list[Match]:
+        rows, made = near.snapshot.rows, list[Match]()
+        for row, score in near.found:
+            text, meta = beside[row]
+            vector = rows.vectors[row].tolist() if include_vectors else None
+            made.append(Match(rows.ids[row], score, text, self._meta(meta), vector))
+        return made
 
     def _record(self, row: Any) -> Record:
         name, blob, text, meta = row

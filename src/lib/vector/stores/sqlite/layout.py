@@ -114,10 +114,12 @@ class Opened:
     Attributes:
         connection: in no transaction.
         no_hybrid: why there is no full-text search; None if there is.
+        writable: whether it may write.
     """
 
     connection: sqlite3.Connection
     no_hybrid: str | None
+    writable: bool
 
 
 @contextmanager
@@ -165,7 +167,7 @@ def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Ope
         _ensure(connection, table, _is_made, _make, write=write)
         no_hybrid = _full_text(connection, table, write=write)
         held.pop_all()
-        return Opened(connection=connection, no_hybrid=no_hybrid)
+        return Opened(connection=connection, no_hybrid=no_hybrid, writable=write)
 
 
 def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
