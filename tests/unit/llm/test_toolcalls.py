@@ -7,7 +7,8 @@ import pytest
 
 from lib.errors import InvalidReply
 from lib.llm import ToolCall, ToolCallDelta
-from lib.llm.chat.toolcalls import ToolCallAssembler, read_arguments
+from lib.llm.chat.toolcalls import ToolCallAssembler
+from lib.llm.wire.arguments import read_arguments
 
 Fragment = dict[str, Any]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, Self
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
 from lib.llm.chat.final import with_final_tool, without_final_call
 from lib.llm.chat.reply import ReplyBuilder
@@ -19,16 +17,12 @@ from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
 from lib.llm.pieces import deltas_of
 from lib.llm.wire.openai import OPENAI_HOST, provider_of, server_address, server_headers
-from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
+from lib.llm.wire.sse import ServerEvent
+from lib.llm.wire.streams import deltas, new_call_id, read_json
 from lib.wire.failures import status_error, told_error
 from lib.wire.http import Answer, Wire
 
 TEXT_ONLY: Final = frozenset({"text"})
-_DRAIN_S: Final = 0.25
-
-
-def _new_call_id() -> str:
-    return f"call_{secrets.token_hex(12)}"
 
 
 class ChatClient:
@@ -59,7 +53,7 @@ class ChatClient:
         provider: str | None = None,
         max_reply_bytes: int = 16 * 1024 * 1024,
         clock: Clock = SYSTEM_CLOCK,
-        new_id: Callable[[], str] = _new_call_id,
+        new_id: Callable[[], str] = new_call_id,
     ) -> None:
         """Prepare a client; nothing is opened before the first call.
 
@@ -125,7 +119,7 @@ class ChatClient:
         content = self._content(messages, model, tools, output, settings, stream=False)
         builder = self._builder(messages)
         async with self._post(content, accept="application/json") as answer:
-            builder.add(_read(await answer.read()), whole=True)
+            builder.add(read_json(await answer.read()), whole=True)
         return self._finished(builder, output)
 
     async def stream(
@@ -153,9 +147,9 @@ class ChatClient:
         builder = self._builder(messages)
         async with (
             self._post(content, accept="text/event-stream") as answer,
-            aclosing(_deltas(answer, builder)) as deltas,
+            aclosing(deltas(answer, builder, take_event)) as pieces,
         ):
-            async for delta in deltas:
+            async for delta in pieces:
                 yield delta
         yield self._finished(builder, output)
 
@@ -218,34 +212,6 @@ class ChatClient:
             yield answer
 
 
-async def _deltas(answer: Answer, builder: ReplyBuilder) -> AsyncGenerator[Delta]:
-    """Yield what the answer adds to the builder, until the server says that nothing follows."""
-    if answer.media_type == "application/json":  # a server that does not stream
-        for delta in builder.add(_read(await answer.read()), whole=True):
-            yield delta
-        return
-    decoder = EventDecoder()
-    async with aclosing(_chunks(answer, builder)) as chunks:
-        async for chunk in chunks:
-            for event in decoder.feed(chunk):
-                for delta in take_event(event, builder):
-                    yield delta
-            if builder.ended:
-                await answer.drain(_DRAIN_S)
-                return
-
-
-async def _chunks(answer: Answer, builder: ReplyBuilder) -> AsyncGenerator[bytes]:
-    try:
-        while (chunk := await answer.chunk()) is not None:
-            yield chunk
-    except LLMError:
-        if builder.complete:
-            return  # only the usage is lost
-        raise
-    yield END_OF_STREAM
-
-
 def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:
     """Give the builder what an event holds, and return what that adds.
 
@@ -254,14 +220,14 @@ def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:
         InvalidReply: it is not JSON.
     """
     if event.event == "error" or "error" in event.other:
-        raise told_error(_read(event.other.get("error", event.data)), LLMError)
-    deltas: list[Delta] = []
+        raise told_error(read_json(event.other.get("error", event.data)), LLMError)
+    added: list[Delta] = []
     for text in _documents(event.data):
         if text == "[DONE]":
             builder.end()
         elif text:
-            deltas += builder.add(_read(text))
-    return deltas
+            added += builder.add(read_json(text))
+    return added
 
 
 def _documents(data: str) -> list[str]:
@@ -269,10 +235,3 @@ def _documents(data: str) -> list[str]:
     lines = [line.strip() for line in data.split("\n")]
     several = all(line.startswith("{") or line in {"", "[DONE]"} for line in lines)
     return lines if several else [data]
-
-
-def _read(text: str | bytes) -> Any:
-    try:
-        return parse(text)
-    except (ValueError, RecursionError):
-        raise InvalidReply("the server's answer is not JSON", retryable=True) from None

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from lib._util.json import canonical, parse
 from lib.errors import InvalidReply
 from lib.llm.chat.request import KEPT
 from lib.llm.client import ToolCallDelta
 from lib.llm.parts import ToolCall
 from lib.llm.wire import fields
+from lib.llm.wire.arguments import arguments_text, read_arguments
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class ToolCallAssembler:
         """
         function = fields.mapping(fragment, "function")
         call_id, name = fields.text(fragment, "id"), fields.text(function, "name")
-        arguments = _arguments_text(function.get("arguments"))
+        arguments = arguments_text(function.get("arguments"))
         index = fragment.get("index")
         index = index if isinstance(index, int) else None
         call = None if whole else self._find(index, call_id, name, arguments)
@@ -107,22 +107,3 @@ class ToolCallAssembler:
             return indexed
         last = self._calls[-1] if self._calls and index is None else None
         return known or indexed or last
-
-
-def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments, or none and the text that is not a JSON object."""
-    if not text.strip():
-        return {}, None
-    try:
-        value = parse(text)
-    except (ValueError, RecursionError):
-        return {}, text
-    if isinstance(value, dict) and fields.is_shallow(cast(Any, value)):
-        return cast(dict[str, Any], value), None
-    return {}, text
-
-
-def _arguments_text(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return canonical(value) if fields.is_shallow(value) else "(nested too deeply)"
