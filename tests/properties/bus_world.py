@@ -6,10 +6,8 @@ may die anywhere.
 """
 
 import asyncio
-import inspect
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
@@ -22,12 +20,10 @@ from lib.events.store import run_mark
 from lib.events.wakeups import Wakeups
 from lib.testing.clock import ManualClock
 
+from .process_kit import Mortal, SlowStore
+
 LEASE_S, POLL_S, MOST = 6.0, 1.0, 3
 Key = tuple[str, int]
-
-tasks_of_process: ContextVar[dict[asyncio.Task[Any], None] | None] = ContextVar(
-    "tasks", default=None
-)
 
 
 class PartitionedStore:
@@ -80,26 +76,6 @@ class PartitionedStore:
 
     async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
         return await self._stores[0].swap_mark(name, expected=expected, value=value)
-
-
-class SlowStore:
-    """A store each of whose calls lets others run before and after it."""
-
-    def __init__(self, store: Any, process: "Process") -> None:
-        self._store, self._process = store, process
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if not inspect.iscoroutinefunction(method):
-            return method
-
-        async def slowly(*args: Any, **named: Any) -> Any:
-            await self._process.breathe()
-            result = await method(*args, **named)
-            await self._process.breathe()
-            return result
-
-        return slowly
 
 
 @dataclass
@@ -189,11 +165,12 @@ class World:
         ]
 
 
-class Process:
+class Process(Mortal):
     """A bus, as one process of many has it."""
 
     def __init__(self, world: World, dice: Random, *, batch: int) -> None:
-        self.alive, self._world, self._dice = True, world, dice
+        super().__init__(dice)
+        self._world = world
         self.store = cast(EventStore, SlowStore(world.store, self))
         self.bus = Bus(
             self.store,
@@ -203,22 +180,6 @@ class Process:
             lease_s=LEASE_S,
             max_deliveries=MOST,
         )
-        self.tasks: dict[asyncio.Task[Any], None] = {}
-
-    async def breathe(self) -> None:
-        """Let others run; a process that is dead gets no further."""
-        for _ in range(self._dice.randrange(3)):
-            await asyncio.sleep(0)  # noqa: TID251 - lets others run
-        if not self.alive:
-            raise asyncio.CancelledError
-
-    def call(self, work: Any) -> asyncio.Task[Any]:
-        """Let the process do something, in a task that dies with it."""
-        token = tasks_of_process.set(self.tasks)
-        try:
-            return asyncio.get_running_loop().create_task(work)
-        finally:
-            tasks_of_process.reset(token)
 
     async def start(self, groups: Collection[str]) -> None:
         self.pump = self.call(self.bus.run())
@@ -251,9 +212,9 @@ class Process:
                 self._world.faults.append(f"events were skipped: {before}")
         if order[order.index(keys[0]) :][: len(keys)] != keys:
             self._world.faults.append(f"this is not the order: {keys}")
-        for _ in range(self._dice.randrange(5)):
-            if self._dice.random() < 0.1:
-                await self._world.clock.sleep(self._dice.choice([0.1, LEASE_S * 1.5]))
+        for _ in range(self.dice.randrange(5)):
+            if self.dice.random() < 0.1:
+                await self._world.clock.sleep(self.dice.choice([0.1, LEASE_S * 1.5]))
             await self.breathe()
         if self._world.deadly.intersection(keys):
             self.die()
@@ -268,8 +229,3 @@ class Process:
         self.pump.cancel()
         await asyncio.wait([self.pump])
         self.alive = False
-
-    def die(self) -> None:
-        self.alive = False
-        for task in list(self.tasks):
-            task.cancel()

@@ -7,10 +7,8 @@ on it reaches neither store nor backend.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Literal, cast
 
@@ -22,14 +20,14 @@ from lib.events.bus import Bus
 from lib.observe import Observer, Span, spans_from_events
 from lib.testing.clock import ManualClock
 
+from .process_kit import Mortal, SlowStore
+
 MARKER = "hunter2-swordfish"
 GROUP = "machine"
 SINK_TIMEOUT_S = 30.0
 
 Told = tuple[str, str, str, Any, Any]
 """A score as a backend knows it: trace, span, name, value and time."""
-
-tasks_of_process: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("tasks", default=None)
 
 
 # -- backends ----------------------------------------------------------------------------------
@@ -125,27 +123,7 @@ class KnowingSink(Sink):
 # -- processes ---------------------------------------------------------------------------------
 
 
-class SlowStore:
-    """A store each of whose calls lets others run before and after it."""
-
-    def __init__(self, store: EventStore, process: Process) -> None:
-        self._store, self._process = store, process
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if not inspect.iscoroutinefunction(method):
-            return method
-
-        async def slowly(*args: Any, **named: Any) -> Any:
-            await self._process.breathe()
-            result = await method(*args, **named)
-            await self._process.breathe()
-            return result
-
-        return slowly
-
-
-class Process:
+class Process(Mortal):
     """An observer and its bus, as one process of many has them."""
 
     def __init__(
@@ -159,8 +137,8 @@ class Process:
         room: int,
         at_once: int,
     ) -> None:
-        self.alive, self.closing = True, False
-        self.clock, self._dice = clock, dice
+        super().__init__(dice)
+        self.clock, self.closing = clock, False
         self.store = cast(EventStore, SlowStore(store, self))
         self.bus = Bus(self.store, clock=clock)
         sinks = [(KnowingSink if one.knows else Sink)(one, self, at_once) for one in backends]
@@ -172,22 +150,6 @@ class Process:
             max_tracked=room,
             group=GROUP,
         )
-        self.tasks: set[asyncio.Task[Any]] = set()
-
-    async def breathe(self) -> None:
-        """Let others run; a process that is dead gets no further."""
-        for _ in range(self._dice.randrange(3)):
-            await asyncio.sleep(0)  # noqa: TID251 - lets others run
-        if not self.alive:
-            raise asyncio.CancelledError
-
-    def call(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Let the process do something, in a task that dies with it."""
-        token = tasks_of_process.set(self.tasks)
-        try:
-            return asyncio.get_running_loop().create_task(work)
-        finally:
-            tasks_of_process.reset(token)
 
     async def close(self) -> None:
         self.closing = True
@@ -198,11 +160,6 @@ class Process:
     async def start(self) -> None:
         self._pump = self.call(self.bus.run())
         await self.observer.__aenter__()
-
-    def die(self) -> None:
-        self.alive = False
-        for task in self.tasks:
-            task.cancel()
 
 
 # -- the logs ----------------------------------------------------------------------------------

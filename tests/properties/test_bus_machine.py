@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -18,9 +17,8 @@ from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from bus_world import LEASE_S, PartitionedStore, Process, World, tasks_of_process
+from .bus_world import LEASE_S, PartitionedStore, Process, World
+from .process_kit import new_loop
 
 GROUPS = ["a", "b/0"]
 MAX_PROCESSES = 3
@@ -35,22 +33,6 @@ class Story:
         self.dice = Random(seed)
         self.world = World(partitions, GROUPS)
         self.processes: list[Process] = []
-
-    def new_loop(self) -> asyncio.AbstractEventLoop:
-        """Return an event loop whose time-outs wait for the clock that is moved by hand."""
-        loop = asyncio.new_event_loop()
-        cast(Any, loop).time = self.world.clock.monotonic
-
-        def new_task(loop: Any, work: Any, **named: Any) -> asyncio.Task[Any]:
-            task = asyncio.Task(work, loop=loop, **named)
-            siblings = tasks_of_process.get()
-            if siblings is not None:
-                siblings[task] = None
-                task.add_done_callback(siblings.pop)
-            return task
-
-        loop.set_task_factory(cast(Any, new_task))
-        return loop
 
     async def tell(self) -> None:
         await self.world.store.setup()
@@ -160,7 +142,8 @@ def test_every_event_gets_to_every_group_in_order_whatever_happens_to_its_buses(
 ) -> None:
     for seed in range(SEEDS):
         story = Story(seed, partitions)
-        with asyncio.Runner(loop_factory=story.new_loop) as runner:
+        factory = partial(new_loop, story.world.clock.monotonic)
+        with asyncio.Runner(loop_factory=factory) as runner:
             try:
                 runner.run(story.tell())
             except AssertionError as error:

@@ -10,10 +10,9 @@ import asyncio
 import json
 import logging
 import os
-import sys
 from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from random import Random
 from typing import Any, cast
 from unittest.mock import patch
@@ -41,17 +40,15 @@ from lib.observe.trace import is_dead
 from lib.testing.clock import ManualClock
 from lib.testing.logs import at
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_world import (
+from .observed_world import (
     GROUP,
     MARKER,
     Backend,
     Growing,
     Process,
     Told,
-    tasks_of_process,
 )
+from .process_kit import new_loop
 
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 MAX_ROOTS, MAX_RUNS, MAX_PROCESSES = 3, 6, 2
@@ -76,7 +73,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock(at(0))
-        self.runner = asyncio.Runner(loop_factory=self._new_loop)
+        self.runner = asyncio.Runner(loop_factory=partial(new_loop, self.clock.monotonic))
         self.backends = [
             Backend("replaces", "replace", knows=False),
             Backend("keeps the first", "first", knows=False),
@@ -87,21 +84,6 @@ class Machine(RuleBasedStateMachine):
         self.processes: list[Process] = []
         self.calls: list[asyncio.Task[Any]] = []
         self.dice = Random(0)
-
-    def _new_loop(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.new_event_loop()
-        cast(Any, loop).time = self.clock.monotonic  # so that time-outs wait for `pass_time`
-
-        def new_task(loop: Any, work: Any, **named: Any) -> asyncio.Task[Any]:
-            task = asyncio.Task(work, loop=loop, **named)
-            siblings = tasks_of_process.get()
-            if siblings is not None:
-                siblings.add(task)
-                task.add_done_callback(siblings.discard)
-            return task
-
-        loop.set_task_factory(cast(Any, new_task))
-        return loop
 
     def do(self, work: Awaitable[Any]) -> Any:
         async def main() -> Any:
