@@ -13,36 +13,16 @@ from lib.events import NewEvent, RunInfo, RunQuery, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.urls import store_place
-from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.tools import tool
 
-
-@tool
-def act() -> str:
-    return "acted"
+from .runs_kit import BEGUN, filled
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store with one finished run of tenant acme and one that waits to be driven."""
-    clock = ManualClock()
-    ids = iter(["worker", "run-one"])
-    asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
-    client = ScriptedClient([asked, "done"])
-
-    async def fill() -> None:
-        store = SQLiteEventStore(tmp_path / "runs.db", clock=clock)
-        options: dict[str, Any] = {"clock": clock, "new_id": ids.__next__}
-        async with make_engine(client, act, store=store, **options) as engine:
-            await (await engine.start("go", tenant="acme")).result()
-            data: dict[str, Any] = {"algorithm": "react", "input": []}
-            await store.append("run-two", [NewEvent(k.RUN_STARTED, data, clock.now())], expected=0)
-
-    run(fill())
-    return tmp_path / "runs.db"
+    return filled(tmp_path, {"run-two": BEGUN}, tenant="acme", said="acted")
 
 
 def call(*arguments: object) -> Result:

@@ -17,43 +17,19 @@ from lib.errors import RunNotFound
 from lib.evals import Score, score_event
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
-from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.tools import tool
+
+from .runs_kit import BEGUN, filled
 
 SECRET = "the customer's secret"
-
-
-@tool
-def act() -> str:
-    return SECRET
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store with a finished run, a run that has only begun, and a child of it."""
-    clock = ManualClock()
-    ids = iter(["worker", "run-one"])
-    asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
-    client = ScriptedClient([asked, "done"])
-
-    async def fill() -> None:
-        store = SQLiteEventStore(tmp_path / "runs.db", clock=clock)
-        options: dict[str, Any] = {"clock": clock, "new_id": ids.__next__}
-        async with make_engine(client, act, store=store, **options) as engine:
-            await (await engine.start("go")).result()
-            data: dict[str, Any] = {"algorithm": "react", "input": []}
-            parent = {"run_id": "run-two", "key": "tool/1/a"}
-            child = {**data, "root": "run-two", "parent": parent}
-            for run_id, begun in (("run-two", data), ("part-of-two", child)):
-                await store.append(
-                    run_id, [NewEvent(k.RUN_STARTED, begun, clock.now())], expected=0
-                )
-
-    run(fill())
-    return tmp_path / "runs.db"
+    child = {**BEGUN, "root": "run-two", "parent": {"run_id": "run-two", "key": "tool/1/a"}}
+    return filled(tmp_path, {"run-two": BEGUN, "part-of-two": child}, said=SECRET)
 
 
 def call(store: Path, *arguments: object) -> Result:
