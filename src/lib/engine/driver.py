@@ -146,7 +146,7 @@ class Driver:
                 return  # it waits for a person, and nothing is held meanwhile
             self._check()
             self.waits = self._ledger.state.delegates
-            await wake.wait()
+            await wake.wait(rest_s=self._with.engine.poll_s if self.waits else 0.0)
             self.waits = False
             self._check()
             if not self._effects.results:

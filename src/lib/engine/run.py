@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.blind import BLIND
@@ -16,6 +16,9 @@ from lib.engine.result import Result
 from lib.errors import NotPending, RunNotFound
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
+from lib.events.wakeups import Listener
+
+_IDLE_POLLS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,20 @@ class Run:
                 if info.status == "closed":
                     return Result.of(await self._ended())
                 if not (info.ready and await self._engine.resume(self.id)):
-                    await wake.wait(self._engine.poll_s)
+                    await self._rest(wake, info)
+
+    async def _rest(self, wake: Listener, info: RunInfo) -> None:
+        """Wait until it is worth looking at it again.
+
+        Nothing becomes of a run that nobody holds and that is not ready until something is
+        appended: there is no lease that might end. Whoever waits for thousands of those must not
+        look at them all at each commit of another process.
+        """
+        poll_s = self._engine.poll_s
+        if info.ready or info.owner is not None:
+            await wake.wait(poll_s)
+        else:
+            await wake.wait(poll_s * _IDLE_POLLS, rest_s=poll_s)
 
     async def _ended(self) -> RunState[Any]:
         """Return what does not depend on its algorithm, which need not be here, nor work."""

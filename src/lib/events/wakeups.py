@@ -25,13 +25,49 @@ class Listener:
     signals_only: bool
     partition: int | None = None
     _event: asyncio.Event = field(default_factory=asyncio.Event)
+    _called: bool = False
+    _hinted: bool = False
+    _rests: bool = False
 
     def wake(self) -> None:
         """Let `wait` return."""
+        self._called = True
         self._event.set()
 
-    async def wait(self, timeout_s: float | None = None) -> bool:
-        """Return True on a wake-up, False after `timeout_s` seconds without one."""
+    def hint(self) -> None:
+        """Let `wait` return once it has rested."""
+        self._hinted = True
+        if not self._rests:
+            self._event.set()
+
+    async def wait(self, timeout_s: float | None = None, *, rest_s: float = 0.0) -> bool:
+        """Return True on a wake-up, False after `timeout_s` seconds without one.
+
+        Args:
+            timeout_s: how long to wait; None for ever.
+            rest_s: for how long not to heed what only tells that another process has written
+                something; that is heeded afterwards.
+        """
+        if rest_s and not self._called:
+            await self._rest(rest_s)
+            timeout_s = None if timeout_s is None else max(timeout_s - rest_s, 0.0)
+        woken = await self._is_set_within(timeout_s)
+        if woken:
+            self._event.clear()
+            self._called = self._hinted = False
+        return woken
+
+    async def _rest(self, rest_s: float) -> None:
+        self._rests = True
+        self._event.clear()
+        try:
+            await self._is_set_within(rest_s)
+        finally:
+            self._rests = False
+            if self._hinted:
+                self._event.set()
+
+    async def _is_set_within(self, timeout_s: float | None) -> bool:
         if timeout_s is None:  # the hot path of every run: no timer is made for it
             await self._event.wait()
         else:
@@ -40,7 +76,6 @@ class Listener:
                     await self._event.wait()
             except TimeoutError:
                 return False
-        self._event.clear()
         return True
 
 
@@ -113,7 +148,7 @@ class Wakeups:
         for listeners in self._by_run.values():
             for listener in listeners:
                 if _concerns(listener, partition):
-                    listener.wake()
+                    listener.hint()
 
 
 def _concerns(listener: Listener, partition: int | None) -> bool:
