@@ -1,15 +1,17 @@
-"""A chat completions server on loopback that plays a script, unpleasant parts included.
+"""Model servers on loopback that play a script, unpleasant parts included.
 
-It speaks any of `DIALECTS`, refuses what a strict server refuses, keeps connections alive, and can
-fail as servers do: with an error page, in the middle of a stream, or by not answering at all. The
-official SDK of OpenAI reads its answers; that is tested.
+`ChatServer` speaks any of `DIALECTS`, refuses what a strict server refuses, keeps connections
+alive, and can fail as servers do: with an error page, in the middle of a stream, or by not
+answering at all. The official SDK of OpenAI reads its answers; that is tested. `ModelServer` is
+what servers of other wires have in common with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -69,33 +71,30 @@ class Received:
     body: dict[str, Any]
 
 
-class ChatServer:
+class ModelServer(ABC):
     """Answers in turn what it was given, or what a function of the request's body returns.
 
+    A class for a wire says in which words.
+
     Attributes:
+        path: where it answers.
         requests: what came, oldest first.
         connections: how many were opened.
     """
 
-    def __init__(
-        self,
-        answers: Answers,
-        *,
-        dialect: ServerDialect = DIALECTS["openai"],
-        api_key: str = API_KEY,
-        slice_bytes: int | None = None,
-    ) -> None:
+    path: str
+
+    def __init__(self, answers: Answers, *, api_key: str, slice_bytes: int | None) -> None:
         """Take the script.
 
         Args:
             answers: one for each request in order, or a function of the request's body.
-            dialect: how replies are written.
             api_key: what a request must bring.
             slice_bytes: streams leave in pieces of this size; None sends event by event.
         """
         self.requests: list[Received] = []
         self.connections = 0
-        self._answers, self._dialect, self._api_key = answers, dialect, api_key
+        self._answers, self._api_key = answers, api_key
         self._slice_bytes = slice_bytes
         self._played = 0
         self._server: asyncio.Server | None = None
@@ -137,6 +136,20 @@ class ChatServer:
                 f"the server's script has {len(self._answers)} answers, {self._played} were asked"
             )
 
+    # -- the wire ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def refuse(self, body: dict[str, Any]) -> Raw | None:
+        """Return the answer to a request that breaks a rule, None for one that is in order."""
+
+    def seen(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as the model sees it."""
+        return body
+
+    @abstractmethod
+    def write(self, reply: Reply, body: dict[str, Any]) -> bytes | Iterable[bytes]:
+        """Return the answer's content, whole or as the events of a stream."""
+
     # -- one connection ------------------------------------------------------------------------
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -177,11 +190,11 @@ class ChatServer:
         if received.headers.get("authorization") != f"Bearer {self._api_key}":
             given = received.headers.get("authorization", "")
             return refused(401, f"incorrect API key provided: {given}", code="invalid_api_key")
-        if received.path != "/v1/chat/completions":
+        if received.path != self.path:
             return refused(404, f"invalid URL ({received.path})")
-        if error := refusal(received.body):
-            return Raw(status=400, body=json.dumps(error).encode(), headers=_JSON)
-        answer = self._next(received.body)
+        if (problem := self.refuse(received.body)) is not None:
+            return problem
+        answer = self._next(self.seen(received.body))
         return Reply((Text(answer),)) if isinstance(answer, str) else answer
 
     def _next(self, body: dict[str, Any]) -> Answer:
@@ -193,14 +206,13 @@ class ChatServer:
         return self._answers[self._played - 1]
 
     async def _reply(self, reply: Reply, received: Received, writer: asyncio.StreamWriter) -> None:
-        reply = _named(reply, received)
-        if not (received.body.get("stream") and self._dialect.streams):
-            body = json.dumps(completion(reply, self._dialect)).encode()
-            writer.write(_head(200, _JSON, len(body)) + body)
+        written = self.write(reply, received.body)
+        if isinstance(written, bytes):
+            writer.write(_head(200, _JSON, len(written)) + written)
             await writer.drain()
             return
         writer.write(_head(200, {"content-type": "text/event-stream; charset=utf-8"}, None))
-        events = [*event_stream(reply, self._dialect)]
+        events = [*written]
         if step := self._slice_bytes:
             whole = b"".join(events)
             events = [whole[start : start + step] for start in range(0, len(whole), step)]
@@ -209,6 +221,38 @@ class ChatServer:
             await writer.drain()
         writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+class ChatServer(ModelServer):
+    """A chat completions server."""
+
+    path = "/v1/chat/completions"
+
+    def __init__(
+        self,
+        answers: Answers,
+        *,
+        dialect: ServerDialect = DIALECTS["openai"],
+        api_key: str = API_KEY,
+        slice_bytes: int | None = None,
+    ) -> None:
+        """Take the script; `dialect` says how replies are written."""
+        super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
+        self._dialect = dialect
+
+    def refuse(self, body: dict[str, Any]) -> Raw | None:
+        """Return the answer to a request that breaks a rule of strict servers."""
+        error = refusal(body)
+        if error is None:
+            return None
+        return Raw(status=400, body=json.dumps(error).encode(), headers=_JSON)
+
+    def write(self, reply: Reply, body: dict[str, Any]) -> bytes | Iterable[bytes]:
+        """Return the answer in the server's dialect."""
+        reply = _named(reply, body)
+        if body.get("stream") and self._dialect.streams:
+            return event_stream(reply, self._dialect)
+        return json.dumps(completion(reply, self._dialect)).encode()
 
 
 _JSON: Final = {"content-type": "application/json"}
@@ -238,12 +282,12 @@ def _head(status: int, headers: Mapping[str, str], length: int | None) -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status} {phrase}", framing, *lines, "", ""]).encode()
 
 
-def _named(reply: Reply, received: Received) -> Reply:
+def _named(reply: Reply, body: Mapping[str, Any]) -> Reply:
     """Return the reply with a model, an id and a usage, as every server gives them."""
     return Reply(
         reply.parts,
         Usage(input_tokens=1, output_tokens=1) if reply.usage == Usage() else reply.usage,
         "tool_calls" if reply.tool_calls and reply.stop == "stop" else reply.stop,
-        reply.model or received.body["model"],
+        reply.model or body["model"],
         reply.id or "chatcmpl-1",
     )
