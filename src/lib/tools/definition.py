@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from lib.llm import ToolSpec
 
@@ -90,6 +90,11 @@ class Tool:
             )
         if self.max_output_chars < 1:
             raise ValueError(f"max_output_chars is at least 1, not {self.max_output_chars}")
+        if self.effects not in get_args(Effects):  # else a misspelt "once" would be made again
+            raise ValueError(
+                f"tool {self.name!r}: effects is 'none', 'idempotent' or 'once', "
+                f"not {self.effects!r}"
+            )
 
     @property
     def spec(self) -> ToolSpec:

@@ -51,7 +51,7 @@ def tool(
     Raises:
         TypeError: a parameter has no annotation, is `*args`, `**kwargs` or positional only, or
             has a `Field` as its default.
-        ValueError: the name is none that a model can call.
+        ValueError: the name is none that a model can call, or `effects` is none that there is.
     """
     if function is None:
         return lambda decorated: _make(decorated, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, cast
 
 from lib.errors import ToolError
 from lib.tools.definition import Tool
@@ -19,10 +19,15 @@ class ToolRegistry:
         """Keep the tools.
 
         Raises:
+            TypeError: one is no `Tool`, or a single one was given.
             ValueError: two of them have one name.
         """
+        if isinstance(tools, Tool):
+            raise TypeError(f"tools are given as a list: write [{tools.name}]")
         self._tools: dict[str, Tool] = {}
-        for tool in tools:
+        for tool in cast(Iterable[object], tools):
+            if not isinstance(tool, Tool):
+                raise TypeError(f"{tool!r:.100} is no tool: write @tool before the function")
             if tool.name in self._tools:
                 raise ValueError(f"two tools are named {tool.name!r}: rename one of them")
             self._tools[tool.name] = tool

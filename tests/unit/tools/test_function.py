@@ -138,3 +138,10 @@ def test_a_name_that_no_provider_takes_is_refused() -> None:
         tool(name="no spaces")(lambda: None)
     with pytest.raises(ValueError, match="at least 1"):
         tool(name="quiet", max_output_chars=0)(lambda: None)
+
+
+def test_a_misspelt_effect_is_refused_and_not_taken_for_one_that_may_be_repeated() -> None:
+    misspelt: Any = "Once"
+
+    with pytest.raises(ValueError, match="'none', 'idempotent' or 'once', not 'Once'"):
+        tool(name="pay", effects=misspelt)(lambda: None)

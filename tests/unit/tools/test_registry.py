@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from lib.errors import ToolError
@@ -26,6 +28,16 @@ def test_tools_are_kept_in_order_and_found_by_name() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools are named 'send'"):
         ToolRegistry([send, send])
+
+
+def test_what_is_no_tool_is_refused_with_a_way_out() -> None:
+    plain: Any = [len]
+    single: Any = send
+
+    with pytest.raises(TypeError, match="is no tool: write @tool before the function"):
+        ToolRegistry(plain)
+    with pytest.raises(TypeError, match=r"given as a list: write \[send\]"):
+        ToolRegistry(single)
 
 
 @pytest.mark.parametrize(
