@@ -312,3 +312,23 @@ def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str) -> No
     plan = execute(f"EXPLAIN SELECT * FROM {runs} WHERE run_id IS NOT NULL ORDER BY id LIMIT 9")
 
     assert "lib_runs_kept" in str(plan)
+
+
+def test_a_page_of_a_log_is_read_without_what_follows_it(url: str, schema: str) -> None:
+    async def main() -> None:
+        async with opened(url, schema) as store:
+            await begin(store, "long")
+
+    run(main())
+    events = f'"{schema}".lib_events'
+    execute(
+        f"INSERT INTO {events} (part, pos, run, seq, kind, at, data) SELECT part, pos + n, run, "
+        f"seq + n, kind, at, data FROM {events}, generate_series(1, 5000) n"
+    )
+    execute(f"ANALYZE {events}")
+    statement = place_of(url, schema).put(reading._READ).as_string()  # pyright: ignore[reportPrivateUsage] - its plan is the point
+    for name, value in {"name": r"'\x00'", "after": "10", "limit": "9"}.items():
+        statement = statement.replace(f"%({name})s", value)
+    plan = execute(f"EXPLAIN {statement}")
+
+    assert "Sort" not in str(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from lib._util.postgres import Connections, Cursor, cursor, run, transaction
@@ -19,6 +20,7 @@ from lib.events.stores.postgres.place import Place
 from lib.events.stores.postgres.rows import (
     Row,
     event_of,
+    events_of,
     maybe_text,
     run_name,
     run_of,
@@ -27,13 +29,17 @@ from lib.events.stores.postgres.rows import (
 )
 
 _MANY: Final = 500
-"""So many events are decoded in a thread."""
+"""More events than that are decoded in a thread."""
 
+# With the run looked up before, the index of events gives a page in its order; of a join,
+# PostgreSQL would read and sort all that follows, once for every page.
 _READ: Final = """
-    SELECT r.run_id, r.tenant, e.seq, e.kind, e.at, e."user", e.data
-    FROM {lib_runs} r JOIN {lib_events} e ON e.run = r.id
-    WHERE r.name = %(name)s::bytea AND r.run_id IS NOT NULL AND e.seq > %(after)s::bigint
-    ORDER BY e.seq LIMIT %(limit)s::bigint
+    WITH run AS MATERIALIZED (
+        SELECT id, tenant FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
+    )
+    SELECT (SELECT tenant FROM run), seq, kind, at, "user", data FROM {lib_events}
+    WHERE run = (SELECT id FROM run) AND seq > %(after)s::bigint
+    ORDER BY seq LIMIT %(limit)s::bigint
 """
 _RUN: Final = """
     SELECT {run_columns} FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
@@ -100,7 +106,7 @@ class Reader:
     async def read(self, run_id: str, after: int, limit: int | None) -> list[Event]:
         """Return events of a run; see `EventStore.read`."""
         wanted = {"name": run_name(run_id), "after": after, "limit": limit}
-        return await _decoded(await self._all(_READ, wanted), _events)
+        return await _decoded(await self._all(_READ, wanted), partial(events_of, run_id))
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """Return runs; see `EventStore.runs`."""
@@ -201,4 +207,4 @@ def _runs(rows: Sequence[Row]) -> list[RunInfo]:
 
 async def _decoded(rows: Sequence[Row], decode: Callable[[Sequence[Row]], list[T]]) -> list[T]:
     """Decode rows, in a thread if they are many."""
-    return decode(rows) if len(rows) < _MANY else await asyncio.to_thread(decode, rows)
+    return decode(rows) if len(rows) <= _MANY else await asyncio.to_thread(decode, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sys import intern
 from typing import Any, Final
 
@@ -95,12 +96,25 @@ def event_of(row: Row) -> Event:
     Raises:
         StoreCorrupt: the payload cannot be read.
     """
-    run_id, tenant, seq, kind, at, user, data = row
-    run_id = untext(run_id)
+    return _event(untext(row[0]), _maybe(row[1]), row[2:])
+
+
+def events_of(run_id: str, rows: Sequence[Row]) -> list[Event]:
+    """Return the events of a run, of rows of tenant, seq, kind, at, user and data.
+
+    Raises:
+        StoreCorrupt: the payload cannot be read.
+    """
+    tenant = _maybe(rows[0][0]) if rows else None
+    return [_event(run_id, tenant, row[1:]) for row in rows]
+
+
+def _event(run_id: str, tenant: str | None, row: Row) -> Event:
+    seq, kind, at, user, data = row
     try:
         data, at = decode_data(data), decode_time(at)
     except (TypeError, ValueError, OverflowError) as error:
         raise StoreCorrupt(f"event {seq} of run {run_id!r} cannot be read") from error
     # There are few kinds: each of them is kept, compared and hashed once.
     kind = intern(untext(kind))
-    return Event(run_id, seq, kind, data, at, _maybe(tenant), _maybe(user))
+    return Event(run_id, seq, kind, data, at, tenant, _maybe(user))
