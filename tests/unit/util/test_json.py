@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib._util.json import canonical, copied, digest, parse
+from lib._util.json import canonical, copied, digest, parse, quoted
 
 plain = st.recursive(
     st.none()
@@ -24,6 +24,18 @@ def test_what_is_written_is_what_the_standard_library_writes(value: object) -> N
     )
 
     assert canonical(value).encode() == text.encode("utf-8", "backslashreplace")
+
+
+@given(st.text(st.characters(codec=None)))
+def test_a_quoted_text_is_its_canonical_form(text: str) -> None:
+    assert quoted(text) == canonical(text)
+
+
+def test_every_character_is_quoted_as_the_standard_library_does() -> None:
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+
+    assert quoted(every) == json.dumps(every, ensure_ascii=False)
+    assert quoted("\ud800") == '"\\ud800"'
 
 
 @pytest.mark.parametrize("value", [object(), [{1, 2}], {"a": b"bytes"}, {(1, 2): 3}])
