@@ -243,7 +243,29 @@ def _judged(state: LoopState, event: Event) -> LoopState:
 
 
 def _called(state: LoopState, event: Event) -> LoopState:
-    return state._replace(issued=state.issued | {event.data["key"]})
+    return _in_batch(state, state.issued | {event.data["key"]}, state.results)
+
+
+def _in_batch(
+    state: LoopState, issued: frozenset[str], results: Mapping[str, ToolResult]
+) -> LoopState:
+    """Return the state with what became of some calls."""
+    # Spelled out, since it is done twice for every call and `_replace` takes twice as long.
+    return LoopState(
+        state.config,
+        state.messages,
+        state.asked,
+        state.thinking,
+        state.calls,
+        issued,
+        results,
+        state.end,
+        state.repairs,
+        state.prior,
+        state.refused,
+        state.held,
+        state.same,
+    )
 
 
 def _settled(state: LoopState, event: Event) -> LoopState:
@@ -253,7 +275,7 @@ def _settled(state: LoopState, event: Event) -> LoopState:
         return state
     results = {**state.results, key: call_result(event)}
     if len(results) < len(state.calls):
-        return state._replace(results=results)
+        return _in_batch(state, state.issued, results)
     messages = state.messages.extend([Message.tool(results[due]) for due in state.calls])
     return state._replace(messages=messages, calls={}, results={}, issued=frozenset[str]())
 

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lib.engine.core.algorithm import Algorithm, Request
-from lib.engine.core.decide import go_on, refold
+from lib.engine.core.decide import Refolding
 from lib.engine.core.session import SESSION
-from lib.engine.core.state import RunState
+from lib.engine.core.state import RunState, begin
 from lib.engine.history import Histories
 from lib.events import Event, EventStore
 from lib.events import kinds as k
 
 KEPT: Final = 64
 """Of how many sessions the state is kept."""
+PAGE: Final = 500
+"""How many events are read at once: each page is folded, and forgotten, before the next."""
 
 
 class States:
@@ -51,12 +53,19 @@ class States:
         if kept is not None:
             tail = await self._store.read(run_id, after=kept.head - 1)
             if tail and _ends_with(kept, tail[0]):
-                return go_on(algorithm, kept, tail[1:])
-        log = log or await self._store.read(run_id)
-        if not log:
+                refolding = Refolding(algorithm, kept)
+                refolding.extend(tail[1:])
+                return refolding.state, refolding.decided()
+        page = log or await self._store.read(run_id, limit=PAGE)
+        if not page:
             return None
-        past = await self._histories.before(log[0])
-        return refold(algorithm, log, past.conversation)
+        past = await self._histories.before(page[0])
+        refolding = Refolding(algorithm, begin(algorithm, page[0], past.conversation))
+        refolding.extend(page[1:])
+        while len(page) == PAGE:
+            page = await self._store.read(run_id, after=page[-1].seq, limit=PAGE)
+            refolding.extend(page)
+        return refolding.state, refolding.decided()
 
     def keep(self, algorithm: Algorithm[Any], state: RunState[Any]) -> None:
         """Keep the state of a run that is driven no longer, if it is an idle session."""

@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React, SessionLoop
-from lib.engine import Engine
-from lib.engine.core.decide import refold
+from lib.engine import Engine, Request
+from lib.engine.core.decide import next_step, refold
+from lib.engine.core.state import fold
 from lib.engine.history import Histories
 from lib.engine.states import States
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.llm import FunctionClient, Message
+from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
+from lib.tools import tool
 
 LOOP = SessionLoop()
 
@@ -175,6 +177,70 @@ def test_only_idle_sessions_are_kept_and_only_so_many() -> None:
         return [length > 1 for length in store.lengths]
 
     assert run(main()) == [True, True, False]
+
+
+@tool(effects="none")
+async def work() -> str:
+    return "news"
+
+
+async def worked() -> list[Event]:
+    """Return the log of a run of two batches of three calls."""
+
+    def think(messages: Sequence[Message]) -> Reply:
+        made = sum(message.role == "tool" for message in messages)
+        calls = tuple(ToolCall(f"c{number}", "work") for number in range(3))
+        return Reply(Message.assistant("done").parts) if made == 6 else Reply(calls)
+
+    store = MemoryEventStore()
+    async with make_engine(FunctionClient(think), work, store=store) as engine:
+        started = await engine.start("go")
+        await started.result()
+        return await store.read(started.id)
+
+
+def redecided(log: Sequence[Event]) -> dict[str, Request]:
+    """Decide every open request again from what stood before it."""
+    state, decided = fold(React(), log), dict[str, Request]()
+    for place, event in enumerate(log):
+        if event.data.get("key") in state.open and event.kind in k.REQUESTS:
+            step = next_step(React(), fold(React(), log[:place]))
+            decided |= {request.key: request for request in step.requests}
+    return decided
+
+
+@pytest.mark.parametrize("page", [1, 2, 5, 500])
+def test_a_log_in_pages_gives_the_state_and_the_open_requests_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    async def main() -> None:
+        log = await worked()
+        opened = set[int]()
+        for size in range(1, len(log) + 1):
+            store = Watched()
+            await store.setup()
+            copies = [NewEvent(each.kind, each.data, each.at) for each in log[:size]]
+            [first, *_] = await store.append(log[0].run_id, copies, expected=0)
+            found = await states(store).read(first.run_id, React())
+            assert found is not None
+            assert found == (fold(React(), log[:size]), redecided(log[:size]))
+            assert max(store.lengths) <= page
+            opened.add(len(found[0].open))
+        assert opened == {0, 1, 2, 3}
+
+    monkeypatch.setattr("lib.engine.states.PAGE", page)
+    run(main())
+
+
+def test_a_log_at_hand_is_not_read() -> None:
+    async def main() -> list[int]:
+        log, store = await worked(), Watched()
+        await store.setup()
+        found = await states(store).read(log[0].run_id, React(), log)
+        assert found == (fold(React(), log), {})
+        return store.lengths
+
+    assert run(main()) == []
 
 
 def _told(state: Any) -> Any:

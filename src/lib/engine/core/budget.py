@@ -76,6 +76,11 @@ class Spend(NamedTuple):
             seconds,
         )
 
+    def with_tool_call(self) -> Spend:
+        """Return this after one more tool call."""
+        tokens, cost, llm_calls, tool_calls, seconds = self
+        return Spend(tokens, cost, llm_calls, tool_calls + 1, seconds)
+
     def later(self, seconds: float) -> Spend:
         """Return this after so much more time."""
         tokens, cost, llm_calls, tool_calls, before = self

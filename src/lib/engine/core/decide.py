@@ -6,7 +6,7 @@ the state just before it holds that request, under the same key (`lib.engine.che
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,20 +129,44 @@ def refold(
 ) -> tuple[RunState[Any], dict[str, Request]]:
     """Return the state of a log, and its open requests as they were decided, by key.
 
-    A request is not stored, it is decided again: from the state just before its event. `history`
-    is the conversation that the turn of a session goes on with.
+    `history` is the conversation that the turn of a session goes on with.
     """
-    return go_on(algorithm, begin(algorithm, log[0], history), log[1:])
+    refolding = Refolding(algorithm, begin(algorithm, log[0], history))
+    refolding.extend(log[1:])
+    return refolding.state, refolding.decided()
 
 
-def go_on(
-    algorithm: Algorithm[Any], state: RunState[Any], events: Sequence[Event]
-) -> tuple[RunState[Any], dict[str, Request]]:
-    """Return what `refold` does, from the state before these events, in which nothing is open."""
-    answered = {event.data["key"] for event in events if event.kind in RESULTS}
-    decided: dict[str, Request] = {}
-    for event in events:
-        if event.kind in REQUESTS and event.data["key"] not in answered:
-            decided |= {request.key: request for request in next_step(algorithm, state).requests}
-        state = evolve(algorithm, state, event)
-    return state, decided
+class Refolding:
+    """A fold of a log that comes in pieces, and of its open requests.
+
+    Attributes:
+        state: the fold of what has come so far.
+    """
+
+    def __init__(self, algorithm: Algorithm[Any], state: RunState[Any]) -> None:
+        """Begin with a state in which nothing is open."""
+        self.state = state
+        self._algorithm = algorithm
+        self._before: dict[str, RunState[Any]] = {}
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Fold the next events."""
+        algorithm, state, before = self._algorithm, self.state, self._before
+        for event in events:
+            if event.kind in REQUESTS:
+                before[event.data["key"]] = state
+            elif event.kind in RESULTS:
+                before.pop(event.data["key"], None)
+            state = evolve(algorithm, state, event)
+        self.state = state
+
+    def decided(self) -> dict[str, Request]:
+        """Return the open requests as they were decided, by key.
+
+        A request is not stored, it is decided again: from the state just before its event.
+        """
+        decided: dict[str, Request] = {}
+        for state in self._before.values():
+            step = next_step(self._algorithm, state)
+            decided |= {request.key: request for request in step.requests}
+        return decided

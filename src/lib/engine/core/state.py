@@ -20,7 +20,6 @@ Approval = Literal["pending", "approved", "denied"]
 MAX_RESUMES = 10
 """How often a run may be taken over without a single new result before it counts as poison."""
 _LLM_CALL: Final = Spend(llm_calls=1)
-_TOOL_CALL: Final = Spend(tool_calls=1)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -76,8 +75,10 @@ class RunState(NamedTuple, Generic[S]):
     @property
     def delegates(self) -> bool:
         """Whether all that it waits for is done by runs that it has started."""
-        kinds = [request.kind for request in self.open.values()]
-        return bool(kinds) and k.DERIVING.issuperset(kinds)
+        for request in self.open.values():
+            if request.kind not in k.DERIVING:
+                return False
+        return bool(self.open)
 
     @property
     def poisoned(self) -> bool:
@@ -118,7 +119,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.budget,
         algorithm.evolve(state.loop, event),
         state.spend if signal else _spend(state, event),
-        _open(state, event),
+        state.open if signal else _open(state.open, event),
         state.approvals,
         state.comments,
         state.cancel_reason,
@@ -149,7 +150,7 @@ def fold(
 
 def _spend(state: RunState[Any], event: Event) -> Spend:
     spend = state.spend
-    if state.open and event.at > state.at and event.kind != k.RUN_RESUMED:
+    if event.at > state.at and state.open and event.kind != k.RUN_RESUMED:
         spend = spend.later(_worked_s(state, event))
     pay = _PAYS.get(event.kind)
     return spend if pay is None else pay(spend, event.data)
@@ -176,7 +177,7 @@ def _model_answered(spend: Spend, data: Mapping[str, Any]) -> Spend:
 
 
 def _tool_called(spend: Spend, data: Mapping[str, Any]) -> Spend:
-    return spend if data.get("unstarted") else spend.including(_TOOL_CALL)
+    return spend if data.get("unstarted") else spend.with_tool_call()
 
 
 def _used(spend: Spend, data: Mapping[str, Any]) -> Spend:
@@ -203,18 +204,18 @@ _PAYS = {
 }
 
 
-def _open(state: RunState[Any], event: Event) -> Mapping[str, Event]:
+def _open(requests: Mapping[str, Event], event: Event) -> Mapping[str, Event]:
     if event.kind in k.REQUESTS:
-        return {**state.open, event.data["key"]: event}
+        return {**requests, event.data["key"]: event}
     if event.kind in k.RESULTS:
-        rest = {**state.open}
+        rest = {**requests}
         rest.pop(event.data["key"], None)
         return rest
-    return state.open
+    return requests
 
 
 def _result(state: RunState[S], _event: Event) -> RunState[S]:
-    return state if state.poisoned or not state.resumes else state._replace(resumes=0)
+    return state if not state.resumes or state.poisoned else state._replace(resumes=0)
 
 
 def _approval_requested(state: RunState[S], event: Event) -> RunState[S]:
