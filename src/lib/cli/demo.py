@@ -62,7 +62,13 @@ def command(
     stand-in answers with sentences that it finds.
     """
     documents = path or own_documents()
-    home = index_home(documents, data)
+    try:
+        home = index_home(documents, data)
+    except OSError as error:
+        told = (
+            f"{str(data)!r} cannot be made or written: {error.strerror}: name another with --data"
+        )
+        raise click.ClickException(told) from error
     chosen = choose_model(model)
     demo = Demo(Console(), documents, question, home, data / "runs.db", chosen, slow)
     raise click.exceptions.Exit(asyncio.run(demo.run()))

@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="lib")
 def main() -> None:
     """Put LLM agents in front of customers."""

@@ -8,7 +8,7 @@ import inspect
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +43,19 @@ class Factory(click.ParamType[Callable[[], Any]]):
         if not callable(made):
             told = f"module {module_name!r} has no function {path!r}"
             self.fail(f"{told}: {_RULE}", param, ctx)
+        if _needs_arguments(made):
+            told = f"{path!r} of module {module_name!r} needs arguments"
+            self.fail(f"{told}: name a function that needs none", param, ctx)
         return made
+
+
+def _needs_arguments(made: Callable[..., Any]) -> bool:
+    with suppress(ValueError):  # of some that are written in C nobody can tell
+        try:
+            inspect.signature(made).bind()
+        except TypeError:
+            return True
+    return False
 
 
 def _module(name: str) -> Any:

@@ -245,7 +245,10 @@ class Delivery:
     async def _failed(self, claimed: Sequence[_Claimed], error: Exception, this: _Round) -> None:
         """Write down what a failing sink has taken, and give the others of its traces a chance."""
         roots = [each.root_id for each in claimed]
-        _log.error("%s did not take the traces of runs %r", self._name, roots, exc_info=error)
+        if isinstance(error, ExportError):  # says itself what is wrong
+            _log.error("%s did not take the traces of runs %r: %s", self._name, roots, error)
+        else:
+            _log.error("%s did not take the traces of runs %r", self._name, roots, exc_info=error)
         permanent = is_permanent(error)
         if isinstance(error, ExportError):
             _note_taken(claimed, error.taken)

@@ -46,6 +46,14 @@ def demo(folder: Path, data: Path, *more: str) -> Result:
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
+def test_a_data_folder_that_cannot_be_made_is_one_line_with_the_way_out(documents: Path) -> None:
+    result = demo(documents, documents / "hours.txt" / "data")
+
+    assert result.exit_code == 1
+    assert "data' cannot be made or written: Not a directory: name another with" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_an_answer_cites_file_and_line_and_the_trace_is_printed(
     documents: Path, tmp_path: Path
 ) -> None:

@@ -204,6 +204,7 @@ def test_an_unknown_run_and_a_damaged_store_are_one_line_and_no_traceback(
 
 
 def test_the_command_lists_its_subcommands_without_loading_them() -> None:
+    assert CliRunner().invoke(main, ["store", "runs", "-h"]).exit_code == 0
     shown = CliRunner().invoke(main, ["--help"])
 
     assert "demo" in shown.stdout

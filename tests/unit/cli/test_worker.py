@@ -39,6 +39,11 @@ class Holder:
     async def __aexit__(self, *_):
         return None
 
+def needy(url):
+    return None
+
+written_in_c = dict
+
 def client():
     return Engine(MemoryEventStore(), [], algorithms=[React()], drive=False)
 
@@ -90,6 +95,8 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
         ("their_agents:late_nothing", "the factory returned NoneType, not an Engine"),
         ("their_agents:Holder", "the factory returned str, not an Engine"),
         ("their_agents:client", "made with drive=False"),
+        ("their_agents:needy", "'needy' of module 'their_agents' needs arguments: name a function"),
+        ("their_agents:written_in_c", "the factory returned dict, not an Engine"),
     ],
 )
 def test_a_wrong_factory_is_told_with_the_way_out(worker: Call, spec: str, told: str) -> None:

@@ -66,10 +66,14 @@ def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
     assert run(main()) == (False, 1)
     assert [names(spans) for spans in bad.exports][:3] == [["one"], ["two"], ["one"]]
     assert [names(spans) for spans in good.exports] == [["one"], ["two"], ["one"]]
-    assert [(record.levelno, record.getMessage()) for record in caplog.records][:3] == [
-        (logging.ERROR, f"Recorder did not take the traces of runs ['{run_id}']")
+    told = caplog.records[:3]
+    assert [(record.levelno, record.getMessage().partition("]")[0]) for record in told] == [
+        (logging.ERROR, f"Recorder did not take the traces of runs ['{run_id}'")
         for run_id in ("one", "two", "one")
     ]
+    # An export error says itself what is wrong: only what nobody foresaw needs a traceback.
+    assert [bool(record.exc_info) for record in told] == [trouble is blow_up] * 3
+    assert [record.getMessage().endswith("]") for record in told] == [trouble is blow_up] * 3
 
 
 def test_a_sink_that_recovers_can_be_given_what_it_has_missed():

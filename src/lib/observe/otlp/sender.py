@@ -96,6 +96,7 @@ class OTLPSender:
         if min(batch_size, max_bytes, timeout_s) <= 0:
             raise ValueError("batch_size, max_bytes and timeout_s are above zero")
         self._url, self._batch_size, self._max_bytes = url, batch_size, max_bytes
+        self._server = parts.netloc.rpartition("@")[2]  # a key may stand before its host
         self._clock, self._timeout_s, self._calls = clock, timeout_s, Calls()
         self._headers = {
             "content-type": "application/x-protobuf",
@@ -180,7 +181,8 @@ class OTLPSender:
         except RemoteError as error:
             # Its cause may quote a header that is not valid, so it is left behind.
             wrong = not error.retryable
-            raise tally.error(str(error), permanent=wrong, setup=wrong) from None
+            told = f"{self._server}: {error}"
+            raise tally.error(told, permanent=wrong, setup=wrong) from None
 
     async def _judged(self, answer: Answer, count: int, tally: _Tally) -> int:
         status = answer.status

@@ -38,15 +38,17 @@ def test_a_connection_that_fails_may_hold_next_time(answer: Answer) -> None:
     assert len(error.taken) == 2
 
 
-def test_a_server_that_is_away_may_come_back() -> None:
+def test_a_server_that_is_away_may_come_back_and_is_named_without_its_key() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    sender = sender_to(f"http://127.0.0.1:{port}/v1/traces")
+    sender = sender_to(f"http://{KEY}@127.0.0.1:{port}/{KEY}/traces")
 
     with pytest.raises(ExportError) as raised:
         run(send(sender, make_spans(1)))
 
     assert not raised.value.permanent
+    assert f"127.0.0.1:{port}: the connection to the server failed" in str(raised.value)
+    assert KEY not in str(raised.value)
 
 
 def test_no_secret_is_in_an_error_nor_in_what_it_came_from() -> None:
