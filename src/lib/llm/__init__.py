@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lib.llm.chat import ChatClient
     from lib.llm.genai_prices import GenAIPrices
     from lib.llm.output import output_schema, parse_output
+    from lib.llm.responses import OpenAIClient
     from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "LLMError",
     "Message",
     "Opaque",
+    "OpenAIClient",
     "Output",
     "Part",
     "PriceBook",
@@ -99,6 +101,7 @@ _LAZY = {
     "CutOff": "scripted",
     "FunctionClient": "scripted",
     "GenAIPrices": "genai_prices",
+    "OpenAIClient": "responses",
     "ScriptedClient": "scripted",
     "output_schema": "output",
     "parse_output": "output",

@@ -1,0 +1,222 @@
+"""`OpenAIClient`: models behind OpenAI's responses API, which can keep conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, Self
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import InvalidReply, LLMError
+from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
+from lib.llm.messages import Message
+from lib.llm.parts import ToolCall
+from lib.llm.responses.kept import refused, split
+from lib.llm.responses.reply import ReplyBuilder
+from lib.llm.responses.request import build_body
+from lib.llm.wire.openai import provider_of, server_address, server_headers
+from lib.llm.wire.sse import ServerEvent
+from lib.llm.wire.streams import deltas, new_call_id, read_json
+from lib.wire.http import Answer, Wire
+
+TEXT_ONLY: Final = frozenset({"text"})
+MODALITIES: Final = frozenset({"text", "image", "file"})
+"""What the wire can carry."""
+
+
+class OpenAIClient:
+    """Speaks `/responses`, as OpenAI and some compatible servers do.
+
+    It neither retries nor remembers, and can serve many calls at once on one event loop. The
+    server keeps the conversation unless `store=False`: `Reply.state` is the handle on it, and a
+    call with that handle sends only what is new. What an organization keeps or not is between it
+    and OpenAI; nothing here deletes it there.
+
+    Settings go into the request as they are, except that `max_tokens` gets the server's name for
+    it and `tool_choice` may be the name of a tool.
+
+    Source: OpenAI API reference, "Create a model response" (developers.openai.com, 2026-11).
+    """
+
+    name = "responses"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout_s: float = 300.0,
+        http: Any = None,
+        transport: Any = None,
+        modalities: frozenset[str] = TEXT_ONLY,
+        store: bool = True,
+        headers: Mapping[str, str] | None = None,
+        provider: str | None = None,
+        max_reply_bytes: int = 16 * 1024 * 1024,
+        clock: Clock = SYSTEM_CLOCK,
+        new_id: Callable[[], str] = new_call_id,
+    ) -> None:
+        """Prepare a client; nothing is opened before the first call.
+
+        Args:
+            model: what to ask for when a call names no model.
+            api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
+            base_url: up to and with `/v1`; defaults to OPENAI_BASE_URL, else OpenAI.
+            timeout_s: seconds for each whole answer, streams included.
+            http: an `httpx2.AsyncClient` to use; it is not closed.
+            transport: an httpx2 transport instead of the network, for tests and gateways.
+            modalities: what the model takes beside "text": "image", "file".
+            store: False asks the server to keep nothing: replies bring no handle, handles are not
+                used, and each call sends the whole conversation.
+            headers: sent with each request.
+            provider: who is paid, such as "openai" behind a proxy; defaults to what the address
+                says, None for one that does not.
+            max_reply_bytes: content of one answer at most; a stream says everything twice.
+            clock: tells what a date in Retry-After means in seconds.
+            new_id: makes ids for tool calls that come without a usable one.
+
+        Raises:
+            ValueError: no key for OpenAI, a key or address that cannot be one, a modality that the
+                wire cannot carry, or both `http` and `transport`.
+        """
+        if not modalities <= MODALITIES:
+            unknown = ", ".join(sorted(modalities - MODALITIES))
+            raise ValueError(f"the responses API carries text, image and file, not {unknown}")
+        address, self._host = server_address(base_url)
+        self.model = model
+        self.modalities = modalities
+        self.provider = provider or provider_of(self._host)
+        self._url = f"{address}/responses"
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._headers = server_headers(api_key, self._host) | own
+        self._store = store
+        self._wire = Wire(
+            http=http,
+            transport=transport,
+            timeout_s=timeout_s,
+            max_bytes=max_reply_bytes,
+            failure=LLMError,
+            unreadable=InvalidReply,
+        )
+        self._clock, self._new_id = clock, new_id
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        model: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        output: Output | None = None,
+        settings: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """Return the model's answer; see `LLMClient.complete`."""
+        previous, new = self._split(messages, state)
+        content = self._content(
+            new, model, tools, output, settings, previous=previous, stream=False
+        )
+        builder = self._builder(messages, previous)
+        async with self._post(content, previous, accept="application/json") as answer:
+            builder.add(read_json(await answer.read()), whole=True)
+        return builder.reply()
+
+    async def stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        model: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        output: Output | None = None,
+        settings: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[Delta | Reply]:
+        """Yield the answer in pieces, then whole; see `LLMClient.stream`.
+
+        Whoever stops in the middle closes the iterator, which closes the connection.
+        """
+        previous, new = self._split(messages, state)
+        content = self._content(new, model, tools, output, settings, previous=previous, stream=True)
+        builder = self._builder(messages, previous)
+        async with (
+            self._post(content, previous, accept="text/event-stream") as answer,
+            aclosing(deltas(answer, builder, take_event)) as pieces,
+        ):
+            async for delta in pieces:
+                yield delta
+        yield builder.reply()
+
+    async def aclose(self) -> None:
+        """Close the connections that it has opened; another call opens new ones."""
+        await self._wire.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _split(
+        self, messages: Sequence[Message], state: Mapping[str, Any] | None
+    ) -> tuple[str, Sequence[Message]]:
+        check_modalities(messages, self.modalities, client=self.name)
+        return split(messages, state if self._store else None, self._host)
+
+    def _content(
+        self,
+        messages: Sequence[Message],
+        model: str | None,
+        tools: Sequence[ToolSpec],
+        output: Output | None,
+        settings: Mapping[str, Any] | None,
+        *,
+        previous: str,
+        stream: bool,
+    ) -> bytes:
+        body = build_body(
+            messages,
+            model=model or self.model,
+            previous=previous,
+            tools=tools,
+            output=output,
+            settings=settings,
+            store=self._store,
+            stream=stream,
+        )
+        # In the order that it was built in: models write properties in the order of the schema.
+        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+
+    def _builder(self, messages: Sequence[Message], previous: str) -> ReplyBuilder:
+        parts = (part for message in messages for part in message.parts)
+        return ReplyBuilder(
+            used_ids={part.id for part in parts if isinstance(part, ToolCall)},
+            new_id=self._new_id,
+            server=self._host,
+            store=self._store,
+            previous=previous,
+        )
+
+    @asynccontextmanager
+    async def _post(self, content: bytes, previous: str, *, accept: str) -> AsyncGenerator[Answer]:
+        headers = {**self._headers, "accept": accept}
+        async with self._wire.post(self._url, content, headers) as answer:
+            if answer.status != 200:  # noqa: PLR2004 - HTTP
+                start, now = await answer.read_start(), self._clock.now()
+                raise refused(answer.status, start, answer.headers, now, previous=previous)
+            if answer.media_type == "text/html":
+                raise InvalidReply("the server answered with a web page: check base_url")
+            yield answer
+
+
+def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:
+    """Give the builder what an event holds, and return what that adds.
+
+    Raises:
+        LLMError: the event is an error that the server reports.
+        InvalidReply: it is not JSON.
+    """
+    text = event.data.strip()
+    if builder.ended or text in {"", "[DONE]"}:
+        return []
+    return builder.add(read_json(text), name=event.event)

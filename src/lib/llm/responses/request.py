@@ -1,0 +1,230 @@
+"""The body of a responses request: pure, and the same bytes for the same conversation.
+
+Items of an earlier answer go back without their ids, but for sealed reasoning: a server that does
+not keep them looks for the others in vain.
+
+Source: OpenAI API reference, "Create a model response" (developers.openai.com, 2026-11), and the
+types of openai-python 3.52.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from lib._util.json import canonical
+from lib.errors import LLMError
+from lib.llm.client import Output, ToolSpec
+from lib.llm.messages import Message
+from lib.llm.output import output_schema
+from lib.llm.parts import Attachment, File, Image, Part, Text, Thinking, ToolCall, ToolResult
+from lib.llm.strict import strict_schema
+from lib.llm.wire import fields
+
+ITEM_ID: Final = "item_id"
+"""Where a `Thinking` keeps the id of its reasoning item, in `extra`; its signature is the seal."""
+
+PHASE: Final = "phase"
+"""Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""
+
+_RESERVED: Final = frozenset(
+    {"background", "conversation", "input", "instructions", "model", "previous_response_id"}
+    | {"store", "stream", "stream_options", "tools"}
+)
+_NEED_TOOLS: Final = frozenset({"max_tool_calls", "parallel_tool_calls", "tool_choice"})
+_CHOICES: Final = frozenset({"auto", "none", "required"})
+
+
+def build_body(
+    messages: Sequence[Message],
+    *,
+    model: str,
+    previous: str = "",
+    tools: Sequence[ToolSpec] = (),
+    output: Output | None = None,
+    settings: Mapping[str, Any] | None = None,
+    store: bool = True,
+    stream: bool = False,
+) -> dict[str, Any]:
+    """Return the body as plain data.
+
+    Args:
+        messages: what is sent.
+        model: which one.
+        previous: the id of the response that they follow, "" where they are all there is.
+        tools: what the model may call.
+        output: the shape that its text must have.
+        settings: parameters of the model.
+        store: whether the server may keep the conversation.
+        stream: whether the answer comes in pieces.
+
+    Raises:
+        ValueError: a setting has a parameter of its own.
+        LLMError: a message holds what the wire cannot carry in its role.
+    """
+    body: dict[str, Any] = {"model": model}
+    if previous:
+        body["previous_response_id"] = previous
+    body["input"] = [item for message in messages for item in _items(message)]
+    body |= _settings(settings or {}, has_tools=bool(tools))
+    if tools:
+        body["tools"] = [_tool(spec) for spec in tools]
+    if output is not None:
+        body["text"] = {**fields.mapping(body, "text"), "format": _format(output)}
+    if not store:  # to keep is the server's default
+        body["store"] = False
+    if stream:
+        body["stream"] = True
+    return body
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def _items(message: Message) -> Iterator[dict[str, Any]]:
+    match message.role:
+        case "tool":
+            yield from map(_tool_result, message.parts)
+        case "assistant":
+            yield from _assistant(message)
+        case "system":
+            yield {"role": "system", "content": _only_text(message)}
+        case _:
+            yield {"role": "user", "content": _content(message)}
+
+
+def _tool_result(part: Part) -> dict[str, Any]:
+    if not isinstance(part, ToolResult):
+        raise _misplaced(part, "tool")
+    # The wire has no field for a failure, and a model that does not see one believes the text.
+    content = f"Error: {part.content}" if part.is_error else part.content
+    return {"type": "function_call_output", "call_id": part.call_id, "output": content}
+
+
+def _assistant(message: Message) -> Iterator[dict[str, Any]]:
+    said = [number for number, part in enumerate(message.parts) if _is_said(part)]
+    for number, part in enumerate(message.parts):
+        match part:
+            case Text(text):
+                if text:
+                    phase = {PHASE: part.extra[PHASE]} if PHASE in part.extra else {}
+                    yield {"role": "assistant", "content": text, **phase}
+            case ToolCall():
+                yield _tool_call(part)
+            case Thinking():
+                # Servers refuse reasoning that nothing has come of.
+                if said and number < said[-1]:
+                    yield from _reasoning(part)
+            case _:
+                raise _misplaced(part, "assistant")
+
+
+def _is_said(part: Part) -> bool:
+    return isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text))
+
+
+def _reasoning(part: Thinking) -> Iterator[dict[str, Any]]:
+    """Yield the item, if it is of this wire and sealed: the others are only for reading."""
+    if part.signature is None or ITEM_ID not in part.extra:
+        return
+    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+    item = {"type": "reasoning", "id": part.extra[ITEM_ID], "summary": summary}
+    yield {**item, "encrypted_content": part.signature}
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    # Servers parse the arguments of old calls, and fail on those that the model got wrong.
+    given = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
+    item = {"type": "function_call", "call_id": call.id, "name": call.name}
+    return {**item, "arguments": canonical(given)}
+
+
+def _only_text(message: Message) -> str:
+    for part in message.parts:
+        if not isinstance(part, Text):
+            raise _misplaced(part, message.role)
+    return message.text
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, Text) for part in message.parts):
+        return message.text
+    return [_content_part(part) for part in message.parts]
+
+
+def _content_part(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text):
+            return {"type": "input_text", "text": text}
+        case Image():
+            return {"type": "input_image", "detail": "auto", "image_url": part.url or _data(part)}
+        case File(url=str() as url):
+            return {"type": "input_file", "file_url": url}
+        case File():
+            held = {"filename": part.name or "file", "file_data": _data(part)}
+            return {"type": "input_file", **held}
+        case _:
+            raise _misplaced(part, "user")
+
+
+def _data(part: Attachment) -> str:
+    if part.data is None:
+        raise LLMError("an attachment's blob was not loaded before the call")
+    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"
+
+
+def _misplaced(part: Part, role: str) -> LLMError:
+    return LLMError(f"the responses API has no {type(part).__name__} in a message of the {role}")
+
+
+# -- the rest ----------------------------------------------------------------------------------
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    # Strict mode makes a model fill in what is optional: only for tools that require everything.
+    strict = strict_schema(spec.input_schema) if _requires_all(spec.input_schema) else None
+    function = {"type": "function", "name": spec.name, "description": spec.description}
+    return {**function, "parameters": strict or spec.input_schema, "strict": strict is not None}
+
+
+def _requires_all(schema: Any) -> bool:
+    """Tell whether every object of the schema requires all of its properties."""
+    if isinstance(schema, list):
+        return all(_requires_all(item) for item in cast(list[Any], schema))
+    if not isinstance(schema, dict):
+        return True
+    node = cast(dict[str, Any], schema)
+    named = node.get("properties")
+    if isinstance(named, dict) and not cast(dict[str, Any], named).keys() <= _names(node):
+        return False
+    return all(_requires_all(child) for child in node.values())
+
+
+def _names(node: Mapping[str, Any]) -> set[str]:
+    required = node.get("required")
+    return set(cast(list[str], required)) if isinstance(required, list) else set()
+
+
+def _format(output: Output) -> dict[str, Any]:
+    schema = output_schema(output)
+    strict = strict_schema(schema)
+    wanted = {"type": "json_schema", "name": "output", "strict": strict is not None}
+    return {**wanted, "schema": strict or schema}
+
+
+def _settings(settings: Mapping[str, Any], *, has_tools: bool) -> dict[str, Any]:
+    body = dict(settings)
+    taken = sorted(_RESERVED & body.keys())
+    if "format" in fields.mapping(body, "text"):
+        taken.append("text.format")
+    if taken:
+        raise ValueError(f"settings cannot hold {', '.join(taken)}")
+    if not has_tools:  # servers refuse these without tools, and an agent drops its tools at times
+        body = {name: value for name, value in body.items() if name not in _NEED_TOOLS}
+    if "max_tokens" in body:
+        body["max_output_tokens"] = body.pop("max_tokens")
+    choice = body.get("tool_choice")
+    if isinstance(choice, str) and choice not in _CHOICES:
+        body["tool_choice"] = {"type": "function", "name": choice}
+    return body
