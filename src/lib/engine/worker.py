@@ -35,7 +35,7 @@ part in twenty of the time goes into claiming runs only to give them back."""
 _MANY_RESTING: Final = 32
 _MANY: Final = 10_000
 _MOST_SKIPPED: Final = 1_000
-"""How many runs that are put off a claim passes over, which takes a store 2 ms. More than these
+"""How many runs that are put off a claim passes over, which takes a store 1 to 5 ms. More of them
 come with what it returns, and are given back."""
 
 
