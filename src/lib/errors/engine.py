@@ -22,7 +22,10 @@ class MissingHandler(EngineError):
 
     def __init__(self, run_id: str, what: str) -> None:
         self.run_id, self.what = run_id, what
-        super().__init__(f"run {run_id!r} asks for {what}, which this engine has no handler for")
+        super().__init__(
+            f"run {run_id!r} asks for {what}, which this engine has no handler for: "
+            "add one to its handlers, such as LLMHandler or ToolHandler"
+        )
 
 
 class IdempotencyMismatch(EngineError):

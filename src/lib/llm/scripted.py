@@ -108,8 +108,11 @@ class FunctionClient:
             answer = await answer
         return answer if isinstance(answer, CutOff) else self._reply(answer, call)
 
-    def _reply(self, answer: str | Reply, call: Call) -> Reply:
+    def _reply(self, answer: object, call: Call) -> Reply:
         reply = Reply((Text(answer),)) if isinstance(answer, str) else answer
+        if not isinstance(reply, Reply):
+            told = f"an answer is a text, a Reply or a CutOff, not {type(reply).__name__}"
+            raise ScriptError(f"{told}: write calls as Reply((ToolCall(…),))")
         if reply.usage == Usage():
             read, written = estimate_tokens(call.messages), estimate_tokens(reply.parts)
             reply = replace(reply, usage=Usage(input_tokens=read, output_tokens=written))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt
+from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events import Event, SQLiteEventStore
 from lib.events.layout import LAYOUT_VERSION
 from lib.testing.aio import run
@@ -202,6 +202,14 @@ def test_any_path_will_do(tmp_path: Path) -> None:
 
         run(main())
         assert (tmp_path / name).is_file()
+
+
+def test_a_path_that_leads_nowhere_is_told_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(StoreReadOnly, match="is its folder there, and writable"):
+        run(SQLiteEventStore(tmp_path / "none" / "log.db").setup())
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(StoreReadOnly, match="holds no event store: check the name, or open it"):
+        run(SQLiteEventStore(tmp_path / "empty.db", read_only=True).setup())
 
 
 def test_impossible_stores_are_refused_when_they_are_made() -> None:

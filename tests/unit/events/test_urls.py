@@ -114,9 +114,9 @@ def test_a_store_in_a_database_has_one_name(given: str) -> None:
 
 
 def test_the_schema_and_the_prefix_of_a_url_reach_the_store() -> None:
-    with pytest.raises(StoreClosed, match="schema='agents'"):
+    with pytest.raises(StoreClosed, match=r"schema='agents'\) is not open: call setup\(\)"):
         run(open_store("postgresql://db/app?schema=agents").schema_version())
-    with pytest.raises(StoreClosed, match="prefix='agents'"):
+    with pytest.raises(StoreClosed, match=r"prefix='agents'\) is not open: call setup\(\)"):
         run(open_store("redis://db/0?prefix=agents").schema_version())
     with pytest.raises(ValueError, match="prefix"):
         open_store("redis://db/0?prefix=%7Ba")

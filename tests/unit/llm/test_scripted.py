@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,13 @@ def test_steps_are_played_in_order_and_recorded():
         Call(HI),
         Call(HI, output={"type": "object"}, state={"id": 1}),
     ]
+
+
+def test_an_answer_of_another_kind_is_refused_with_the_way_out():
+    bare: Any = [ToolCall("c1", "f", {"a": 1})]
+
+    with pytest.raises(ScriptError, match=r"not ToolCall: write calls as Reply\(\(ToolCall"):
+        run(ScriptedClient(bare).complete(HI))
 
 
 def test_a_stream_brings_small_pieces_and_then_the_reply():

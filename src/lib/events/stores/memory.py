@@ -269,4 +269,6 @@ class MemoryEventStore:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise StoreClosed("call setup() first: this MemoryEventStore is not open")
+            raise StoreClosed(
+                "this MemoryEventStore is not open: call setup(), or `async with` its engine"
+            )

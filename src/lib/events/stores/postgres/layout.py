@@ -211,7 +211,8 @@ async def readable(
     async with cursor(connection) as using:
         found = await _version(using, place, supported)
         if not found:
-            raise StoreReadOnly(f"{place.name} holds no event store: open it once for writing")
+            told = f"{place.name} holds no event store"
+            raise StoreReadOnly(f"{told}: check the name, or open it once for writing")
         if found < supported:
             raise MigrationNeeded(place.name, found=found, supported=supported)
         return await _checked_partitions(using, place, partitions)

@@ -308,5 +308,7 @@ class PostgresEventStore:
 
     def _reading(self) -> Reader:
         if self._reader is None:
-            raise StoreClosed(f"call setup() first: {self._place.name} is not open")
+            raise StoreClosed(
+                f"{self._place.name} is not open: call setup(), or `async with` its engine"
+            )
         return self._reader

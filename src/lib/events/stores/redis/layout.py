@@ -109,7 +109,8 @@ async def check_readable(server: Server, key: str, store: str) -> int:
     """
     found = await stored(server, key, store)
     if found is None:
-        raise StoreReadOnly(f"{store} holds no event store: open it once for writing")
+        told = f"{store} holds no event store"
+        raise StoreReadOnly(f"{told}: check the name, or open it once for writing")
     if found[0] < LAYOUT_VERSION:
         raise MigrationNeeded(store, found=found[0], supported=LAYOUT_VERSION)
     return found[1]

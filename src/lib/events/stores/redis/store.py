@@ -363,7 +363,7 @@ class RedisEventStore:
 
     def _check_open(self) -> _Opened:
         if self._opened is None:
-            raise StoreClosed(f"call setup() first: {self._name} is not open")
+            raise StoreClosed(f"{self._name} is not open: call setup(), or `async with` its engine")
         return self._opened
 
     def _check_writable(self) -> _Opened:

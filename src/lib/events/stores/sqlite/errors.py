@@ -11,7 +11,10 @@ from lib._util.sqlite import failure, is_busy
 from lib.errors import StoreCorrupt, StoreError, StoreReadOnly
 
 _ERRORS: Final = {
-    "unwritable": (StoreReadOnly, "cannot be opened or written"),
+    "unwritable": (
+        StoreReadOnly,
+        "cannot be opened or written (is its folder there, and writable?)",
+    ),
     "damaged": (StoreCorrupt, "is damaged or not an event store"),
     "other": (StoreError, "failed, and has changed nothing"),
 }

@@ -192,7 +192,8 @@ def check_readable(
     found = refuse_newer(connection, store, supported)
     if not found:
         if not _has_table(connection, "lib_events"):
-            raise StoreReadOnly(f"{store} holds no event store: open it once for writing")
+            told = f"{store} holds no event store"
+            raise StoreReadOnly(f"{told}: check the name, or open it once for writing")
         found = 1
     if found < supported:
         raise MigrationNeeded(store, found=found, supported=supported)

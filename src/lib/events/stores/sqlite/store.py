@@ -280,7 +280,7 @@ class SQLiteEventStore:
 
     def _check_open(self) -> Reader:
         if self._reader is None:
-            raise StoreClosed(f"call setup() first: {self._name} is not open")
+            raise StoreClosed(f"{self._name} is not open: call setup(), or `async with` its engine")
         return self._reader
 
 
