@@ -22,7 +22,7 @@ ENCODED: Final = "encoded"
 HIDDEN: Final = "hidden characters"
 _EXTRA: Final[Mapping[str, float]] = MappingProxyType({ENCODED: 0.5, HIDDEN: 0.5})
 
-_LARGE_CHARS: Final = 20_000
+_LARGE_CHARS: Final = 4_000  # takes some 8 ms: longer ones leave the event loop
 
 
 class InjectionGuard:
