@@ -1,4 +1,4 @@
-"""What `SQLiteVectorStore` does with its connection; what is not said not to blocks, in one thread.
+"""What `SQLiteVectorStore` does with its connection: in one thread, but for what never blocks.
 
 Vectors are searched in memory: a namespace is read when it is first asked for, then follows this
 connection's own writes, and is dropped when another connection has written. Whether one has is
@@ -117,7 +117,7 @@ class Database:
             self._cache[namespace] = cached
 
     def near(self, asked: Asked) -> Near | None:
-        """Return the nearest as far as memory tells: not whether it takes long or needs the file.
+        """Return the nearest rows, or None if that takes long or the file has to be asked.
 
         Never blocks: for the event loop, while no other call is under way.
         """
@@ -134,7 +134,7 @@ class Database:
         return self._near(snapshot, asked, among)
 
     def known(self, asked: Asked, near: Near) -> list[Match] | None:
-        """Return the nearest as records if they have been found before; never blocks."""
+        """Return the records of rows, or None if one was not found before; never blocks."""
         contents = near.snapshot.contents
         beside: dict[int, Stored] = {}
         for row, _ in near.found:
@@ -145,11 +145,11 @@ class Database:
         return self._made(near, beside, include_vectors=asked.include_vectors)
 
     def query(self, asked: Asked, near: Near | None) -> list[Match]:
-        """Return the nearest records, best first; what memory told is right unless the file says.
+        """Return the nearest records, best first.
 
         Args:
             asked: the query.
-            near: what `near` returned for it.
+            near: what `near` returned for it: still right unless somebody has written.
         """
         with self._transaction():
             cached = self._namespace(asked.namespace)
