@@ -121,6 +121,7 @@ async def _runs(
     async with reading(store) as opened:
         async for run, spend in runs_with_spend(opened, query, prices=prices):
             more: dict[str, Any] = {"events": run.head, **call_fields(spend)}
+            more["created"] = run.created_at.isoformat()  # a program must not guess the zone
             yield _Line(_run_row(run), more, spend.total)
 
 

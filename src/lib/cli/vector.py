@@ -271,7 +271,7 @@ async def _found(
     if not question.hybrid:
         return await store.query(vector, k, filter=where.filter, namespace=where.namespace)
     if not isinstance(store, HybridStore):
-        raise HybridUnavailable(where.name.kind, "it has no query_hybrid()")
+        raise HybridUnavailable(where.name.kind, "leave --hybrid out")
     return await store.query_hybrid(
         vector, question.text or "", k, filter=where.filter, namespace=where.namespace
     )
@@ -283,7 +283,10 @@ async def _vector(store: VectorStore, where: Where, question: Question) -> Any:
     if question.like is not None:
         found = await store.get([question.like], namespace=where.namespace)
         if not found:
-            raise VectorError(f"no record {question.like!r} in namespace {where.namespace!r}")
+            told = f"no record {question.like!r} in namespace {where.namespace!r}"
+            raise VectorError(
+                f"{told}: name another with --namespace, `lib vector info` lists them"
+            )
         return found[0].vector
     try:
         embedder = OpenAIEmbedder(question.model or "")

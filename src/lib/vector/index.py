@@ -171,7 +171,7 @@ class _Fetch:
 
     async def _fused(self, size: int) -> list[Hit]:
         if not isinstance(self.store, HybridStore):
-            raise HybridUnavailable(type(self.store).__name__, "it has no query_hybrid()")
+            raise HybridUnavailable(type(self.store).__name__, "search with hybrid='auto'")
         matches = await self.store.query_hybrid(
             self.vector, self.text, size, filter=self.condition, namespace=self.namespace
         )

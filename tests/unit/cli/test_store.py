@@ -72,7 +72,7 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
         "tenant": "acme",
         "status": "COMPLETED",
         "events": 8,
-        "created": "2026-01-01 00:00:00",
+        "created": "2026-01-01T00:00:00+00:00",
         "seconds": 0.0,
         "llm_calls": 2,
         "tool_calls": 1,
