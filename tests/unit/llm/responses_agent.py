@@ -1,0 +1,43 @@
+"""A process that answers turns of a session with a model that keeps conversations.
+
+It is told as JSON: where the model is, where the store is, which session, and what is said.
+"""
+
+import asyncio
+import json
+import sys
+
+from lib.algorithms import React
+from lib.engine import Engine, LLMHandler, ToolHandler
+from lib.events import EventStore, SQLiteEventStore
+from lib.llm import OpenAIClient
+from lib.resilience import RetryPolicy
+from lib.testing.llm_server import API_KEY
+from lib.tools import tool
+
+AGENT = React(system="be kind", provider_state=True)
+
+
+@tool(effects="none")
+async def look(place: str) -> str:
+    return f"seen {place}"
+
+
+def engine(client: OpenAIClient, store: EventStore, agent: React = AGENT) -> Engine:
+    handlers = [LLMHandler(client, retries=RetryPolicy(attempts=1)), ToolHandler([look])]
+    return Engine(store, handlers, algorithms=[agent], poll_s=0.01, lease_s=0.5, grace_s=0.1)
+
+
+async def main(told: dict[str, str]) -> None:
+    store = SQLiteEventStore(told["store"])
+    async with (
+        OpenAIClient("m", base_url=told["base_url"], api_key=API_KEY) as client,
+        engine(client, store) as running,
+    ):
+        session = running.session(told["session"])
+        turn = await session.send(told["text"], idempotency_key=told["text"])
+        await turn.result()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,217 @@
+"""Replies from responses, item by item, odd ones included."""
+
+from typing import Any
+
+import pytest
+
+from lib.errors import InvalidReply
+from lib.llm import Delta, Reply, Text, Thinking, ToolCall, ToolCallDelta, Usage
+from lib.llm.responses.reply import ReplyBuilder
+
+SERVER = "api.test"
+
+
+def builder(**options: Any) -> ReplyBuilder:
+    given: dict[str, Any] = {
+        "used_ids": (),
+        "new_id": iter("xyz").__next__,
+        "server": SERVER,
+        "store": True,
+    }
+    given |= {"previous": "", **options}
+    return ReplyBuilder(**given)
+
+
+def read(*output: Any, **response: Any) -> Reply:
+    building = builder()
+    building.add({"status": "completed", "output": [*output], **response}, whole=True)
+    return building.reply()
+
+
+def message(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "message", "content": [*content], **more}
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": said}
+
+
+def call(arguments: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "call_id": "c",
+        "name": "look",
+        "arguments": arguments,
+        **more,
+    }
+
+
+def test_each_message_is_a_text_of_its_own() -> None:
+    answer = read(
+        message(text("I look. "), phase="commentary"),
+        message(text("It is "), text("here."), phase="final_answer"),
+    )
+
+    assert answer.parts == (
+        Text("I look. ", extra={"phase": "commentary"}),
+        Text("It is here.", extra={"phase": "final_answer"}),
+    )
+    assert answer.text == "I look. It is here."
+
+
+def test_a_refusal_is_a_text_that_stops_for_the_filter() -> None:
+    answer = read(message({"type": "refusal", "refusal": "I will not."}), id="resp_1")
+
+    assert (answer.text, answer.stop) == ("I will not.", "content_filter")
+
+
+def test_reasoning_keeps_its_seal_and_what_may_be_read_of_it() -> None:
+    def reasoning(**more: Any) -> dict[str, Any]:
+        return {"type": "reasoning", **more}
+
+    summary = [{"type": "summary_text", "text": "one"}, {"type": "summary_text", "text": "two"}]
+    content = [{"type": "reasoning_text", "text": "all of it"}]
+
+    assert read(
+        reasoning(id="rs_1", summary=summary, encrypted_content="seal"),
+        reasoning(id="rs_2", summary=[], encrypted_content="seal"),
+        reasoning(id="rs_3", summary=[], content=content),
+        reasoning(summary=summary, content=content, encrypted_content="without an id"),
+        reasoning(id="rs_5", summary=[]),
+        reasoning(),
+    ).parts == (
+        Thinking("one\n\ntwo", "seal", extra={"item_id": "rs_1"}),
+        Thinking("", "seal", extra={"item_id": "rs_2"}),
+        Thinking("all of it"),
+        Thinking("one\n\ntwo"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"a": 1}', ToolCall("c", "look", {"a": 1})),
+        ("", ToolCall("c", "look")),
+        (None, ToolCall("c", "look")),
+        ({"a": 1}, ToolCall("c", "look", {"a": 1})),
+        ('{"a', ToolCall("c", "look", invalid='{"a')),
+        ("[1]", ToolCall("c", "look", invalid="[1]")),
+    ],
+)
+def test_arguments_are_read_in_every_form(arguments: Any, expected: ToolCall) -> None:
+    answer = read(call(arguments))
+
+    assert (answer.parts, answer.stop) == ((expected,), "tool_calls")
+
+
+def test_items_that_nobody_knows_are_left_out() -> None:
+    stranger = {"type": "web_search_call", "id": "ws_1"}
+    answer = read(stranger, 7, None, message(), message(text("found")))
+
+    assert answer.parts == (Text("found"),)
+
+
+@pytest.mark.parametrize(
+    ("response", "stop"),
+    [
+        ({}, "stop"),
+        ({"status": None}, "stop"),
+        ({"status": "incomplete"}, "other"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_messages"}}, "other"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            "content_filter",
+        ),
+    ],
+)
+def test_why_the_model_stopped(response: dict[str, Any], stop: str) -> None:
+    assert read(message(text("x")), **response).stop == stop
+
+
+def test_usage_is_what_is_told_of_it() -> None:
+    told = {"input_tokens": 9, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 4}}
+
+    assert read(usage=told).usage == Usage(input_tokens=9, output_tokens=3, cache_read_tokens=4)
+    assert read(usage=None).usage == Usage()
+    assert read(usage={"input_tokens": "9", "output_tokens": -1}).usage == Usage()
+
+
+def test_a_handle_comes_with_the_id_of_a_whole_response() -> None:
+    assert read(id="resp_1").state == {"id": "resp_1", "server": SERVER}
+    assert read(id="resp_1", store=True).state == {"id": "resp_1", "server": SERVER}
+    assert read(id="resp_1", store=False).state is None
+    assert read().state is None
+    building = builder(store=False)
+    building.add({"id": "resp_1", "output": [message(text("x"))]}, whole=True)
+    assert building.reply().state is None
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+def event(kind: str, index: int = 0, **more: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}", "output_index": index, **more}
+
+
+def test_paragraphs_of_thinking_stay_apart() -> None:
+    building = builder()
+    deltas = [
+        delta
+        for index, part, piece in [(0, 0, "a"), (0, 0, "b"), (0, 1, "c"), (1, 0, "d")]
+        for delta in building.add(
+            event("reasoning_summary_text.delta", index, summary_index=part, delta=piece)
+        )
+    ]
+    deltas += building.add(event("reasoning_text.delta", 1, content_index=1, delta="e"))
+
+    assert [delta.thinking for delta in deltas] == ["a", "b", "\n\nc", "d", "\n\ne"]
+
+
+def test_calls_are_counted_among_themselves() -> None:
+    building = builder()
+    deltas = [
+        *building.add(event("output_item.added", 3, item=call("", call_id="c1"))),
+        *building.add(event("output_item.added", 5, item=call("", call_id="c2"))),
+        *building.add(event("function_call_arguments.delta", 5, delta="{}")),
+        *building.add(event("function_call_arguments.delta", 3, delta="{")),
+        *building.add(event("output_item.done", 3, item=call("{}", call_id="c1"))),
+        *building.add(event("output_item.done", 5, item=call("{}", call_id="c2"))),
+        *building.add(event("completed")),
+    ]
+
+    assert deltas == [
+        Delta(tool_call=ToolCallDelta(0, "c1", "look")),
+        Delta(tool_call=ToolCallDelta(1, "c2", "look")),
+        Delta(tool_call=ToolCallDelta(1, arguments="{}")),
+        Delta(tool_call=ToolCallDelta(0, arguments="{")),
+    ]
+    assert building.reply().tool_calls == (ToolCall("c1", "look"), ToolCall("c2", "look"))
+
+
+def test_items_stand_in_the_order_of_their_places() -> None:
+    building = builder()
+    for index, said in ((1, "two"), (0, "one")):
+        building.add(event("output_item.done", index, item=message(text(said))))
+    building.add(event("incomplete", response={"status": "incomplete"}))
+
+    assert building.reply() == Reply((Text("one"), Text("two")), stop="other")
+
+
+def test_a_reply_that_has_not_ended_is_none() -> None:
+    building = builder()
+    building.add(event("output_item.done", item=message(text("x"))))
+
+    assert not building.complete
+    with pytest.raises(InvalidReply, match="ended before the reply did"):
+        building.reply()
+
+
+def test_a_response_that_goes_on_from_what_was_named_is_taken() -> None:
+    building = builder(previous="resp_0")
+    named = {"previous_response_id": "resp_0", "output": [message(text("x"))]}
+    building.add(event("created", response={**named, "output": []}))
+    building.add(event("in_progress", response={}))
+    building.add(event("completed", response=named))
+
+    assert building.reply().text == "x"
