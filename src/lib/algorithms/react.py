@@ -60,6 +60,13 @@ class LoopState(NamedTuple):
     same: bool = True
 
 
+def _names(tools: Any) -> list[str]:
+    names = list(tools)
+    if isinstance(tools, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError("tools of an algorithm are a list of names, such as [refund.name]")
+    return names
+
+
 class React:
     """An agent that reasons and acts in turns until it answers."""
 
@@ -90,11 +97,14 @@ class React:
             max_steps: model calls after which the run ends as LIMITED.
             provider_state: rest calls on what the provider has kept of the conversation, where its
                 client brings a handle on that; the log holds the whole of it all the same.
+
+        Raises:
+            TypeError: `tools` is not a list of names.
         """
         self.name = name
         self._system = system
         self._model = model
-        self._tools = None if tools is None else list(tools)
+        self._tools = None if tools is None else _names(tools)
         self._settings = dict(settings or {})
         self._output = None if output is None else _schema(output)
         self._max_steps = max_steps

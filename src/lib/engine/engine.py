@@ -94,10 +94,13 @@ class Engine:
                 driving to workers.
 
         Raises:
+            TypeError: the store or a handler is none.
             ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
                 have one name, or there is no algorithm.
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
         """
+        handlers = list(handlers)
+        _check_kinds(store, handlers)
         self.store = store
         self.bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
@@ -107,7 +110,6 @@ class Engine:
         self.new_id = new_id
         self._algorithms = Algorithms(algorithms)
         self.histories = Histories(store, self._algorithms)
-        handlers = list(handlers)
         for handler in handlers:
             if isinstance(handler, ChildHandler):
                 for name in handler.algorithms:
@@ -362,3 +364,13 @@ class Engine:
         info = await self.store.run(run_id)
         if info is not None and info.ready and info.algorithm in self._algorithms:
             await self.resume(run_id)
+
+
+def _check_kinds(store: object, handlers: Iterable[object]) -> None:
+    """Refuse at once what is easily given in place of a store or a handler."""
+    if not hasattr(store, "append"):
+        raise TypeError(f"{type(store).__name__} is no event store: open_store(…) makes one")
+    for handler in handlers:
+        if not hasattr(handler, "kind"):
+            told = f"{type(handler).__name__} is no handler"
+            raise TypeError(f"{told}: give clients to an LLMHandler, tools to a ToolHandler")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from lib.algorithms import React
 from lib.engine import Finish
 from lib.engine.core.state import fold
@@ -25,6 +27,14 @@ def test_a_description_says_only_what_differs_from_the_default() -> None:
         "settings": {"top_p": 1},
         "tools": [],
     }
+
+
+def test_tools_that_are_not_given_by_a_list_of_names_are_refused() -> None:
+    given: list[Any] = ["refund", [React()]]
+
+    for tools in given:
+        with pytest.raises(TypeError, match="are a list of names"):
+            React(tools=tools)
 
 
 def test_a_reply_that_a_guard_blocked_ends_the_run_as_blocked() -> None:

@@ -1,6 +1,7 @@
 """What a user of the engine sees of a run, from its start to its end."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -316,6 +317,16 @@ def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
         Engine(store, [LLMHandler(client), LLMHandler(client)], algorithms=[React()])
     with pytest.raises(ValueError, match="at least one algorithm"):
         Engine(store, [ToolHandler([])], algorithms=[])
+
+
+def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -> None:
+    path: Any = "runs.db"
+    client: Any = ScriptedClient([])
+
+    with pytest.raises(TypeError, match="str is no event store: open_store"):
+        Engine(path, [], algorithms=[React()])
+    with pytest.raises(TypeError, match="ScriptedClient is no handler: give clients to an LLMH"):
+        Engine(MemoryEventStore(), [client], algorithms=[React()])
 
 
 def test_events_can_be_followed_from_any_point_while_the_run_goes_on() -> None:
