@@ -96,7 +96,7 @@ def event_of(row: Row) -> Event:
     Raises:
         StoreCorrupt: the payload cannot be read.
     """
-    return _event(untext(row[0]), _maybe(row[1]), row[2:])
+    return _event(untext(row[0]), _maybe(row[1]), row[1:])
 
 
 def events_of(run_id: str, rows: Sequence[Row]) -> list[Event]:
@@ -106,11 +106,11 @@ def events_of(run_id: str, rows: Sequence[Row]) -> list[Event]:
         StoreCorrupt: the payload cannot be read.
     """
     tenant = _maybe(rows[0][0]) if rows else None
-    return [_event(run_id, tenant, row[1:]) for row in rows]
+    return [_event(run_id, tenant, row) for row in rows]
 
 
 def _event(run_id: str, tenant: str | None, row: Row) -> Event:
-    seq, kind, at, user, data = row
+    _, seq, kind, at, user, data = row
     try:
         data, at = decode_data(data), decode_time(at)
     except (TypeError, ValueError, OverflowError) as error:
