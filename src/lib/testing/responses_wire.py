@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lib.llm import Part, Reply, Text, Thinking, ToolCall, Usage
+from lib.llm.responses.request import unsealed
 
 CREATED: Final = 1_790_000_000
 _OUTPUT_TEXT: Final[Mapping[str, Any]] = {
@@ -84,9 +85,9 @@ def _item(part: Part, number: int, reply: Reply, dialect: ResponsesDialect) -> d
             summary = [
                 {"type": "summary_text", "text": each} for each in text.split("\n\n") if each
             ]
-            item = {"type": "reasoning", "id": part.extra.get("item_id", f"rs_{own}")}
-            sealed = {"encrypted_content": signature or f"sealed {own}"} if dialect.sealed else {}
-            return {**item, "summary": summary, **sealed}
+            item_id, encrypted = unsealed(signature) or (f"rs_{own}", f"gAAAA{own}")
+            sealed = {"encrypted_content": encrypted} if dialect.sealed else {}
+            return {"type": "reasoning", "id": item_id, "summary": summary, **sealed}
         case Text(text):
             content = [{**_OUTPUT_TEXT, "text": text}]
             item = {"type": "message", "id": f"msg_{own}", "role": "assistant", **part.extra}

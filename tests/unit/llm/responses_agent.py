@@ -6,6 +6,7 @@ It is told as JSON: where the model is, where the store is, which session, and w
 import asyncio
 import json
 import sys
+from typing import Any
 
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, ToolHandler
@@ -23,9 +24,10 @@ async def look(place: str) -> str:
     return f"seen {place}"
 
 
-def engine(client: OpenAIClient, store: EventStore, agent: React = AGENT) -> Engine:
+def engine(client: OpenAIClient, store: EventStore, agent: React = AGENT, **options: Any) -> Engine:
     handlers = [LLMHandler(client, retries=RetryPolicy(attempts=1)), ToolHandler([look])]
-    return Engine(store, handlers, algorithms=[agent], poll_s=0.01, lease_s=0.5, grace_s=0.1)
+    settings: dict[str, Any] = {"poll_s": 0.01, "lease_s": 0.5, "grace_s": 0.1, **options}
+    return Engine(store, handlers, algorithms=[agent], **settings)
 
 
 async def main(told: dict[str, str]) -> None:

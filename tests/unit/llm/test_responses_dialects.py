@@ -16,6 +16,7 @@ from lib.llm.client import Stop
 from lib.llm.parts import Part
 from lib.llm.responses.client import take_event
 from lib.llm.responses.reply import ReplyBuilder
+from lib.llm.responses.request import unsealed
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder
 from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY, refused
@@ -43,7 +44,7 @@ def replies(draw: st.DrawFn) -> Reply:
     parts: list[Part] = []
     if draw(st.booleans()):
         paragraphs = draw(st.lists(st.text("abcü ", min_size=1, max_size=9), max_size=3))
-        parts.append(Thinking("\n\n".join(paragraphs), "seal", extra={"item_id": "rs_1"}))
+        parts.append(Thinking("\n\n".join(paragraphs), "responses/rs_1/seal"))
     if text := draw(texts):
         phase = draw(st.sampled_from([{}, {"phase": "final_answer"}]))
         parts.append(Text(text, extra=cast(dict[str, Any], phase)))
@@ -117,7 +118,7 @@ def test_a_whole_reply_is_the_same_in_every_dialect(
 
 REPLY = Reply(
     (
-        Thinking("I plan\n\nto search", "seal", extra={"item_id": "rs_1"}),
+        Thinking("I plan\n\nto search", "responses/rs_1/seal"),
         Text("I search for ümläuts", extra={"phase": "commentary"}),
         ToolCall("a", "search", {"q": "ü"}),
         ToolCall("b", "fetch"),
@@ -214,7 +215,7 @@ def from_ours(reply: Reply) -> dict[str, Any]:
         "model": reply.model,
         "text": reply.text,
         "calls": [(call.id, call.name, call.arguments) for call in reply.tool_calls],
-        "sealed": [(part.extra["item_id"], part.signature) for part in thinking],
+        "sealed": [unsealed(part.signature) for part in thinking],
         "phases": [part.extra["phase"] for part in reply.parts if isinstance(part, Text)],
         "usage": (
             usage.input_tokens,

@@ -16,6 +16,7 @@ from lib.events import Event, EventStore, MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import Delta, OpenAIClient, Reply, Text, Thinking, ToolCall
+from lib.privacy.redactor import PatternRedactor
 from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY, Hang
 from lib.testing.responses_server import ResponsesServer
@@ -24,6 +25,8 @@ from .responses_agent import AGENT, engine
 
 AGENT_PROGRAM = Path(__file__).with_name("responses_agent.py")
 WORDS = ["one", "look", "two"]
+NUMBER = "4111111111111111"
+"""Which a redactor takes for that of a card."""
 
 
 def think(body: dict[str, Any]) -> Any:
@@ -46,13 +49,14 @@ async def talk(
     *,
     agent: React = AGENT,
     between: Callable[[int], None] = lambda _: None,
+    **options: Any,
 ) -> tuple[list[Result], list[list[Event]]]:
     """Say the words in one session, each to an engine of its own, and return the turns."""
     store, session_id, results = Shared(), None, list[Result]()
     async with OpenAIClient("m", base_url=server.base_url, api_key=API_KEY) as client:
         for number, word in enumerate(words):
             between(number)
-            async with engine(client, store, agent) as running:
+            async with engine(client, store, agent, **options) as running:
                 session_id = session_id or (await running.start_session()).id
                 session = running.session(session_id)
                 results.append(await (await session.send(word)).result())
@@ -135,6 +139,26 @@ def test_a_server_that_keeps_nothing_is_sent_everything() -> None:
             assert [result.output for result in results] == ["2 one", "8 seen here", "11 two"]
             assert server.sent == [2, 5, 8, 11]
             assert [flags(log) for log in logs] == [[False], [False, False], [False]]
+
+    run(main())
+
+
+def test_sealed_reasoning_comes_back_in_a_conversation_that_is_sent_whole() -> None:
+    """A redactor leaves the seal alone, or takes it away with what it has found in the summary."""
+
+    def answer(body: dict[str, Any]) -> Reply:
+        last = body["input"][-1]["content"]
+        thought = "ask bob@example.org" if last == "two" else f"hm, {last}"
+        return Reply((Thinking(thought, f"responses/rs_{NUMBER}/{NUMBER}"), Text("yes")))
+
+    async def main() -> None:
+        async with ResponsesServer(answer) as server:
+            server.keeps = False
+            await talk(server, ["one", "two", "look", "end"], redactor=PatternRedactor())
+            last = server.requests[-1].body["input"]
+            sealed = [item for item in last if item.get("type") == "reasoning"]
+            assert [item["summary"][0]["text"] for item in sealed] == ["hm, one", "hm, look"]
+            assert [item["id"] for item in sealed] == [f"rs_{NUMBER}"] * 2
 
     run(main())
 

@@ -73,16 +73,18 @@ def test_reasoning_keeps_its_seal_and_what_may_be_read_of_it() -> None:
     content = [{"type": "reasoning_text", "text": "all of it"}]
 
     assert read(
-        reasoning(id="rs_1", summary=summary, encrypted_content="seal"),
+        reasoning(id="rs_1", summary=summary, encrypted_content="s/eal"),
         reasoning(id="rs_2", summary=[], encrypted_content="seal"),
         reasoning(id="rs_3", summary=[], content=content),
         reasoning(summary=summary, content=content, encrypted_content="without an id"),
+        reasoning(id="rs/4", summary=summary, encrypted_content="seal"),
         reasoning(id="rs_5", summary=[]),
         reasoning(),
     ).parts == (
-        Thinking("one\n\ntwo", "seal", extra={"item_id": "rs_1"}),
-        Thinking("", "seal", extra={"item_id": "rs_2"}),
+        Thinking("one\n\ntwo", "responses/rs_1/s/eal"),
+        Thinking("", "responses/rs_2/seal"),
         Thinking("all of it"),
+        Thinking("one\n\ntwo"),
         Thinking("one\n\ntwo"),
     )
 

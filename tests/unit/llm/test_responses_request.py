@@ -54,12 +54,12 @@ def items(*messages: Message) -> list[dict[str, Any]]:
 
 
 HI = Message.user("hi")
-SEALED = Thinking("I look", "gAAA", extra={"item_id": "rs_1"})
+SEALED = Thinking("I look", "responses/rs_1/gA/A")
 REASONING = {
     "type": "reasoning",
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "I look"}],
-    "encrypted_content": "gAAA",
+    "encrypted_content": "gA/A",
 }
 
 
@@ -123,7 +123,7 @@ def test_what_the_user_attaches_goes_in_its_own_kind_of_content() -> None:
 def test_sealed_reasoning_goes_back_before_what_came_of_it() -> None:
     said = {"role": "assistant", "content": "here", "phase": "commentary"}
     commentary = Text("here", extra={"phase": "commentary"})
-    silent = Thinking("", "gBBB", extra={"item_id": "rs_2"})
+    silent = Thinking("", "responses/rs_2/gBBB")
 
     assert items(HI, Message.assistant(SEALED, commentary))[1:] == [REASONING, said]
     assert items(HI, Message.assistant(silent, "here"))[1] == {
@@ -139,7 +139,9 @@ def test_sealed_reasoning_goes_back_before_what_came_of_it() -> None:
     [
         (Thinking("in the open"), "here"),
         (Thinking("sealed by somebody else", "sig"), "here"),
-        (Thinking("not sealed", extra={"item_id": "rs_1"}), "here"),
+        (Thinking("sealed by somebody else", "messages/rs_1/gAAA"), "here"),
+        (Thinking("sealed in part", "responses/rs_1"), "here"),
+        (Thinking("sealed in part", "responses//gAAA"), "here"),
         ("here", SEALED),
         ("here", SEALED, ""),
     ],

@@ -17,7 +17,7 @@ from lib.errors import InvalidReply
 from lib.llm.client import Delta, Reply, Stop, ToolCallDelta, Usage
 from lib.llm.parts import Part, Text, Thinking, ToolCall
 from lib.llm.responses.kept import handle, ignored, reported
-from lib.llm.responses.request import ITEM_ID, PHASE
+from lib.llm.responses.request import PHASE, sealed
 from lib.llm.wire import fields
 from lib.llm.wire.arguments import arguments_text, read_arguments
 
@@ -241,12 +241,10 @@ def _message(item: _Object) -> Iterator[Part]:
 
 
 def _reasoning(item: _Object) -> Iterator[Part]:
-    text, item_id = _reasoning_text(item), fields.text(item, "id")
-    sealed = fields.text(item, "encrypted_content")
-    if sealed and item_id:
-        yield Thinking(text, sealed, extra={ITEM_ID: item_id})
-    elif text:
-        yield Thinking(text)
+    text = _reasoning_text(item)
+    signature = sealed(fields.text(item, "id"), fields.text(item, "encrypted_content"))
+    if text or signature:
+        yield Thinking(text, signature)
 
 
 def _tool_call(item: _Object, call_id: str) -> ToolCall:

@@ -22,11 +22,10 @@ from lib.llm.parts import Attachment, File, Image, Part, Text, Thinking, ToolCal
 from lib.llm.strict import strict_schema
 from lib.llm.wire import fields
 
-ITEM_ID: Final = "item_id"
-"""Where a `Thinking` keeps the id of its reasoning item, in `extra`; its signature is the seal."""
-
 PHASE: Final = "phase"
 """Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""
+
+_SEAL: Final = "responses"
 
 _RESERVED: Final = frozenset(
     {"background", "conversation", "input", "instructions", "model", "previous_response_id"}
@@ -126,11 +125,27 @@ def _is_said(part: Part) -> bool:
 
 def _reasoning(part: Thinking) -> Iterator[dict[str, Any]]:
     """Yield the item, if it is of this wire and sealed: the others are only for reading."""
-    if part.signature is None or ITEM_ID not in part.extra:
-        return
-    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-    item = {"type": "reasoning", "id": part.extra[ITEM_ID], "summary": summary}
-    yield {**item, "encrypted_content": part.signature}
+    if opened := unsealed(part.signature):
+        item_id, encrypted = opened
+        summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+        item = {"type": "reasoning", "id": item_id, "summary": summary}
+        yield {**item, "encrypted_content": encrypted}
+
+
+def sealed(item_id: str, encrypted: str) -> str | None:
+    """Return the signature of a `Thinking`: whose it is, the item's id, and its content.
+
+    All of it is in the signature, which a redactor leaves as it is, or takes away.
+    """
+    usable = item_id and encrypted and "/" not in item_id
+    return f"{_SEAL}/{item_id}/{encrypted}" if usable else None
+
+
+def unsealed(signature: str | None) -> tuple[str, str] | None:
+    """Return the item's id and its encrypted content, None for what is not of this wire."""
+    wire, _, rest = (signature or "").partition("/")
+    item_id, _, encrypted = rest.partition("/")
+    return (item_id, encrypted) if wire == _SEAL and item_id and encrypted else None
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
