@@ -91,7 +91,8 @@ class React:
             system: instructions put before the conversation.
             model: which model, None for the client's own.
             tools: names of the tools and agents on offer, None for all that the engine has but
-                agents of this very algorithm.
+                agents of this very algorithm. An engine that drives refuses one that it has not;
+                a run that remembers one which is gone since goes on without it.
             settings: temperature and the like, passed to the client.
             output: a pydantic model or JSON schema that the answer must fit.
             max_steps: model calls after which the run ends as LIMITED.
@@ -109,6 +110,11 @@ class React:
         self._output = None if output is None else _schema(output)
         self._max_steps = max_steps
         self._provider_state = provider_state
+
+    @property
+    def tool_names(self) -> Sequence[str] | None:
+        """The names of the tools and agents on offer, None for all there are."""
+        return self._tools
 
     def config(self) -> dict[str, Any]:
         """Return what a run must remember of this instance, defaults left out."""

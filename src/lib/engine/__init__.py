@@ -30,6 +30,7 @@ from lib.errors import (
     RunAbandoned,
     SessionClosed,
     UnknownAlgorithm,
+    UnknownTool,
 )
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "TurnHandler",
     "TurnRequest",
     "UnknownAlgorithm",
+    "UnknownTool",
     "Wait",
     "Worker",
 ]

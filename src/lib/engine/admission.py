@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from lib.engine.core.algorithm import Request, ToolRequest
+from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
 from lib.engine.core.grants import left_after, left_beside
 from lib.engine.core.settle import Draft, never_made, reason_of
 from lib.engine.core.state import RunState
 from lib.engine.handler import Admission, Handler, Offers
 from lib.engine.handlers.child import ChildHandler
-from lib.errors import MissingHandler, ToolError
+from lib.errors import MissingHandler, ToolError, UnknownTool
 from lib.events import kinds as k
 
 
@@ -41,6 +42,17 @@ class Handlers:
                 self._by_tool[spec.name] = handler
         self.offers = Offers(spec for each in self.by_kind.values() for spec in each.offers)
         self._seen: dict[str, Handlers] = {}
+
+    def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
+        """Refuse algorithms that offer what there is not, where they tell: see `React.tool_names`.
+
+        Raises:
+            UnknownTool: one of them does.
+        """
+        for algorithm in algorithms:
+            for name in getattr(algorithm, "tool_names", None) or ():
+                if name not in self._by_tool:
+                    raise UnknownTool(name, algorithm=algorithm.name, known=tuple(self._by_tool))
 
     def seen_by(self, algorithm: str) -> Handlers:
         """Return these as the runs of an algorithm see them.

@@ -98,6 +98,7 @@ class Engine:
             ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
                 have one name, or there is no algorithm.
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
+            UnknownTool: an algorithm offers a tool that no handler has, and `drive` is not False.
         """
         handlers = list(handlers)
         _check_kinds(store, handlers)
@@ -131,6 +132,8 @@ class Engine:
             lease_s=lease_s,
             grace_s=grace_s,
         )
+        if drive:
+            self._equipment.handlers.check(self._algorithms.values())
         self.hosting = Hosting(
             self._equipment, self._algorithms, self.hub, self._go_on, drives=drive
         )

@@ -17,6 +17,7 @@
     │   └── ContentTooLarge
     ├── EngineError
     │   ├── UnknownAlgorithm
+    │   ├── UnknownTool
     │   ├── MissingHandler
     │   ├── IdempotencyMismatch
     │   ├── NotPending
@@ -73,6 +74,7 @@ from lib.errors.engine import (
     RunAbandoned,
     SessionClosed,
     UnknownAlgorithm,
+    UnknownTool,
 )
 from lib.errors.events import (
     BlobError,
@@ -149,6 +151,7 @@ __all__ = [
     "ToolError",
     "ToolErrorCode",
     "UnknownAlgorithm",
+    "UnknownTool",
     "UnsupportedFilter",
     "UnsupportedModality",
     "VectorError",

@@ -17,6 +17,17 @@ class UnknownAlgorithm(EngineError):
         super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(known)}")
 
 
+class UnknownTool(EngineError):
+    """An algorithm is to offer a tool that no handler of its engine has."""
+
+    def __init__(self, name: str, *, algorithm: str, known: tuple[str, ...]) -> None:
+        self.name, self.algorithm, self.known = name, algorithm, known
+        super().__init__(
+            f"algorithm {algorithm!r} offers the tool {name!r}, which no handler of this engine "
+            f"has: there is {', '.join(known) or 'none'}"
+        )
+
+
 class MissingHandler(EngineError):
     """A run asks for something that this engine has no handler for."""
 

@@ -251,7 +251,7 @@ def test_an_agent_that_is_not_on_offer_cannot_be_called() -> None:
 
     async def limited() -> Result:
         handlers = [LLMHandler(FunctionClient(alone)), ChildHandler([AGENT])]
-        algorithms = [React("boss", tools=["look"]), HELPER]
+        algorithms = [React("boss", tools=[]), HELPER]
         async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
             return await (await engine.start("go")).result()
 

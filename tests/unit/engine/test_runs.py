@@ -15,6 +15,7 @@ from lib.engine import (
     Spend,
     ToolHandler,
     UnknownAlgorithm,
+    UnknownTool,
 )
 from lib.errors import ContentTooLarge, LLMError, RunNotFound
 from lib.events import INLINE_LIMIT, MemoryBlobStore, MemoryEventStore
@@ -327,6 +328,38 @@ def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -
         Engine(path, [], algorithms=[React()])
     with pytest.raises(TypeError, match="ScriptedClient is no handler: give clients to an LLMH"):
         Engine(MemoryEventStore(), [client], algorithms=[React()])
+
+
+def test_a_tool_that_no_handler_has_is_refused_with_those_there_are() -> None:
+    @tool(effects="none")
+    def look() -> str:
+        """Look around."""
+        return "nothing"
+
+    misspelt = React("desk", tools=["add", "refnd"])
+
+    with pytest.raises(UnknownTool, match=r"'desk' offers the tool 'refnd', .* there is add, look"):
+        make_engine(ScriptedClient([]), add, look, agent=misspelt)
+    with pytest.raises(UnknownTool, match="there is none") as caught:
+        make_engine(ScriptedClient([]), agent=misspelt)
+    facts = caught.value
+    assert (facts.name, facts.algorithm, facts.known) == ("add", "desk", ())
+
+
+def test_an_engine_that_drives_nothing_needs_none_of_its_tools_and_a_log_may_name_a_gone_one() -> (
+    None
+):
+    store, client = MemoryEventStore(), ScriptedClient(["hello"])
+
+    async def main() -> str:
+        async with Engine(store, [], algorithms=[React(tools=["gone"])], drive=False) as desk:
+            started = await desk.start("hi")
+            async with make_engine(client, add, store=store, agent=React(tools=["add"])) as engine:
+                await engine.resume(started.id)
+                return (await engine.run(started.id).result()).output
+
+    assert run(main()) == "hello"
+    assert client.calls[0].tools == ()
 
 
 def test_events_can_be_followed_from_any_point_while_the_run_goes_on() -> None:
