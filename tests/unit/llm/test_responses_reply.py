@@ -1,12 +1,28 @@
 """Replies from responses, item by item, odd ones included."""
 
+import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lib.errors import InvalidReply
-from lib.llm import Delta, Reply, Text, Thinking, ToolCall, ToolCallDelta, Usage
+from lib.errors import InvalidReply, LLMError
+from lib.llm import (
+    Delta,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    reply_from_json,
+    reply_to_json,
+)
 from lib.llm.responses.reply import ReplyBuilder
+from lib.llm.responses.request import build_body
 
 SERVER = "api.test"
 
@@ -217,3 +233,51 @@ def test_a_response_that_goes_on_from_what_was_named_is_taken() -> None:
     building.add(event("completed", response=named))
 
     assert building.reply().text == "x"
+
+
+# -- whatever comes ------------------------------------------------------------------------------
+
+KINDS = [
+    "error",
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.output_text.delta",
+    "response.refusal.delta",
+    "response.reasoning_summary_text.delta",
+    "response.function_call_arguments.delta",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+]
+WORDS = ["message", "reasoning", "function_call", "completed", "incomplete", "x", "{}", ""]
+NAMES = [
+    *("type", "response", "item", "items", "output", "content", "summary", "text", "delta"),
+    *("status", "error", "code", "param", "id", "call_id", "name", "arguments", "output_index"),
+    *("summary_index", "usage", "input_tokens", "encrypted_content", "phase", "model"),
+    *("incomplete_details", "reason", "previous_response_id", "store"),
+]
+scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False)
+values = st.recursive(
+    scalars | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner),
+    max_leaves=12,
+)
+events = st.dictionaries(st.sampled_from(NAMES), values).flatmap(
+    lambda said: st.sampled_from(KINDS).map(lambda kind: {**said, "type": kind})
+)
+
+
+@settings(max_examples=300)
+@given(said=st.lists(events | values, max_size=5), whole=st.booleans(), previous=st.booleans())
+def test_whatever_a_server_says_is_a_reply_or_a_typed_error(
+    said: list[Any], *, whole: bool, previous: bool
+) -> None:
+    building = builder(previous="resp_0" if previous else "", new_id=lambda: "new")
+    with suppress(LLMError):
+        for one in said:
+            building.add(one, whole=whole)
+        answer = building.reply()
+        assert reply_from_json(json.loads(json.dumps(reply_to_json(answer)))) == answer
+        build_body([Message.user("hi"), answer.message], model="m")
