@@ -93,7 +93,7 @@ def test_a_modality_that_was_not_declared_is_refused_before_any_io() -> None:
 
 def test_a_stream_shows_what_is_written_and_then_the_reply() -> None:
     call = ToolCall("c1", "search", {"q": "x"})
-    sealed = Thinking("I search", "responses/rs_1/seal")
+    sealed = Thinking("I search", "responses/127.0.0.1/rs_1/seal")
 
     async def main() -> None:
         async with connected([Reply((sealed, call))]) as (client, server):

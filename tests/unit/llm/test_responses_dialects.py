@@ -44,7 +44,7 @@ def replies(draw: st.DrawFn) -> Reply:
     parts: list[Part] = []
     if draw(st.booleans()):
         paragraphs = draw(st.lists(st.text("abcü ", min_size=1, max_size=9), max_size=3))
-        parts.append(Thinking("\n\n".join(paragraphs), "responses/rs_1/seal"))
+        parts.append(Thinking("\n\n".join(paragraphs), "responses/127.0.0.1/rs_1/seal"))
     if text := draw(texts):
         phase = draw(st.sampled_from([{}, {"phase": "final_answer"}]))
         parts.append(Text(text, extra=cast(dict[str, Any], phase)))
@@ -118,7 +118,7 @@ def test_a_whole_reply_is_the_same_in_every_dialect(
 
 REPLY = Reply(
     (
-        Thinking("I plan\n\nto search", "responses/rs_1/seal"),
+        Thinking("I plan\n\nto search", "responses/127.0.0.1/rs_1/seal"),
         Text("I search for ümläuts", extra={"phase": "commentary"}),
         ToolCall("a", "search", {"q": "ü"}),
         ToolCall("b", "fetch"),
@@ -215,7 +215,7 @@ def from_ours(reply: Reply) -> dict[str, Any]:
         "model": reply.model,
         "text": reply.text,
         "calls": [(call.id, call.name, call.arguments) for call in reply.tool_calls],
-        "sealed": [unsealed(part.signature) for part in thinking],
+        "sealed": [unsealed(part.signature, HOST) for part in thinking],
         "phases": [part.extra["phase"] for part in reply.parts if isinstance(part, Text)],
         "usage": (
             usage.input_tokens,

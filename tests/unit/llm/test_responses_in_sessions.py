@@ -149,7 +149,7 @@ def test_sealed_reasoning_comes_back_in_a_conversation_that_is_sent_whole() -> N
     def answer(body: dict[str, Any]) -> Reply:
         last = body["input"][-1]["content"]
         thought = "ask bob@example.org" if last == "two" else f"hm, {last}"
-        return Reply((Thinking(thought, f"responses/rs_{NUMBER}/{NUMBER}"), Text("yes")))
+        return Reply((Thinking(thought, f"responses/127.0.0.1/rs_{NUMBER}/{NUMBER}"), Text("yes")))
 
     async def main() -> None:
         async with ResponsesServer(answer) as server:

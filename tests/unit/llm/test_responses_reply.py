@@ -97,8 +97,8 @@ def test_reasoning_keeps_its_seal_and_what_may_be_read_of_it() -> None:
         reasoning(id="rs_5", summary=[]),
         reasoning(),
     ).parts == (
-        Thinking("one\n\ntwo", "responses/rs_1/s/eal"),
-        Thinking("", "responses/rs_2/seal"),
+        Thinking("one\n\ntwo", "responses/api.test/rs_1/s/eal"),
+        Thinking("", "responses/api.test/rs_2/seal"),
         Thinking("all of it"),
         Thinking("one\n\ntwo"),
         Thinking("one\n\ntwo"),

@@ -42,7 +42,7 @@ def exhausted(value: Any) -> Any:
 
 def body(*messages: Message, **options: Any) -> dict[str, Any]:
     """Return the body, which the SDK must take, too."""
-    built = build_body(messages, model="m", **options)
+    built = build_body(messages, model="m", server="api.test", **options)
     plain = json.loads(json.dumps(built))
     checked = (STREAMING if built.get("stream") else WHOLE).validate_python(plain)
     assert exhausted(checked) == plain
@@ -54,7 +54,7 @@ def items(*messages: Message) -> list[dict[str, Any]]:
 
 
 HI = Message.user("hi")
-SEALED = Thinking("I look", "responses/rs_1/gA/A")
+SEALED = Thinking("I look", "responses/api.test/rs_1/gA/A")
 REASONING = {
     "type": "reasoning",
     "id": "rs_1",
@@ -123,7 +123,7 @@ def test_what_the_user_attaches_goes_in_its_own_kind_of_content() -> None:
 def test_sealed_reasoning_goes_back_before_what_came_of_it() -> None:
     said = {"role": "assistant", "content": "here", "phase": "commentary"}
     commentary = Text("here", extra={"phase": "commentary"})
-    silent = Thinking("", "responses/rs_2/gBBB")
+    silent = Thinking("", "responses/api.test/rs_2/gBBB")
 
     assert items(HI, Message.assistant(SEALED, commentary))[1:] == [REASONING, said]
     assert items(HI, Message.assistant(silent, "here"))[1] == {
@@ -139,9 +139,10 @@ def test_sealed_reasoning_goes_back_before_what_came_of_it() -> None:
     [
         (Thinking("in the open"), "here"),
         (Thinking("sealed by somebody else", "sig"), "here"),
-        (Thinking("sealed by somebody else", "messages/rs_1/gAAA"), "here"),
-        (Thinking("sealed in part", "responses/rs_1"), "here"),
-        (Thinking("sealed in part", "responses//gAAA"), "here"),
+        (Thinking("sealed by somebody else", "messages/api.test/rs_1/gAAA"), "here"),
+        (Thinking("sealed elsewhere", "responses/other.test/rs_1/gAAA"), "here"),
+        (Thinking("sealed in part", "responses/api.test/rs_1"), "here"),
+        (Thinking("sealed in part", "responses/api.test//gAAA"), "here"),
         ("here", SEALED),
         ("here", SEALED, ""),
     ],

@@ -177,6 +177,7 @@ class OpenAIClient:
         body = build_body(
             messages,
             model=model or self.model,
+            server=self._host,
             previous=previous,
             tools=tools,
             output=output,

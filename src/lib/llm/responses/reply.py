@@ -214,7 +214,7 @@ class ReplyBuilder:
                 case "message":
                     parts += _message(item)
                 case "reasoning":
-                    parts += _reasoning(item)
+                    parts += _reasoning(item, self._server)
                 case "function_call":
                     call_id = fields.text(item, "call_id")
                     if not call_id or call_id in taken:
@@ -240,9 +240,10 @@ def _message(item: _Object) -> Iterator[Part]:
         yield Text(text, extra={PHASE: phase} if phase else {})
 
 
-def _reasoning(item: _Object) -> Iterator[Part]:
+def _reasoning(item: _Object, server: str) -> Iterator[Part]:
     text = _reasoning_text(item)
-    signature = sealed(fields.text(item, "id"), fields.text(item, "encrypted_content"))
+    item_id, encrypted = fields.text(item, "id"), fields.text(item, "encrypted_content")
+    signature = sealed(server, item_id, encrypted)
     if text or signature:
         yield Thinking(text, signature)
 

@@ -39,6 +39,7 @@ def build_body(
     messages: Sequence[Message],
     *,
     model: str,
+    server: str = "",
     previous: str = "",
     tools: Sequence[ToolSpec] = (),
     output: Output | None = None,
@@ -51,6 +52,7 @@ def build_body(
     Args:
         messages: what is sent.
         model: which one.
+        server: the host that is asked, which gets back the reasoning that it has sealed.
         previous: the id of the response that they follow, "" where they are all there is.
         tools: what the model may call.
         output: the shape that its text must have.
@@ -65,7 +67,7 @@ def build_body(
     body: dict[str, Any] = {"model": model}
     if previous:
         body["previous_response_id"] = previous
-    body["input"] = [item for message in messages for item in _items(message)]
+    body["input"] = [item for message in messages for item in _items(message, server)]
     body |= _settings(settings or {}, has_tools=bool(tools))
     if tools:
         body["tools"] = [_tool(spec) for spec in tools]
@@ -81,12 +83,12 @@ def build_body(
 # -- messages ----------------------------------------------------------------------------------
 
 
-def _items(message: Message) -> Iterator[dict[str, Any]]:
+def _items(message: Message, server: str) -> Iterator[dict[str, Any]]:
     match message.role:
         case "tool":
             yield from map(_tool_result, message.parts)
         case "assistant":
-            yield from _assistant(message)
+            yield from _assistant(message, server)
         case "system":
             yield {"role": "system", "content": _only_text(message)}
         case _:
@@ -101,7 +103,7 @@ def _tool_result(part: Part) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": part.call_id, "output": content}
 
 
-def _assistant(message: Message) -> Iterator[dict[str, Any]]:
+def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
     said = [number for number, part in enumerate(message.parts) if _is_said(part)]
     for number, part in enumerate(message.parts):
         match part:
@@ -114,7 +116,7 @@ def _assistant(message: Message) -> Iterator[dict[str, Any]]:
             case Thinking():
                 # Servers refuse reasoning that nothing has come of.
                 if said and number < said[-1]:
-                    yield from _reasoning(part)
+                    yield from _reasoning(part, server)
             case _:
                 raise _misplaced(part, "assistant")
 
@@ -123,29 +125,29 @@ def _is_said(part: Part) -> bool:
     return isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text))
 
 
-def _reasoning(part: Thinking) -> Iterator[dict[str, Any]]:
-    """Yield the item, if it is of this wire and sealed: the others are only for reading."""
-    if opened := unsealed(part.signature):
+def _reasoning(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
+    """Yield the item, if this server has sealed it: what others think is only for reading."""
+    if opened := unsealed(part.signature, server):
         item_id, encrypted = opened
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         item = {"type": "reasoning", "id": item_id, "summary": summary}
         yield {**item, "encrypted_content": encrypted}
 
 
-def sealed(item_id: str, encrypted: str) -> str | None:
+def sealed(server: str, item_id: str, encrypted: str) -> str | None:
     """Return the signature of a `Thinking`: whose it is, the item's id, and its content.
 
     All of it is in the signature, which a redactor leaves as it is, or takes away.
     """
     usable = item_id and encrypted and "/" not in item_id
-    return f"{_SEAL}/{item_id}/{encrypted}" if usable else None
+    return f"{_SEAL}/{server}/{item_id}/{encrypted}" if usable else None
 
 
-def unsealed(signature: str | None) -> tuple[str, str] | None:
-    """Return the item's id and its encrypted content, None for what is not of this wire."""
-    wire, _, rest = (signature or "").partition("/")
-    item_id, _, encrypted = rest.partition("/")
-    return (item_id, encrypted) if wire == _SEAL and item_id and encrypted else None
+def unsealed(signature: str | None, server: str) -> tuple[str, str] | None:
+    """Return the item's id and its encrypted content, None for what is not of this server."""
+    seal, rest = f"{_SEAL}/{server}/", signature or ""
+    item_id, _, encrypted = rest.removeprefix(seal).partition("/")
+    return (item_id, encrypted) if rest.startswith(seal) and item_id and encrypted else None
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
