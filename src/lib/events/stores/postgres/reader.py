@@ -30,16 +30,17 @@ from lib.events.stores.postgres.rows import (
 
 _MANY: Final = 500
 """More events than that are decoded in a thread."""
+_LAST: Final = 2**63 - 1
 
-# With the run looked up before, the index of events gives a page in its order; of a join,
-# PostgreSQL would read and sort all that follows, once for every page.
+# The numbers of a run's events have no gaps, so a page is a range of the index. Asked for the first
+# rows of all that follow, PostgreSQL may read and sort them all, once for every page.
 _READ: Final = """
     WITH run AS MATERIALIZED (
         SELECT id, tenant FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
     )
     SELECT (SELECT tenant FROM run), seq, kind, at, "user", data FROM {lib_events}
-    WHERE run = (SELECT id FROM run) AND seq > %(after)s::bigint
-    ORDER BY seq LIMIT %(limit)s::bigint
+    WHERE run = (SELECT id FROM run) AND seq > %(after)s::bigint AND seq <= %(upto)s::bigint
+    ORDER BY seq
 """
 _RUN: Final = """
     SELECT {run_columns} FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
@@ -105,7 +106,8 @@ class Reader:
 
     async def read(self, run_id: str, after: int, limit: int | None) -> list[Event]:
         """Return events of a run; see `EventStore.read`."""
-        wanted = {"name": run_name(run_id), "after": after, "limit": limit}
+        upto = _LAST if limit is None else min(after + limit, _LAST)
+        wanted = {"name": run_name(run_id), "after": after, "upto": upto}
         return await _decoded(await self._all(_READ, wanted), partial(events_of, run_id))
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
