@@ -21,8 +21,9 @@ async def main() -> None:
     handler = LLMHandler(ScriptedClient([answer, local]), prices=GenAIPrices("openai"))
     async with Engine(store, [handler], algorithms=[React()], clock=clock) as engine:
         spends: list[TotalSpend] = []
-        for _ in range(2):
-            run = await engine.start("How many people live in Bonn?", budget=Budget(cost=0.50))
+        # The second model has no price: a ceiling of cost could not hold it, one of tokens does.
+        for budget in (Budget(cost=0.50), Budget(tokens=10_000)):
+            run = await engine.start("How many people live in Bonn?", budget=budget)
             result = await run.result()
             spends.append(spend_of(await store.read(run.id)))
             print(result.output, result.spend.cost)

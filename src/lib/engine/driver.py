@@ -330,6 +330,7 @@ class Driver:
             derived=self._derived,
             live=self._live(event.run_id),
             fresh=is_fresh(self._ledger.state),
+            budget=self._ledger.state.budget,
         )
 
     def _woken(self) -> None:

@@ -137,6 +137,7 @@ class Context:
         live: takes pieces of a reply; None when nobody listens.
         redacted: what is done to every payload before it enters the log.
         fresh: whether no model has read yet what the run was given, and nobody checked it before.
+        budget: what the run may spend in all.
     """
 
     run_id: str
@@ -150,6 +151,7 @@ class Context:
     live: Callable[[Live], None] | None = None
     redacted: Redaction = NOTHING_REDACTED
     fresh: bool = False
+    budget: Budget = UNLIMITED
 
 
 class Handler(Protocol):

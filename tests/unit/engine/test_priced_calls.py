@@ -125,3 +125,35 @@ def test_a_budget_of_costs_holds_with_prices() -> None:
 
     assert (result.outcome, result.reason, len(client.calls)) == ("LIMITED", "cost", 2)
     assert result.spend.cost == pytest.approx(0.3)
+
+
+def test_a_ceiling_of_cost_that_nothing_can_hold_is_warned_of_once_for_each_handler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = ScriptedClient(["one", Reply((Text("two"),), model="m"), "three"])
+    store, handler = MemoryEventStore(), LLMHandler(client)
+
+    async def main() -> list[str]:
+        async with Engine(store, [handler], algorithms=[React()]) as engine:
+            started: list[str] = []
+            for budget in (Budget(tokens=9), Budget(cost=0.01), Budget(cost=0.01)):
+                run_ = await engine.start("hi", budget=budget)
+                assert (await run_.result()).outcome == "COMPLETED"
+                started.append(run_.id)
+            return started
+
+    _, warned, _ = run(main())
+
+    (told,) = [line for line in caplog.messages if "cost" in line]
+    assert repr(warned) in told
+    assert "the call counts as nothing: give the LLMHandler prices=" in told
+
+
+def test_a_ceiling_of_cost_is_not_warned_of_where_costs_are_known(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replies = [Reply((Text("hi"),), usage=USED, model="m-0101")]
+
+    run_with(PaidClient(replies), Prices(), budget=Budget(cost=1))
+
+    assert caplog.messages == []

@@ -16,7 +16,8 @@ class Budget:
 
     Attributes:
         tokens: input and output tokens.
-        cost: in the currency of the client's prices.
+        cost: in US dollars; a call whose cost nobody tells counts as nothing, so give `LLMHandler`
+            prices.
         llm_calls: model calls.
         tool_calls: tool calls.
         seconds: time in which the run worked; waiting for people and being dead do not count.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from lib.llm.client import usage_to_json
 from lib.llm.pieces import deltas_of
 from lib.llm.prices import PriceBook, with_cost
 from lib.resilience import RetryPolicy, retry
+
+_log = logging.getLogger(__name__)
 
 
 class LLMHandler:
@@ -51,7 +54,8 @@ class LLMHandler:
             retries: how often and how long to try; each attempt is counted in the log.
             jitter: spreads the attempts of many processes.
             prices: for replies whose provider states no cost; it goes into the log with the reply,
-                so that budgets see it and it never changes afterwards.
+                so that budgets see it and it never changes afterwards. A call whose cost nobody
+                tells counts as nothing; the first one in a run with a ceiling of cost is warned of.
         """
         self._client = client
         self._guards = tuple(guards)
@@ -59,6 +63,7 @@ class LLMHandler:
         self._retries = retries or RetryPolicy()
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._prices = prices
+        self._warned = False
 
     def admit(self, request: Request, admission: Admission) -> Draft:
         """Return the intent: what the call rests on and its digest, never its content."""
@@ -107,6 +112,7 @@ class LLMHandler:
                 random=self._jitter.random,
             )
             reply = self._priced(reply, request, context)
+            self._warn_of_no_cost(reply, request, context)
             if why := await guarding.output(reply):
                 return [*guarding.verdicts, _blocked(request, why, attempts, reply)]
             (message,) = await store([reply.message], context.blobs)
@@ -129,6 +135,19 @@ class LLMHandler:
             provider=request.data.get("provider"),
             model=request.data.get("model") or self._client.model,
             at=context.clock.now(),
+        )
+
+    def _warn_of_no_cost(self, reply: Reply, request: Event, context: Context) -> None:
+        if self._warned or context.budget.cost is None or reply.usage.cost is not None:
+            return
+        self._warned = True
+        _log.warning(
+            "run %r has a ceiling of cost, but nobody tells what its model call has cost, and "
+            "the call counts as nothing: give the LLMHandler prices= that know it (model %r, "
+            "provider %r), or limit tokens; this is not told again",
+            context.run_id,
+            reply.model or request.data.get("model") or self._client.model,
+            request.data.get("provider"),
         )
 
     async def _call(
