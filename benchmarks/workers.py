@@ -120,9 +120,11 @@ async def resume(place: Callable[[], str], events: int) -> None:
         before = (await run.info()).head
         started = time.perf_counter()
         await engine.resume(run_id)
+        appended = False
         async for event in run.events(after=before):
             passed_ms = (time.perf_counter() - started) * 1000
-            if event.kind == k.RUN_RESUMED:
+            if not appended:
+                appended = True
                 print(f"\na run of {before:,} events is taken up after {passed_ms:,.0f} ms,")
             if event.kind in k.RESULTS:
                 print(f"  and has its next result after {passed_ms:,.0f} ms")
