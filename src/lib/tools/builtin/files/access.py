@@ -104,22 +104,28 @@ class FileAccess:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.root, self.max_bytes, self.allow_hidden, self.deny)
 
-    def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> dict[str, object]:
+    def read(
+        self, path: str, *, offset: int = 0, limit: int | None = None, column: int = 0
+    ) -> dict[str, object]:
         r"""Return lines of a text file. Blocks.
 
         Whole lines are returned while they fit into `max_bytes`; a single line that does not is cut
-        after a whole character. Only "\n" ends a line, and it stays in the text, as "\r" does.
+        after a whole character, and read on from `next_column` of the same `offset`. Only "\n" ends
+        a line, and it stays in the text, as "\r" does.
 
         Args:
             path: relative to the root, names separated by "/"; an absolute one below it will do.
             offset: the first line, from 0. One after the end gives no text.
             limit: how many lines at most; None for as many as fit.
+            column: how many bytes of the first line to skip; no more than it has before its end.
 
         Returns:
-            path: as asked. text: the lines. offset: as asked. lines: how many there are in `text`.
-            next_offset: where to go on, or None. truncated: whether the file goes on after `text`.
-            size: bytes of the file. encoding: "utf-8", "utf-16-le" or "utf-16-be".
-            replaced: how many U+FFFD in the text stand for bytes that are not of that encoding.
+            path: as asked. text: the lines. offset: as asked. lines: how many there are in `text`,
+            a part of one included. next_offset: the line to go on with, or None. truncated:
+            whether the file goes on after `text`. size: bytes of the file. encoding: "utf-8",
+            "utf-16-le" or "utf-16-be". replaced: how many U+FFFD in the text stand for bytes that
+            are not of that encoding. next_column, only where a line was cut: the `column` of its
+            rest, which `next_offset` passes over.
 
         Raises:
             ToolError: "invalid_arguments" for what is no path or number, "blocked" for what is
@@ -127,7 +133,7 @@ class FileAccess:
                 "unsupported" for binary and special files, "too_large" or "timeout" when the line
                 lies too far into the file, "unavailable" when the system refuses.
         """
-        return self.read_within(path, offset=offset, limit=limit)
+        return self.read_within(path, offset=offset, limit=limit, column=column)
 
     def read_within(
         self,
@@ -135,6 +141,7 @@ class FileAccess:
         *,
         offset: int = 0,
         limit: int | None = None,
+        column: int = 0,
         max_bytes: int | None = None,
         budget: Budget | None = None,
     ) -> dict[str, object]:
@@ -144,14 +151,16 @@ class FileAccess:
             path: as for `read`.
             offset: as for `read`.
             limit: as for `read`.
+            column: as for `read`.
             max_bytes: how much of the file at most; the access's own bound holds, too.
-            budget: for finding the first line; another thread may cancel it.
+            budget: for finding where to begin; another thread may cancel it.
 
         Raises:
             ToolError: as for `read`.
         """
         parts = components(path)
         first = _number("offset", offset)
+        skipped = _number("column", column)
         at_most = None if limit is None else _number("limit", limit)
         bound = self.max_bytes if max_bytes is None else min(max_bytes, self.max_bytes)
         spending = budget or Budget()
@@ -166,6 +175,7 @@ class FileAccess:
                     page = read_lines(
                         cast("int", handle),
                         offset=first,
+                        column=skipped,
                         limit=at_most,
                         max_bytes=bound,
                         budget=spending,
@@ -173,6 +183,7 @@ class FileAccess:
                 return page, found.size
 
         page, size = _told(path, work)
+        cut = {} if page.next_column is None else {"next_column": page.next_column}
         return {
             "path": path,
             "text": page.text,
@@ -183,6 +194,7 @@ class FileAccess:
             "size": size,
             "encoding": page.encoding,
             "replaced": page.replaced,
+            **cut,
         }
 
     def list(

@@ -15,6 +15,8 @@ from lib.tools.builtin.files.budget import Budget
 from lib.tools.builtin.files.kinds import BINARY, SNIFFED_BYTES, TextKind, text_kind
 
 CHUNK_BYTES: Final = 256 << 10
+_CHARACTER_BYTES: Final = 4
+"""What one character takes at most, in UTF-8 and in UTF-16."""
 _ZERO_TO_ONES: Final = b"\xff" + bytes(255)
 
 
@@ -36,6 +38,7 @@ class LinePage:
         next_offset: the line after them, or None where nothing follows.
         encoding: "utf-8", or by its byte order mark "utf-16-le" or "utf-16-be".
         replaced: how many U+FFFD in the text stand for bytes that the encoding does not have.
+        next_column: where its only line was cut, in bytes from the line's start; else None.
     """
 
     text: str
@@ -43,10 +46,11 @@ class LinePage:
     next_offset: int | None
     encoding: str
     replaced: int
+    next_column: int | None = None
 
 
 def read_lines(
-    handle: int, *, offset: int, limit: int | None, max_bytes: int, budget: Budget
+    handle: int, *, offset: int, column: int, limit: int | None, max_bytes: int, budget: Budget
 ) -> LinePage:
     """Return whole lines from line `offset` on, at most `max_bytes` bytes of the file.
 
@@ -55,28 +59,43 @@ def read_lines(
     Args:
         handle: a descriptor open for reading, which nobody else uses meanwhile.
         offset: the first line, from 0.
+        column: how many bytes of that line to skip; no more than it has before its end.
         limit: how many lines at most, None for as many as fit.
-        max_bytes: bytes of the file; at least one code unit is read.
-        budget: for finding the first line.
+        max_bytes: bytes of the file; at least one character is read.
+        budget: for finding the first line and the column.
 
     Raises:
         NotText: its beginning, or what was asked for, is no text.
-        BudgetSpent: the first line lies too far into the file.
+        BudgetSpent: that place lies too far into the file.
         OSError: the system cannot read it.
     """
     kind = text_kind(_read_at(handle, SNIFFED_BYTES, 0))
     if isinstance(kind, str):
         raise NotText(kind, os.fstat(handle).st_size)
-    place = _place_of(handle, kind, offset, budget)
-    if place is None:
+    line = _place_of(handle, kind, offset, budget)
+    if line is None:
         return LinePage("", 0, None, kind.codec, 0)
+    place = _place_in_line(handle, kind, line, column, budget)
     budget.spend()
     whole = max(max_bytes - max_bytes % kind.unit, kind.unit)
-    data = _read_at(handle, whole + 1, place)
-    page = _page(data[:whole], kind, offset=offset, limit=limit, more=len(data) > whole)
+    data = _read_at(handle, max(whole, _CHARACTER_BYTES) + 1, place)
+    ask = _Ask(kind, offset, place - line, limit)
+    page = _page(data[:whole], ask, more=len(data) > whole)
+    if page.next_column == ask.column:  # not even one character
+        page = _page(data[:_CHARACTER_BYTES], ask, more=len(data) > _CHARACTER_BYTES)
     if "\0" in page.text:
         raise NotText(BINARY, os.fstat(handle).st_size)
     return page
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """What a page is made of: lines of a kind of text, from a column of a line on."""
+
+    kind: TextKind
+    offset: int
+    column: int
+    limit: int | None
 
 
 def _read_at(handle: int, count: int, place: int) -> bytes:
@@ -110,6 +129,20 @@ def _place_of(handle: int, kind: TextKind, line: int, budget: Budget) -> int | N
     return place
 
 
+def _place_in_line(handle: int, kind: TextKind, line: int, column: int, budget: Budget) -> int:
+    """Return the place so many bytes into a line, or that of its end if it is shorter."""
+    place, left = line, column - column % kind.unit
+    while left:
+        units = _units(_read_at(handle, min(left, CHUNK_BYTES), place), kind)
+        budget.spend(len(units) * kind.unit)
+        end = units.find(b"\n")
+        if end >= 0 or not units:
+            return place + max(end, 0) * kind.unit
+        place += len(units) * kind.unit
+        left -= len(units) * kind.unit
+    return place
+
+
 def _units(chunk: bytes, kind: TextKind) -> bytes:
     r"""Return one byte for each code unit, which is "\n" exactly where the unit is."""
     if kind.unit == 1:
@@ -127,8 +160,9 @@ def _after(units: bytes, ends: int) -> int:
     return len(units) - len(units.split(b"\n", ends)[-1])
 
 
-def _page(data: bytes, kind: TextKind, *, offset: int, limit: int | None, more: bool) -> LinePage:
+def _page(data: bytes, ask: _Ask, *, more: bool) -> LinePage:
     """Keep whole lines of the bytes, `limit` at most; `more` says whether bytes follow them."""
+    kind, limit = ask.kind, ask.limit
     units = _units(data, kind)
     ends = units.count(b"\n")
     if limit is not None and limit <= ends:
@@ -143,15 +177,21 @@ def _page(data: bytes, kind: TextKind, *, offset: int, limit: int | None, more: 
         kept = data
         lines = ends + (not units.endswith(b"\n") and bool(data))
         cut_inside = more
-    text, replaced = _decoded(kept, kind, cut_inside=cut_inside)
-    follows = more or len(kept) < len(data)
-    return LinePage(text, lines, offset + lines if follows else None, kind.codec, replaced)
+    text, replaced, used = _decoded(kept, kind, cut_inside=cut_inside)
+    following = ask.offset + lines if more or len(kept) < len(data) else None
+    column = ask.column + used if cut_inside else None
+    return LinePage(text, lines, following, kind.codec, replaced, column)
 
 
-def _decoded(data: bytes, kind: TextKind, *, cut_inside: bool) -> tuple[str, int]:
-    """Return the text, without a character that the cut has split, and how much is replaced."""
-    text = codecs.getincrementaldecoder(kind.codec)("replace").decode(data, not cut_inside)
+def _decoded(data: bytes, kind: TextKind, *, cut_inside: bool) -> tuple[str, int, int]:
+    """Return the text, how much of it is replaced, and how many bytes it is of.
+
+    A character that the cut has split is not in it.
+    """
+    decoder = codecs.getincrementaldecoder(kind.codec)("replace")
+    text = decoder.decode(data, not cut_inside)
+    used = len(data) - len(decoder.getstate()[0])
     if "\ufffd" not in text:
-        return text, 0
+        return text, 0, used
     kept = codecs.getincrementaldecoder(kind.codec)("ignore").decode(data, not cut_inside)
-    return text, text.count("\ufffd") - kept.count("\ufffd")
+    return text, text.count("\ufffd") - kept.count("\ufffd"), used

@@ -45,6 +45,10 @@ _READ_SCHEMA: Final[Mapping[str, Any]] = {
         "size": _COUNT,
         "encoding": _TEXT,
         "replaced": _COUNT,
+        "next_column": {
+            **_COUNT,
+            "description": "only where a line was cut: with the same offset, column of its rest",
+        },
     },
     "required": [
         "path",
@@ -110,6 +114,15 @@ def read_file_tool(
         offset: Annotated[
             int, Field(ge=0, strict=True, description="the first line, counted from 0")
         ] = 0,
+        column: Annotated[
+            int,
+            Field(
+                ge=0,
+                strict=True,
+                description="how many bytes of that line to skip: next_column of the call that "
+                "has cut it",
+            ),
+        ] = 0,
         limit: Annotated[
             int | None,
             Field(ge=1, strict=True, description="how many lines; null for as many as fit"),
@@ -117,7 +130,12 @@ def read_file_tool(
     ) -> dict[str, object]:
         def work(budget: Budget) -> dict[str, object]:
             page = access.read_within(
-                path, offset=offset, limit=limit, max_bytes=max_chars, budget=budget
+                path,
+                offset=offset,
+                limit=limit,
+                column=column,
+                max_bytes=max_chars,
+                budget=budget,
             )
             return {**page, "text": clean(str(page["text"]))}
 
@@ -125,7 +143,8 @@ def read_file_tool(
 
     read_file.__doc__ = (
         "Read lines of a text file. When the result says truncated, call again with its "
-        "next_offset. Hidden files and files of keys or credentials are not shared."
+        "next_offset; when it has next_column, a line was cut: its rest is there with the same "
+        "offset and that column. Hidden files and files of keys or credentials are not shared."
     )
     return tool(
         name=name,

@@ -17,13 +17,19 @@ def page(
     offset: int = 0,
     limit: int | None = None,
     *,
+    column: int = 0,
     max_bytes: int = 200_000,
     budget: Budget | None = None,
 ) -> LinePage:
     handle = os.open(path, os.O_RDONLY)
     try:
         return read_lines(
-            handle, offset=offset, limit=limit, max_bytes=max_bytes, budget=budget or Budget()
+            handle,
+            offset=offset,
+            column=column,
+            limit=limit,
+            max_bytes=max_bytes,
+            budget=budget or Budget(),
         )
     finally:
         os.close(handle)
@@ -78,11 +84,72 @@ def test_a_page_that_is_cut_is_the_start_of_a_whole_one(
 
     cut = page(tmp_path / "f", offset, max_bytes=max_bytes)
     assert whole.startswith(cut.text)
-    assert len(cut.text.encode(codec.removesuffix("-sig"))) <= max(max_bytes, 2)
+    assert len(cut.text.encode(codec.removesuffix("-sig"))) <= max(max_bytes, 4)
     assert cut.replaced == 0
     if cut.text != whole:
         assert cut.next_offset is not None
         assert cut.next_offset - offset == max(1, cut.text.count("\n"))
+
+
+@given(TEXTS, CODECS, st.integers(1, 40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_following_next_column_and_next_offset_gives_every_character_once(
+    tmp_path: Path, lines: list[str], codec: str, max_bytes: int
+) -> None:
+    text = "".join(written(tmp_path / "f", lines, codec))
+    read, offset, column = "", 0, 0
+    while offset is not None:
+        one = page(tmp_path / "f", offset, column=column, max_bytes=max_bytes)
+        assert one.replaced == 0
+        assert one.next_column is None or one.next_column > column
+        read += one.text
+        if one.next_column is None:
+            offset, column = one.next_offset, 0
+        else:
+            column = one.next_column
+
+    assert read == text
+
+
+@given(TEXTS, st.integers(0, 14), st.integers(0, 30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_column_skips_bytes_of_its_line_and_none_of_the_next(
+    tmp_path: Path, lines: list[str], offset: int, column: int
+) -> None:
+    whole = written(tmp_path / "f", lines, "utf-8")
+
+    one = page(tmp_path / "f", offset, column=column)
+    if not whole[offset:]:
+        assert one == LinePage("", 0, None, "utf-8", 0)
+        return
+    line = whole[offset].encode()
+    kept = line[min(column, len(line.rstrip(b"\n"))) :]
+    assert one.text == kept.decode(errors="replace") + "".join(whole[offset + 1 :])
+
+
+def test_a_huge_line_is_read_piece_by_piece_in_every_encoding(tmp_path: Path) -> None:
+    line = "\u00e9\u20ac\U0001f600x" * 60_000
+    for codec, mark in (("utf-8", ""), ("utf-16-le", "\ufeff"), ("utf-16-be", "\ufeff")):
+        (tmp_path / "f").write_bytes(f"{mark}first\n{line}".encode(codec))
+        pieces: list[str] = []
+        column: int | None = 0
+        while column is not None:
+            one = page(tmp_path / "f", 1, column=column, max_bytes=20_001)
+            assert (one.lines, one.replaced) == (1, 0)
+            pieces.append(one.text)
+            column = one.next_column
+        assert "".join(pieces) == line
+        inside = page(tmp_path / "f", 1, column=1, max_bytes=9)
+        assert inside.replaced == (codec == "utf-8")  # a unit of UTF-16 is never split
+
+
+def test_looking_for_a_column_is_held_to_the_budget(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * (3 * CHUNK_BYTES))
+
+    assert page(tmp_path / "f", column=3 * CHUNK_BYTES - 1).text == "x"
+    assert page(tmp_path / "f", column=10**12) == LinePage("", 0, None, "utf-8", 0)
+    with pytest.raises(BudgetSpent):
+        page(tmp_path / "f", column=2 * CHUNK_BYTES, budget=Budget(scan_bytes=CHUNK_BYTES))
 
 
 @given(TEXTS, CODECS, st.integers(40, 60))
@@ -115,7 +182,9 @@ def test_a_line_that_is_too_long_is_cut_after_a_character_and_can_be_passed(tmp_
     (tmp_path / "f").write_bytes(("\U0001f600" * 100 + "\nlast").encode())
 
     first = page(tmp_path / "f", max_bytes=10)
-    assert first == LinePage("\U0001f600" * 2, 1, 1, "utf-8", 0)
+    assert first == LinePage("\U0001f600" * 2, 1, 1, "utf-8", 0, 8)
+    rest = page(tmp_path / "f", column=8)
+    assert rest == LinePage("\U0001f600" * 98 + "\nlast", 2, None, "utf-8", 0)
     assert page(tmp_path / "f", 1, max_bytes=10) == LinePage("last", 1, None, "utf-8", 0)
 
 
@@ -123,7 +192,7 @@ def test_a_cut_in_utf_16_falls_between_characters(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(("\ufeff" + "\U0001f600" * 10).encode("utf-16-le"))
 
     assert page(tmp_path / "f", max_bytes=7).text == "\U0001f600"
-    assert page(tmp_path / "f", max_bytes=1).text == ""
+    assert page(tmp_path / "f", max_bytes=1).text == "\U0001f600"  # less would lead nowhere
 
 
 @pytest.mark.parametrize(

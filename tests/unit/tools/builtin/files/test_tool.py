@@ -61,6 +61,13 @@ def test_the_arguments_are_described_and_no_others_are_taken(root: Path) -> None
                 "default": 0,
                 "description": "the first line, counted from 0",
             },
+            "column": {
+                "type": "integer",
+                "minimum": 0,
+                "default": 0,
+                "description": "how many bytes of that line to skip: next_column of the call "
+                "that has cut it",
+            },
             "limit": {
                 "anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}],
                 "default": None,
@@ -79,7 +86,8 @@ def test_what_comes_back_is_what_the_schema_says(root: Path) -> None:
     for made, arguments in ((read_file_tool(root), {"path": "t.txt"}), (list_files_tool(root), {})):
         answer = call(made, **arguments)
         assert made.output_schema is not None
-        assert list(answer) == list(made.output_schema["properties"])
+        told = [key for key in made.output_schema["properties"] if key != "next_column"]
+        assert list(answer) == told
         assert list(answer) == made.output_schema["required"]
 
 
@@ -99,6 +107,7 @@ def test_a_file_is_read_and_a_directory_listed(root: Path) -> None:
         {"path": "t.txt", "offset": "1"},
         {"path": "t.txt", "offset": True},
         {"path": "t.txt", "limit": 0},
+        {"path": "t.txt", "column": -1},
         {"path": "t.txt", "other": 1},
         {"path": ""},
         {"path": "\ud800"},
@@ -141,6 +150,22 @@ def test_a_page_never_exceeds_what_the_engine_lets_through(root: Path) -> None:
         assert answer["truncated"]
         assert answer["next_offset"] == answer["text"].count("\n")
         assert len(as_text(answer)) <= made.max_output_chars
+
+
+def test_a_file_of_one_huge_line_is_read_to_its_end(root: Path) -> None:
+    rows = ",".join(f'{{"name":"caf\u00e9 {number}"}}' for number in range(6_000))
+    (root / "rows.json").write_text(f"[{rows}]", encoding="utf-8")
+    made = read_file_tool(root)
+
+    told, answer = "", call(made, path="rows.json")
+    while "next_column" in answer:
+        assert answer["truncated"]
+        assert set(answer) <= set((made.output_schema or {})["properties"])
+        told += answer["text"]
+        answer = call(made, path="rows.json", column=answer["next_column"])
+
+    assert told + answer["text"] == f"[{rows}]"
+    assert (answer["truncated"], answer["next_offset"]) == (False, None)
 
 
 def test_the_page_of_the_tool_can_be_set_and_the_access_bounds_it(root: Path) -> None:
