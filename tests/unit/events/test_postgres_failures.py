@@ -239,8 +239,10 @@ def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str)
                 )
                 assert [type(outcome) for outcome in outcomes] == [StoreError] * 4
                 assert all(outcome.retryable for outcome in outcomes)
-                with pytest.raises(StoreError, match="unreachable"):
+                assert not any(LOST in str(outcome) for outcome in outcomes)  # nothing was sent
+                with pytest.raises(StoreError, match="unreachable") as away:
                     await PostgresEventStore(own.url, schema=schema).setup()
+                assert LOST not in str(away.value)
             finally:
                 await called(own.start)
             while True:
@@ -457,3 +459,14 @@ def test_what_the_driver_raises_has_a_type_of_ours_and_says_what_it_means(
         raise error
     assert type(caught.value) is kind
     assert caught.value.retryable is retryable
+
+
+def test_only_writes_leave_open_whether_they_were_stored() -> None:
+    lost = psycopg.OperationalError("connection to server was lost")
+
+    with pytest.raises(StoreError, match=LOST), typed_errors("the store"):
+        raise lost
+    with pytest.raises(StoreError) as read, typed_errors("the store", writes=False):
+        raise lost
+    assert read.value.retryable
+    assert LOST not in str(read.value)

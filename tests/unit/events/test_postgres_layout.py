@@ -339,3 +339,21 @@ def test_a_page_of_a_log_is_read_without_what_follows_it(url: str, schema: str) 
         plan = str(execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {statement}"))
         assert "rows=9" in plan
         assert not re.search("rows=[0-9]{2}", plan)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "database"),
+    [
+        ("postgresql://ada:secret@db.example/runs", "db.example/runs"),
+        ("postgresql://ada:secret@db.example:5432/runs", "db.example/runs"),
+        ("postgresql://ada:secret@db.example:6543/runs", "db.example:6543/runs"),
+        ("host=db.example port=6543", "db.example:6543/"),
+        ("postgresql:///runs", "/runs"),
+    ],
+)
+def test_a_store_is_named_by_host_and_port_and_never_by_user_or_password(
+    dsn: str, database: str
+) -> None:
+    name = place_of(dsn, "agents").name
+
+    assert name == f"PostgresEventStore({database!r}, schema='agents')"

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from lib._util.postgres import failure, psycopg
+from lib._util.postgres import failure, psycopg, psycopg_pool
 from lib.errors import StoreCorrupt, StoreError, StoreReadOnly
 
 _UNWRITABLE: Final = ("25006", "42501")  # read-only transactions, missing rights
@@ -16,10 +16,14 @@ _UNKNOWN: Final = "; what was being written may or may not have been stored"
 
 
 @contextmanager
-def typed_errors(store: str) -> Generator[None]:
+def typed_errors(store: str, *, writes: bool = True) -> Generator[None]:
     """Raise what the driver raises as a `StoreError` of the right type, without its message.
 
     A connection that was lost leaves open whether a write under way has been committed.
+
+    Args:
+        store: for messages.
+        writes: False where nothing was being written that anybody has to look for.
     """
     try:
         yield
@@ -30,7 +34,8 @@ def typed_errors(store: str) -> Generator[None]:
         if state.startswith(_LOST):
             message = f"{store} closed the connection: {type(error).__name__}, SQLSTATE {state}"
         kind = _kind(state)
-        if failed.retryable and (not state or state.startswith(_LOST)):
+        sent = writes and not isinstance(error, psycopg_pool.PoolTimeout)
+        if sent and failed.retryable and (not state or state.startswith(_LOST)):
             message += _UNKNOWN
         raise kind(message, retryable=failed.retryable) from error
 

@@ -11,6 +11,7 @@ from lib._util.postgres import settings, sql
 from lib.events.stores.postgres.rows import RUN_COLUMNS
 
 _SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
+_PORT: Final = "5432"
 _TABLES: Final = (
     "lib_meta",
     "lib_partitions",
@@ -58,7 +59,9 @@ def place_of(url: str, schema: str) -> Place:
             f"and begins with no digit: {schema!r} is not"
         )
     given = settings(url)
-    database = f"{given.get('host', '')}/{given.get('dbname', '')}"
+    port = str(given.get("port", _PORT))
+    host = f"{given.get('host', '')}{'' if port == _PORT else f':{port}'}"
+    database = f"{host}/{given.get('dbname', '')}"
     return Place(schema, f"PostgresEventStore({database!r}, schema={schema!r})")
 
 

@@ -189,7 +189,7 @@ class Reader:
     @asynccontextmanager
     async def _cursor(self) -> AsyncGenerator[Cursor]:
         """Lend a cursor; of a read-only store it is one that could not write."""
-        with typed_errors(self._place.name):
+        with typed_errors(self._place.name, writes=False):
             async with self._connections.one() as connection, self._connections.answered():
                 if self._read_only:
                     async with transaction(connection, read_only=True) as using:

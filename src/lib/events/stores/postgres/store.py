@@ -131,7 +131,7 @@ class PostgresEventStore:
 
     async def _open(self, held: AsyncExitStack) -> None:
         """Open what the store needs; `held` closes it in the reverse order."""
-        with typed_errors(self._place.name):
+        with typed_errors(self._place.name, writes=False):  # it may be called again as it is
             looking = Connections(self._url, name=self._place.name)
             opened = layout.readable if self._read_only else layout.opened
             async with looking.first() as connection:

@@ -115,7 +115,7 @@ class Writer:
 
     async def _connect_and_work(self) -> None:
         try:
-            with typed_errors(self._place.name):
+            with typed_errors(self._place.name, writes=False):
                 async with self._connections.one() as connection:
                     while (batch := self._next()) and await self._done(batch, connection):
                         await self._gather(len(batch))
