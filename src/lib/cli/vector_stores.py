@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -146,11 +147,27 @@ async def _layout(name: StoreName, asked: Layout) -> Layout:
     finally:
         await probe.close()
     if found is None:
-        raise click.UsageError(f"there is no vector store at {name.shown}")
+        there = await asyncio.to_thread(_what_is_there, name)
+        raise click.UsageError(f"there is no vector store at {name.shown}{there}")
     dimension = asked.dimension or found.dimension
     if dimension is None:
         raise click.UsageError(f"{name.shown} does not tell its dimension: give --dimension")
     return Layout(dimension=dimension, metric=asked.metric or found.metric or "cosine")
+
+
+def _what_is_there(name: StoreName) -> str:
+    """Return what stands where a vector store in a file was looked for, if anything does."""
+    if name.kind != "SQLiteVectorStore":
+        return ""
+    path = Path(name.options["path"])
+    if path.is_dir():
+        return ": that is a folder"
+    if path.is_file():
+        return (
+            ": that file holds something else, as an event store for `lib store`, "
+            "or a table of another name, for sqlite:///PATH?table=NAME"
+        )
+    return ""
 
 
 def _place(path: str) -> str:

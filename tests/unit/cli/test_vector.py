@@ -211,6 +211,20 @@ def test_records_move_through_every_kind_of_store_and_come_back_as_they_were(
             assert list(moved.vector) == pytest.approx(list(record.vector), rel=1e-6)
 
 
+def test_what_stands_in_the_place_of_a_vector_store_is_told(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.db"
+    notes.touch()
+
+    for place, told in (
+        (notes, f"at {notes}: that file holds something else, as an event store for `lib store`"),
+        (tmp_path, f"at {tmp_path}: that is a folder"),
+        (f"qdrant:///{notes}.none", f"at qdrant:///{notes}.none\n"),
+    ):
+        result = call("info", place)
+        assert (result.exit_code, told in result.stderr) == (2, True)
+    assert (list(tmp_path.iterdir()), notes.stat().st_size) == ([notes], 0)
+
+
 @pytest.mark.parametrize("scheme", ["lancedb", "qdrant", "chroma"])
 def test_looking_for_a_folder_makes_none(tmp_path: Path, scheme: str) -> None:
     result = call("info", f"{scheme}:///{tmp_path}/nothing")
