@@ -147,6 +147,8 @@ async def _tell(found: AsyncIterator[_Line], *, as_json: bool) -> None:
         else:
             rows.append({**line.row, **shown_fields(line.used, ascii_only=plain)})
     _show(rows, as_json=False)
+    if not as_json and not rows:
+        click.echo("no runs", err=True)
 
 
 @contextmanager

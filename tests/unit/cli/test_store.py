@@ -51,6 +51,14 @@ def test_check_tells_the_layout_and_how_much_there_is(path: Path) -> None:
     )
 
 
+def test_that_there_are_no_runs_is_told_to_people_and_not_to_programs(path: Path) -> None:
+    for more in ([], ["--by", "model"]):
+        shown = call("runs", path, "--tenant", "nobody", *more)
+        assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "no runs\n")
+        told = call("runs", path, "--tenant", "nobody", *more, "--json")
+        assert (told.exit_code, told.output) == (0, "")
+
+
 def test_check_reads_runs_in_pages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits, runs = list[int | None](), SQLiteEventStore.runs
 
