@@ -171,7 +171,7 @@ class _Fetch:
 
     async def _fused(self, size: int) -> list[Hit]:
         if not isinstance(self.store, HybridStore):
-            raise HybridUnavailable(type(self.store).__name__, "search with hybrid='auto'")
+            raise HybridUnavailable(_public_name(type(self.store)), "search with hybrid='auto'")
         matches = await self.store.query_hybrid(
             self.vector, self.text, size, filter=self.condition, namespace=self.namespace
         )
@@ -218,3 +218,8 @@ def _batches(docs: Iterable[Doc], size: int) -> Iterator[list[Doc]]:
     remaining = iter(docs)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def _public_name(kind: type) -> str:
+    """Return the name under which a store's class, or what it is made from, can be imported."""
+    return next(each.__name__ for each in kind.__mro__ if not each.__name__.startswith("_"))

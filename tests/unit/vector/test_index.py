@@ -20,6 +20,7 @@ from lib.vector import (
     LSAEmbedder,
     Match,
     Metric,
+    TenantVectorStore,
     VectorStore,
 )
 from lib.vector.filter import Filter
@@ -216,6 +217,15 @@ def test_hybrid_search_of_a_store_without_it_is_an_error_unless_auto() -> None:
         assert refused.value.store == "DenseStore"
 
     run(main())
+
+
+def test_a_view_without_hybrid_search_is_named_as_users_know_it() -> None:
+    view = TenantVectorStore(cast(VectorStore, DenseStore()), "acme")
+    index = EmbeddingIndex(view, Numbers())
+
+    with pytest.raises(HybridUnavailable) as refused:
+        run(index.search("1", hybrid=True))
+    assert refused.value.store == "TenantVectorStore"
 
 
 def test_a_namespace_keeps_indexes_of_one_store_apart() -> None:

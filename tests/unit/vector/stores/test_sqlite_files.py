@@ -16,6 +16,7 @@ from lib.errors import (
     SchemaTooNew,
     StoreCorrupt,
     StoreError,
+    StoreReadOnly,
 )
 from lib.testing.aio import run
 from lib.vector import Record, SQLiteVectorStore
@@ -263,3 +264,10 @@ def test_a_store_that_was_never_used_can_be_closed(tmp_path: Path) -> None:
     run(SQLiteVectorStore(tmp_path / "vectors.db", dimension=2).close())
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    store = SQLiteVectorStore(tmp_path / "no" / "vectors.db", dimension=2)
+
+    with pytest.raises(StoreReadOnly, match=r"\(is its folder there, and writable\?\)"):
+        run(store.setup())

@@ -132,7 +132,9 @@ def typed_errors(place: str) -> Generator[None]:
     except sqlite3.Error as error:
         match sqlite.failure(error):
             case "unwritable":
-                raise StoreReadOnly(f"{place} cannot be opened or written: {error}") from error
+                way_out = "is its folder there, and writable?"
+                told = f"{place} cannot be opened or written ({way_out}): {error}"
+                raise StoreReadOnly(told) from error
             case "damaged":
                 raise StoreCorrupt(f"{place} is damaged: {error}") from error
             case _:
