@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
 from lib.llm import Delta, Reply, Text, Thinking, ToolCall, Usage
 from lib.llm.chat.reply import ReplyBuilder
@@ -66,6 +67,23 @@ def test_tool_calls_are_why_the_model_stopped_unless_it_was_cut_off():
     assert built(choice(call, "length")) == Reply(
         (ToolCall("c", "f", invalid='{"a'),), stop="length"
     )
+
+
+def test_a_call_that_is_cut_off_before_its_arguments_is_not_made_without_them():
+    calls = [{"index": n, "id": str(n), "function": {"name": "f"}} for n in (0, 1)]
+
+    cut = built(choice({"tool_calls": calls}, "length"))
+    whole = built(choice({"tool_calls": calls}, "tool_calls"))
+
+    assert cut.parts == (ToolCall("0", "f"), ToolCall("1", "f", invalid=""))
+    assert whole.parts == (ToolCall("0", "f"), ToolCall("1", "f"))
+
+
+@pytest.mark.parametrize("cost", ["-1", "1e999", "-1e999", "9" * 400, "true", '"1"'])
+def test_a_cost_that_none_can_be_is_not_known(cost: str):
+    usage = parse(f'{{"cost": {cost}}}')
+
+    assert built({"choices": [], "usage": usage}, choice(None, "stop")).usage.cost is None
 
 
 def test_a_refusal_is_text_of_a_reply_that_was_filtered():

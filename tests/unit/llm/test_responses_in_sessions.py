@@ -121,12 +121,14 @@ def test_what_the_server_has_forgotten_costs_one_more_attempt(lost_status: int) 
     run(main())
 
 
-def test_a_gateway_that_ignores_handles_gives_no_wrong_answers() -> None:
+def test_a_gateway_that_ignores_handles_gives_no_wrong_answers_and_gets_no_more_of_them() -> None:
     async def main() -> None:
         async with ResponsesServer(think) as server:
             server.goes_on = False
-            results, _ = await talk(server, WORDS)
+            results, logs = await talk(server, WORDS)
             assert [result.output for result in results] == ["2 one", "8 seen here", "11 two"]
+            assert server.sent == [2, 1, 5, 8, 11]  # one answer is paid for twice, no more
+            assert [flags(log) for log in logs] == [[False], [True, False], [False]]
 
     run(main())
 

@@ -122,6 +122,13 @@ def test_arguments_are_read_in_every_form(arguments: Any, expected: ToolCall) ->
     assert (answer.parts, answer.stop) == ((expected,), "tool_calls")
 
 
+def test_a_call_that_is_cut_off_before_its_arguments_is_not_made_without_them() -> None:
+    cut = {**call(""), "status": "incomplete"}
+
+    assert read(cut, status="incomplete").parts == (ToolCall("c", "look", invalid=""),)
+    assert read({**cut, "status": "completed"}).parts == (ToolCall("c", "look"),)
+
+
 def test_items_that_nobody_knows_are_left_out() -> None:
     stranger = {"type": "web_search_call", "id": "ws_1"}
     answer = read(stranger, 7, None, message(), message(text("found")))
@@ -152,6 +159,7 @@ def test_usage_is_what_is_told_of_it() -> None:
 
     assert read(usage=told).usage == Usage(input_tokens=9, output_tokens=3, cache_read_tokens=4)
     assert read(usage=None).usage == Usage()
+    assert read(usage={"cost": 0.5}).usage == Usage(cost=0.5)
     assert read(usage={"input_tokens": "9", "output_tokens": -1}).usage == Usage()
 
 

@@ -98,8 +98,8 @@ class ReplyBuilder:
         if not self.complete:
             raise InvalidReply("the stream ended before the reply did", retryable=True)
         parts: list[Part] = [kind("".join(pieces)) for kind, pieces in self._texts]
-        calls = self._calls.calls(self._used_ids, self._new_id)
         stop = _STOPS.get(self._finish, "other") if self._finish else "stop"
+        calls = self._calls.calls(self._used_ids, self._new_id, cut_off=stop == "length")
         if calls and stop == "stop":
             stop = "tool_calls"
         if self._refused:
@@ -136,7 +136,6 @@ class ReplyBuilder:
 def _usage(value: Mapping[str, Any]) -> Usage:
     read = fields.mapping(value, "prompt_tokens_details")
     written = fields.mapping(value, "completion_tokens_details")
-    cost: Any = value.get("cost")
     return Usage(
         input_tokens=fields.count(value, "prompt_tokens"),
         output_tokens=fields.count(value, "completion_tokens"),
@@ -144,7 +143,7 @@ def _usage(value: Mapping[str, Any]) -> Usage:
         or fields.count(value, "prompt_cache_hit_tokens"),
         cache_write_tokens=fields.count(read, "cache_write_tokens"),
         reasoning_tokens=fields.count(written, "reasoning_tokens"),
-        cost=float(cost) if type(cost) in {int, float} else None,
+        cost=fields.amount(value, "cost"),
     )
 
 

@@ -81,8 +81,16 @@ class ToolCallAssembler:
                 call.kept[key] = fragment[key]
         return ToolCallDelta(call.place, call_id, name, arguments)
 
-    def calls(self, used_ids: Collection[str], new_id: Callable[[], str]) -> list[ToolCall]:
+    def calls(
+        self, used_ids: Collection[str], new_id: Callable[[], str], *, cut_off: bool = False
+    ) -> list[ToolCall]:
         """Return the calls, each with an id that is not among `used_ids`.
+
+        Args:
+            used_ids: which the conversation already has.
+            new_id: makes others.
+            cut_off: the model had no room to end: a last call whose arguments have not begun is
+                invalid, and none without arguments.
 
         Raises:
             InvalidReply: a call has no name.
@@ -94,7 +102,10 @@ class ToolCallAssembler:
                 raise InvalidReply("the reply holds a tool call without a name", retryable=True)
             call_id = call.id if call.id and call.id not in taken else new_id()
             taken.add(call_id)
-            arguments, invalid = read_arguments("".join(call.pieces))
+            text = "".join(call.pieces)
+            arguments, invalid = read_arguments(text)
+            if cut_off and call is self._calls[-1] and not text.strip():
+                invalid = text
             out.append(ToolCall(call_id, call.name, arguments, invalid, extra=call.kept))
         return out
 

@@ -12,7 +12,7 @@ from lib.errors import InvalidReply, LLMError
 from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
-from lib.llm.responses.kept import refused, split
+from lib.llm.responses.kept import ignored, refused, split
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import build_body
 from lib.llm.wire.openai import provider_of, server_address, server_headers
@@ -30,8 +30,9 @@ class OpenAIClient:
 
     It neither retries nor remembers, and can serve many calls at once on one event loop. The
     server keeps the conversation unless `store=False`: `Reply.state` is the handle on it, and a
-    call with that handle sends only what is new. What an organization keeps or not is between it
-    and OpenAI; nothing here deletes it there.
+    call with that handle sends only what is new. A server that has once answered without what the
+    handle stands for is paid for that answer; this object gives and uses no handles any more. What
+    an organization keeps or not is between it and OpenAI; nothing here deletes it there.
 
     Settings go into the request as they are, except that `max_tokens` gets the server's name for
     it and `tool_choice` may be the name of a tool.
@@ -91,7 +92,7 @@ class OpenAIClient:
         self._url = f"{address}/responses"
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = server_headers(api_key, self._host) | own
-        self._store = store
+        self._store = self._handles = store
         self._wire = Wire(
             http=http,
             transport=transport,
@@ -161,7 +162,7 @@ class OpenAIClient:
         self, messages: Sequence[Message], state: Mapping[str, Any] | None
     ) -> tuple[str, Sequence[Message]]:
         check_modalities(messages, self.modalities, client=self.name)
-        return split(messages, state if self._store else None, self._host)
+        return split(messages, state if self._handles else None, self._host)
 
     def _content(
         self,
@@ -194,9 +195,14 @@ class OpenAIClient:
             used_ids={part.id for part in parts if isinstance(part, ToolCall)},
             new_id=self._new_id,
             server=self._host,
-            store=self._store,
+            store=self._handles,
             previous=previous,
+            ignored=self._ignored,
         )
+
+    def _ignored(self) -> LLMError:
+        self._handles = False  # or each call would be paid for twice
+        return ignored()
 
     @asynccontextmanager
     async def _post(self, content: bytes, previous: str, *, accept: str) -> AsyncGenerator[Answer]:

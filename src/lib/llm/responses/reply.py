@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from lib.errors import InvalidReply
+from lib.errors import InvalidReply, LLMError
 from lib.llm.client import Delta, Reply, Stop, ToolCallDelta, Usage
 from lib.llm.parts import Part, Text, Thinking, ToolCall
 from lib.llm.responses.kept import handle, ignored, reported
@@ -54,6 +54,7 @@ class ReplyBuilder:
         server: str,
         store: bool,
         previous: str,
+        ignored: Callable[[], LLMError] = ignored,
     ) -> None:
         """Start.
 
@@ -63,9 +64,11 @@ class ReplyBuilder:
             server: the host that is asked.
             store: whether it may keep the conversation.
             previous: the id of the response that it was told to go on from, "" for none.
+            ignored: makes the error of a server that has gone on from nothing.
         """
         self._used_ids, self._new_id = used_ids, new_id
         self._server, self._store, self._previous = server, store, previous
+        self._ignored = ignored
         self._items: dict[int, _Object] = {}
         self._places: dict[int, int] = {}
         self._shown: set[int] = set()
@@ -135,7 +138,7 @@ class ReplyBuilder:
 
     def _check(self, response: _Object) -> None:
         if self._previous and response.get("previous_response_id") != self._previous:
-            raise ignored()
+            raise self._ignored()
 
     def _piece(self, kind: str, said: _Object) -> Iterator[Delta]:
         number, delta = fields.count(said, "output_index"), fields.text(said, "delta")
@@ -249,10 +252,12 @@ def _reasoning(item: _Object, server: str) -> Iterator[Part]:
 
 
 def _tool_call(item: _Object, call_id: str) -> ToolCall:
-    name = fields.text(item, "name")
+    name, text = fields.text(item, "name"), arguments_text(item.get("arguments"))
     if not name:
         raise InvalidReply("the reply holds a tool call without a name", retryable=True)
-    arguments, invalid = read_arguments(arguments_text(item.get("arguments")))
+    arguments, invalid = read_arguments(text)
+    if item.get("status") == "incomplete" and not text.strip():
+        invalid = text  # cut off before its first argument, which is not to have none
     return ToolCall(call_id, name, arguments, invalid)
 
 
@@ -284,6 +289,7 @@ def _usage(value: _Object) -> Usage:
         cache_read_tokens=fields.count(read, "cached_tokens"),
         cache_write_tokens=fields.count(read, "cache_write_tokens"),
         reasoning_tokens=fields.count(written, "reasoning_tokens"),
+        cost=fields.amount(value, "cost"),  # OpenRouter tells it
     )
 
 

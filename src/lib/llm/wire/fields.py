@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
@@ -18,6 +19,13 @@ def count(value: Mapping[str, Any], name: str) -> int:
     """Return a field that is a positive integer, else 0."""
     found = value.get(name)
     return found if type(found) is int and found > 0 else 0
+
+
+def amount(value: Mapping[str, Any], name: str) -> float | None:
+    """Return a field that is a finite number from 0, else None."""
+    found: Any = value.get(name)
+    usable = type(found) in {int, float} and 0 <= found <= sys.float_info.max
+    return float(found) if usable else None
 
 
 def mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
