@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Unpack, get_type_hints, overload
@@ -14,6 +15,8 @@ from typing_extensions import TypedDict
 
 from lib.errors import ToolError
 from lib.tools.definition import Effects, Tool, ToolAnnotations, ToolContext
+
+_log = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 
@@ -44,8 +47,9 @@ def tool(
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool of a typed function, sync (run in a thread) or async.
 
-    The name and the docstring become the tool's; each parameter needs an annotation, and a
-    `pydantic.Field` in `Annotated` describes it. A parameter annotated `ToolContext` gets the
+    The name and the docstring become the tool's; a model knows what a tool is for by its
+    description alone, so one without is logged as a warning. Each parameter needs an annotation,
+    and a `pydantic.Field` in `Annotated` describes it. A parameter annotated `ToolContext` gets the
     context and is not shown to the model. Unknown arguments are refused.
 
     Raises:
@@ -60,9 +64,16 @@ def tool(
 
 def _make(function: Function, options: ToolOptions) -> Tool:
     arguments, context_name = _arguments_model(function)
+    description = inspect.getdoc(function) or ""
+    if not description and "description" not in options:
+        _log.warning(
+            "tool %r has no description, by which a model tells what it is for: "
+            "write a docstring, or give description=",
+            options.get("name", function.__name__),
+        )
     made = Tool(
         name=options.get("name", function.__name__),
-        description=inspect.getdoc(function) or "",
+        description=description,
         input_schema=_schema(arguments),
         call=_caller(function, arguments, context_name),
     )

@@ -116,6 +116,22 @@ def test_options_override_what_the_function_says() -> None:
     assert made.needs_approval({"amount": 10}) is False
 
 
+def test_a_tool_that_no_model_is_told_the_purpose_of_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def mute() -> None: ...
+
+    assert tool(mute).description == ""
+    assert caplog.messages == [
+        "tool 'mute' has no description, by which a model tells what it is for: "
+        "write a docstring, or give description="
+    ]
+    caplog.clear()
+    tool(description="Is silent.")(mute)
+    tool(description="")(mute)
+    assert caplog.messages == []
+
+
 def test_a_parameter_that_no_model_could_fill_is_refused_at_definition() -> None:
     def rest(*names: str) -> None: ...
 
