@@ -22,8 +22,8 @@ from lib.testing.aio import run
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "guards"
 OWN = (
-    *("attacks", "attacks_held_out", "attacks_fresh"),
-    *("benign", "benign_held_out", "benign_fresh"),
+    *("attacks", "attacks_held_out", "attacks_fresh", "attacks_by_another"),
+    *("benign", "benign_held_out", "benign_fresh", "benign_by_another"),
 )
 GENERAL = ("attacks_tuned", "attacks_kept_back", "benign_tuned", "benign_kept_back")
 

@@ -87,6 +87,8 @@ SETS = {
     "benign": "| older ordinary texts, first set | {} of {} blocked |",
     "benign_held_out": "| older ordinary texts, second set | {} of {} blocked |",
     "benign_fresh": "| older ordinary texts, third set | {} of {} blocked |",
+    "attacks_by_another": "| attacks by another author, not tuned with | {} of {} blocked |",
+    "benign_by_another": "| near misses by another author, not tuned with | {} of {} blocked |",
 }
 
 
