@@ -42,7 +42,7 @@ class Together(Generic[T, R]):
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
-            self._task = asyncio.create_task(self._work(), name=self._name)
+            self._begin()
         return future
 
     async def drained(self) -> None:
@@ -50,22 +50,23 @@ class Together(Generic[T, R]):
         while self._task is not None:
             await asyncio.wait([self._task])
 
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._work(), name=self._name)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, _task: asyncio.Task[None]) -> None:
+        """Go on with what waits: the end of a loop cancels all tasks, even before they begin."""
+        self._task = None
+        if any(not future.done() for _, future in self._waiting):
+            self._begin()
+
     async def _work(self) -> None:
-        batch: list[tuple[T, asyncio.Future[R]]] = []
-        try:
-            while batch := self._next():
-                outcomes = await self._outcomes(batch)
-                self._waiting[:0] = batch[len(outcomes) :]
-                for (_, future), outcome in zip(batch, outcomes, strict=False):
-                    _settle(future, outcome)
-                await _turn()  # what those who were told ask for next shares a batch
-        except BaseException as error:  # nobody else would ever tell those who wait
-            for _, future in batch + self._waiting:
-                _settle(future, error)
-            self._waiting.clear()
-            raise
-        finally:
-            self._task = None
+        while batch := self._next():
+            outcomes = await self._outcomes(batch)
+            self._waiting[:0] = batch[len(outcomes) :]
+            for (_, future), outcome in zip(batch, outcomes, strict=False):
+                _settle(future, outcome)
+            await _turn()  # what those who were told ask for next shares a batch
 
     def _next(self) -> list[tuple[T, asyncio.Future[R]]]:
         waiting = [each for each in self._waiting if not each[1].done()]
@@ -80,13 +81,17 @@ class Together(Generic[T, R]):
             return await self._carry_out([item for item, _ in batch])
         except Exception as error:  # noqa: BLE001 - told to those who wait
             return [error] * len(batch)
+        except BaseException as error:  # nobody else would ever tell those who wait
+            for _, future in batch:
+                _settle(future, error)
+            raise
 
 
 async def _turn() -> None:
     """Let the tasks run that are ready now."""
     loop = asyncio.get_running_loop()
     turn = loop.create_future()
-    loop.call_soon(turn.set_result, None)
+    loop.call_soon(_settle, turn, None)
     await turn
 
 

@@ -149,7 +149,7 @@ def test_drained_waits_for_what_is_under_way_and_for_what_waits() -> None:
     run(main())
 
 
-def test_whoever_waits_is_told_when_the_work_is_cancelled_and_later_calls_go_on() -> None:
+def test_whoever_is_under_way_is_told_when_the_work_is_cancelled_and_the_others_go_on() -> None:
     async def main() -> None:
         service = Service()
         service.open.clear()
@@ -157,12 +157,59 @@ def test_whoever_waits_is_told_when_the_work_is_cancelled_and_later_calls_go_on(
         under_way = together.put(1)
         await SYSTEM_CLOCK.sleep(0)
         waiting = together.put(2)
-        [worker] = [task for task in asyncio.all_tasks() if task.get_name() == "test"]
-        worker.cancel()
-        for future in (under_way, waiting):
-            with pytest.raises(asyncio.CancelledError):
-                await future
+        worker().cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await under_way
         service.open.set()
+        assert await waiting == 4
         assert await together.put(4) == 8
 
     run(main())
+
+
+def test_work_that_is_cancelled_before_it_has_begun_is_done_nevertheless() -> None:
+    async def main() -> None:
+        together = Service().together()
+        put = together.put(1)
+        worker().cancel()
+        await together.drained()
+        assert put.result() == 2
+        assert await together.put(3) == 6
+
+    run(main())
+
+
+def test_work_that_is_cancelled_between_two_batches_raises_in_no_callback() -> None:
+    async def main() -> None:
+        failed = list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: failed.append(told))
+        together = Service().together()
+        assert await together.put(1) == 2
+        worker().cancel()
+        await together.drained()
+        assert await together.put(3) == 6
+        assert failed == []
+
+    run(main())
+
+
+def test_a_loop_that_ends_at_once_still_carries_out_what_its_tasks_ask_for_last() -> None:
+    service, told = Service(), list[int]()
+    together = service.together()
+
+    async def background() -> None:
+        try:
+            await together.put(1)
+        finally:
+            told.append(await together.put(2))
+
+    async def main() -> asyncio.Task[None]:
+        return asyncio.create_task(background())
+
+    run(main())
+    assert told == [4]
+
+
+def worker() -> asyncio.Task[object]:
+    [task] = [task for task in asyncio.all_tasks() if task.get_name() == "test"]
+    return task
