@@ -1,7 +1,7 @@
 import asyncio
 
 from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
+from lib.engine import Engine, LLMHandler, ToolHandler, pending_approvals
 from lib.events import SQLiteEventStore
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.tools import tool
@@ -18,24 +18,23 @@ def engine(*steps: Reply | str) -> Engine:
     return Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()])
 
 
-async def ask() -> str:
+async def ask() -> None:
     call = Reply((ToolCall("call-1", "refund", {"order": 7, "amount": 80}),))
     async with engine(call) as shop:
         run = await shop.start("My parcel never came, order 7.")
         async for event in run.events():
             if event.kind == "lib.approval.requested":
                 break
-        return run.id
 
 
-async def decide(run_id: str) -> None:
+async def decide() -> None:
     async with engine("You have your 80 back.") as shop:
-        run = shop.run(run_id)
-        for call in await run.pending():
+        async for call in pending_approvals(shop.store):
             print("waits:", call.name, dict(call.arguments))
+            run = shop.run(call.run_id)
             await run.approve(call.key, user="grace")
-        print((await run.result()).output)
+            print((await run.result()).output)
 
 
-run_id = asyncio.run(ask())  # this process could end here, for days
-asyncio.run(decide(run_id))
+asyncio.run(ask())  # this process could end here, for days
+asyncio.run(decide())

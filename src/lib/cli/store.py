@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -18,6 +19,7 @@ from lib.algorithms import React
 from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
 from lib.cli.stores import FORMS, StoreParam, reading
 from lib.cli.terminal import json_line, text_line
+from lib.engine import WaitingCall, pending_approvals
 from lib.engine.check import request_check
 from lib.errors import RunNotFound
 from lib.events import Event, RunInfo, RunQuery
@@ -32,6 +34,7 @@ from lib.observe.spend import ModelSpend
 
 _RUNS: Final = 100
 _PIPE_WIDTH: Final = 240
+_ARGUMENTS_CHARS: Final = 80
 
 the_store = click.argument("store", type=StoreParam())
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
@@ -172,6 +175,45 @@ def _run_row(run: RunInfo) -> dict[str, Any]:
         "tenant": run.tenant,
         "created": f"{run.created_at:%Y-%m-%d %H:%M:%S}",
         "seconds": round((run.updated_at - run.created_at).total_seconds(), 3),
+    }
+
+
+@command.command()
+@the_store
+@click.option("--tenant", help="Only runs of this tenant.")
+@as_json
+def approvals(store: StorePlace, *, tenant: str | None, as_json: bool) -> None:
+    """List the tool calls in STORE that wait for a person. Nothing here decides them."""
+    asyncio.run(_approvals(store, tenant, as_json=as_json))
+
+
+async def _approvals(store: StorePlace, tenant: str | None, *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    async with (
+        reading(store) as opened,
+        aclosing(pending_approvals(opened, tenant=tenant)) as found,
+    ):
+        async for call in found:
+            if as_json:
+                since = call.since.isoformat()  # a program must not guess the zone
+                click.echo(json_line({**asdict(call), "since": since}))
+            else:
+                rows.append(_call_row(call))
+    _show(rows, as_json=False)
+    if not as_json and not rows:
+        click.echo("nothing waits for a person", err=True)
+
+
+def _call_row(call: WaitingCall) -> dict[str, Any]:
+    arguments = json_line(dict(call.arguments))
+    cut = f"{arguments[: _ARGUMENTS_CHARS - 3]}..."
+    return {
+        "run": call.run_id,
+        "key": call.key,
+        "tool": call.name,
+        "arguments": arguments if len(arguments) <= _ARGUMENTS_CHARS else cut,
+        "tenant": call.tenant,
+        "since": f"{call.since:%Y-%m-%d %H:%M:%S}",
     }
 
 

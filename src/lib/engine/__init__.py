@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lib.engine.approvals import PendingApproval, WaitingCall, pending_approvals
 from lib.engine.core.algorithm import (
     Algorithm,
     Finish,
@@ -19,7 +20,7 @@ from lib.engine.handlers.llm import LLMHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
 from lib.engine.result import Result
-from lib.engine.run import PendingApproval, Run
+from lib.engine.run import Run
 from lib.engine.session import Session
 from lib.engine.turn import Turn
 from lib.engine.worker import Worker
@@ -66,5 +67,7 @@ __all__ = [
     "UnknownAlgorithm",
     "UnknownTool",
     "Wait",
+    "WaitingCall",
     "Worker",
+    "pending_approvals",
 ]

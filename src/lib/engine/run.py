@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Final, Protocol
 
+from lib.engine.approvals import PendingApproval, pending_in
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.blind import BLIND
 from lib.engine.core.decide import refold
@@ -19,20 +19,6 @@ from lib.events import kinds as k
 from lib.events.wakeups import Listener
 
 _IDLE_POLLS: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingApproval:
-    """A tool call that waits for a person.
-
-    Attributes:
-        key: names the call in its run; give it to `Run.approve` or `Run.deny`.
-    """
-
-    key: str
-    call_id: str
-    name: str
-    arguments: Mapping[str, Any]
 
 
 class Host(Protocol):
@@ -176,18 +162,7 @@ class Run:
         Raises:
             RunNotFound: there is no such run.
         """
-        waiting: dict[str, PendingApproval] = {}
-        for event in await self._log():
-            if event.kind == k.APPROVAL_REQUESTED:
-                waiting[event.data["key"]] = PendingApproval(
-                    key=event.data["key"],
-                    call_id=event.data["call_id"],
-                    name=event.data["name"],
-                    arguments=event.data["args"],
-                )
-            elif event.kind in (k.APPROVAL_DECIDED, k.TOOL_REQUESTED):
-                waiting.pop(event.data["key"], None)
-        return list(waiting.values())
+        return pending_in(await self._log())
 
     async def approve(self, key: str, *, comment: str = "", user: str | None = None) -> None:
         """Let a call that waits for a person be made.

@@ -18,6 +18,8 @@ from lib.testing.clock import ManualClock
 
 from .runs_kit import BEGUN, filled
 
+SINCE = f"{ManualClock().now():%Y-%m-%d %H:%M:%S}"
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -219,3 +221,42 @@ def test_the_command_lists_its_subcommands_without_loading_them() -> None:
     assert "store" in shown.stdout
     assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
     assert CliRunner().invoke(main, ["--version"]).stdout == "lib, version 0.3.1\n"
+
+
+def test_approvals_lists_what_waits_for_a_person_and_decides_nothing(
+    path: Path, tmp_path: Path
+) -> None:
+    assert call("approvals", path).stderr == "nothing waits for a person\n"
+    assert call("approvals", path, "--json").output == ""
+    clock = ManualClock()
+    asked = {"key": "tool/1/c1", "call_id": "c1", "name": "pay", "args": {"why": "x" * 99}}
+
+    async def ask() -> None:
+        store = SQLiteEventStore(path, clock=clock)
+        await store.setup()
+        for run_id, tenant in (("run-a", "acme"), ("run-b", None)):
+            events = [(k.RUN_STARTED, BEGUN), (k.APPROVAL_REQUESTED, asked)]
+            new = [NewEvent(kind, data, clock.now(), tenant) for kind, data in events]
+            await store.append(run_id, new, expected=0)
+        await store.close()
+
+    run(ask())
+    before = path.read_bytes()
+    head, *rows = call("approvals", path).stdout.splitlines()
+    assert head.split() == ["run", "key", "tool", "arguments", "tenant", "since"]
+    cut = '{"why": "' + "x" * 68 + "..."
+    assert rows[0].split() == ["run-a", "tool/1/c1", "pay", *cut.split(), "acme", *SINCE.split()]
+    assert rows[1].split() == ["run-b", "tool/1/c1", "pay", *cut.split(), *SINCE.split()]
+    assert lines(call("approvals", path, "--tenant", "acme", "--json")) == [
+        {
+            "run_id": "run-a",
+            "key": "tool/1/c1",
+            "call_id": "c1",
+            "name": "pay",
+            "arguments": asked["args"],
+            "tenant": "acme",
+            "since": clock.now().isoformat(),
+        }
+    ]
+    assert path.read_bytes() == before
+    assert call("approvals", tmp_path / "none.db").exit_code == 2

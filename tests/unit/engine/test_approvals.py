@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from lib.engine import NotPending, PendingApproval, Result
-from lib.events import MemoryEventStore
+from lib.engine import NotPending, PendingApproval, Result, Run, WaitingCall, pending_approvals
+from lib.events import MemoryEventStore, NewEvent
+from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient, ToolCall, ToolResult
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
+from lib.testing.clock import ManualClock
 from lib.tools import tool
 
 paid: list[int] = []
@@ -167,3 +170,70 @@ def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
             return (await waiting).output
 
     assert run(main()) == "paid"
+
+
+def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
+    store, clock = MemoryEventStore(), ManualClock()
+    clock.advance(3600)
+    steps = [ask(50), ask(60), ask(70), ask(5), "done", "done"]
+    agents: dict[str, Any] = {"store": store, "clock": clock}
+
+    async def listed(tenant: str | None = None) -> list[WaitingCall]:
+        return [call async for call in pending_approvals(store, tenant=tenant)]
+
+    async def main() -> None:
+        async with make_engine(ScriptedClient(steps), pay, **agents) as engine:
+            runs = list[Run]()
+            for tenant in ("acme", "acme", "other", "other"):
+                runs.append(await engine.start("pay", tenant=tenant))
+                await engine.hosted(runs[-1].id)
+            await engine.start_session(tenant="acme")
+            first, second, third, _ = runs
+            calls = [
+                WaitingCall(
+                    key="tool/1/c1",
+                    call_id="c1",
+                    name="pay",
+                    arguments={"amount": amount},
+                    run_id=waiting.id,
+                    tenant=tenant,
+                    since=clock.now(),
+                )
+                for waiting, amount, tenant in (
+                    (first, 50, "acme"),
+                    (second, 60, "acme"),
+                    (third, 70, "other"),
+                )
+            ]
+            assert await listed() == calls
+            assert await listed("acme") == calls[:2]
+            assert await listed("nobody") == []
+            await second.approve("tool/1/c1")
+            await second.result()
+            assert await listed() == [calls[0], calls[2]]
+            async with make_engine(ScriptedClient([]), pay, store=store, drive=False) as desk:
+                await desk.start("nobody drives it")
+                assert await listed("acme") == [calls[0]]
+
+    run(main())
+
+
+def test_a_question_far_into_a_long_log_is_found() -> None:
+    store, clock = MemoryEventStore(), ManualClock()
+
+    def asked(key: str) -> NewEvent:
+        data: dict[str, Any] = {"key": key, "call_id": key, "name": "pay", "args": {}}
+        return NewEvent(k.APPROVAL_REQUESTED, data, clock.now())
+
+    async def main() -> list[str]:
+        await store.setup()
+        started = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, clock.now())
+        many = [asked(str(number)) for number in range(1_100)]
+        decided = [
+            NewEvent(k.APPROVAL_DECIDED, {"key": str(n), "approved": True}, clock.now())
+            for n in range(1_099)
+        ]
+        await store.append("run", [started, *many, *decided], expected=0)
+        return [call.key async for call in pending_approvals(store)]
+
+    assert run(main()) == ["1099"]

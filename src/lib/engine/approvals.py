@@ -1,0 +1,99 @@
+"""Tool calls that wait for a person: those of one run, and those of all runs of a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from lib.engine.core.session import SESSION
+from lib.events import Event, EventStore, RunQuery
+from lib.events import kinds as k
+from lib.events.paging import each_run
+
+_EVENTS_PER_PAGE: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingApproval:
+    """A tool call that waits for a person.
+
+    Attributes:
+        key: names the call in its run; give it to `Run.approve` or `Run.deny`.
+    """
+
+    key: str
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingCall(PendingApproval):
+    """A tool call of any run of a store that waits for a person.
+
+    Attributes:
+        run_id: the run, for `Engine.run`.
+        tenant: whose run it is.
+        since: when the person was asked.
+    """
+
+    run_id: str
+    tenant: str | None
+    since: datetime
+
+
+async def pending_approvals(
+    store: EventStore, *, tenant: str | None = None
+) -> AsyncGenerator[WaitingCall]:
+    """Yield what waits for a person in any open run, the oldest run first. Writes nothing.
+
+    The logs of open runs are read, but for those that nobody has begun to drive and of sessions,
+    whose turns are runs of their own. Memory holds a page of runs and a page of events.
+
+    Args:
+        store: the logs, set up.
+        tenant: only runs of this tenant, None for all.
+    """
+    async for info in each_run(store, RunQuery(status="open", tenant=tenant)):
+        if info.head > 1 and info.algorithm != SESSION:
+            for event in await _waiting_in(store, info.run_id):
+                yield WaitingCall(
+                    **_told(event), run_id=info.run_id, tenant=info.tenant, since=event.at
+                )
+
+
+def pending_in(log: Iterable[Event]) -> list[PendingApproval]:
+    """Return the calls of a log that wait for a person, oldest first."""
+    waiting: dict[str, Event] = {}
+    _note(waiting, log)
+    return [PendingApproval(**_told(event)) for event in waiting.values()]
+
+
+async def _waiting_in(store: EventStore, run_id: str) -> list[Event]:
+    """Return the questions of a run without an answer; none if it has been erased meanwhile."""
+    waiting: dict[str, Event] = {}
+    head = 0
+    while events := await store.read(run_id, after=head, limit=_EVENTS_PER_PAGE):
+        _note(waiting, events)
+        head = events[-1].seq
+    return list(waiting.values())
+
+
+def _note(waiting: dict[str, Event], events: Iterable[Event]) -> None:
+    for event in events:
+        if event.kind == k.APPROVAL_REQUESTED:
+            waiting[event.data["key"]] = event
+        elif event.kind in (k.APPROVAL_DECIDED, k.TOOL_REQUESTED):
+            waiting.pop(event.data["key"], None)
+
+
+def _told(event: Event) -> dict[str, Any]:
+    data = event.data
+    return {
+        "key": data["key"],
+        "call_id": data["call_id"],
+        "name": data["name"],
+        "arguments": data["args"],
+    }
