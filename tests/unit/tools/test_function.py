@@ -122,10 +122,9 @@ def test_a_tool_that_no_model_is_told_the_purpose_of_is_warned_of(
     def mute() -> None: ...
 
     assert tool(mute).description == ""
-    assert caplog.messages == [
-        "tool 'mute' has no description, by which a model tells what it is for: "
-        "write a docstring, or give description="
-    ]
+    (told,) = caplog.messages
+    assert told.startswith("tool 'mute' has no description")
+    assert told.endswith("write a docstring, or give description=")
     caplog.clear()
     tool(description="Is silent.")(mute)
     tool(description="")(mute)
