@@ -3,13 +3,16 @@
 import sqlite3
 import subprocess
 import sys
+from array import array
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from lib.errors import StoreError
 from lib.testing.aio import run
 from lib.vector import EVERYTHING, Record, SQLiteVectorStore
+from lib.vector.stores.sqlite.cache import FoundRows, RowIds
 from lib.vector.stores.sqlite.database import Database
 
 WRITER = """
@@ -143,3 +146,17 @@ def test_the_masks_of_many_filters_are_not_all_kept() -> None:
         await store.close()
 
     run(main())
+
+
+def test_letting_go_of_what_was_found_first_takes_no_longer_the_more_there_is() -> None:
+    def took(first: int, last: int) -> float:
+        began = process_time()
+        for row in range(first, last):
+            found.put(contents, row, ("text", "{}"))
+        return process_time() - began
+
+    found, contents = FoundRows(1 << 25), RowIds(array("q"), array("q"))
+    filling = took(0, 60_000)
+    took(60_000, 120_000)
+    assert found.get(contents, 0) is None
+    assert took(120_000, 180_000) < 10 * filling

@@ -1,13 +1,16 @@
 """The header of a WAL index: it tells of every commit, and reading it takes no lock away."""
 
 import gc
+import mmap
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +143,26 @@ def test_no_lock_of_sqlite_is_lost_whoever_closes(tmp_path: Path) -> None:
             let_go()
             gc.collect()
             assert lock(path) == "held"
+
+
+def test_no_lock_of_sqlite_is_lost_where_there_is_no_room_for_a_mapping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = tmp_path / "file.db", mmap.mmap
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+
+    def without_room(*args: Any, **options: Any) -> mmap.mmap:
+        resource.setrlimit(resource.RLIMIT_AS, (mmap.PAGESIZE, limits[1]))
+        try:
+            return real(*args, **options)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+
+    with closing(connected(path)):
+        with monkeypatch.context() as patch:
+            patch.setattr(mmap, "mmap", without_room)
+            assert file_header(str(path)) is None
+        assert lock(path) == "held"
 
 
 def test_files_are_closed_once_they_have_no_name(tmp_path: Path) -> None:

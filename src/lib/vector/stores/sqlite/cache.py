@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import count
 from sys import getsizeof
@@ -62,7 +63,8 @@ class FoundRows:
     def __init__(self, most_bytes: int) -> None:
         """Start empty, and keep about so many bytes at most."""
         self._most_bytes, self._bytes = most_bytes, 0
-        self._rows: dict[tuple[int, int], Stored] = {}
+        # A plain dict looks past all that was taken out of it, whenever asked for what is first.
+        self._rows: OrderedDict[tuple[int, int], Stored] = OrderedDict()
 
     def get(self, namespace: RowIds, row: int) -> Stored | None:
         """Return what stands beside a row, if it is known."""
@@ -74,7 +76,7 @@ class FoundRows:
         if len(stored[1]) > _LONGEST_META or size > self._most_bytes:
             return
         while self._bytes + size > self._most_bytes:
-            self._bytes -= _size(self._rows.pop(next(iter(self._rows))))
+            self._bytes -= _size(self._rows.popitem(last=False)[1])
         self._rows[namespace.number, row] = stored
         self._bytes += size
 

@@ -45,6 +45,9 @@ class WalIndex:
         Raises:
             OSError: it cannot be opened; or not mapped, and then it stays open for ever.
         """
+        # To map a file, Python duplicates the descriptor, and closes that one if there is no room:
+        # see above. So whether there is room is found out without a file.
+        mmap.mmap(-1, mmap.PAGESIZE).close()
         self._descriptor = os.open(path, os.O_RDONLY)
         self._pages = mmap.mmap(self._descriptor, mmap.PAGESIZE, prot=mmap.PROT_READ)
         # Not at the end of the process, when connections may still be open.
