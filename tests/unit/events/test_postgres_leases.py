@@ -49,6 +49,28 @@ async def row_held(url: str, schema: str, run_id: str) -> AsyncGenerator[None]:
         yield
 
 
+def test_a_claim_that_cannot_be_made_fails_alone(url: str, schema: str) -> None:
+    async def main() -> None:
+        async with a_store(url, schema) as store:
+            claims = [store.claim(owner, ttl_s=30, run_id="run-1") for owner in ("a\ud800", "b")]
+            refused, taken = await asyncio.gather(*claims, return_exceptions=True)
+            assert isinstance(refused, ValueError)
+            assert isinstance(taken, list)
+            assert [lease.owner for lease in taken] == ["b"]
+
+    run(main())
+
+
+def test_a_claim_of_none_takes_none(url: str, schema: str) -> None:
+    async def main() -> None:
+        async with a_store(url, schema) as store:
+            assert await store.claim("me", ttl_s=30, run_id="run-1", limit=0) == []
+            [lease] = await store.claim("you", ttl_s=30, run_id="run-1")
+            assert lease.epoch == 1
+
+    run(main())
+
+
 def test_each_of_many_claims_at_once_gets_its_own_run_and_no_run_is_claimed_twice(
     url: str, schema: str
 ) -> None:

@@ -127,7 +127,7 @@ class Leases:
         """
         name = b"" if run_id is None else run_name(run_id)
         claim = _Claim(text(owner), encode_time(now), encode_time(until), name)
-        plain = name and algorithms is None and not skip
+        plain = name and limit > 0 and algorithms is None and not skip
         row = await self._claims.put(claim) if plain else None
         rows = [row] if row else await self._claim_alone(claim, limit, algorithms, skip)
         return [

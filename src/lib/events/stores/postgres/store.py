@@ -222,6 +222,7 @@ class PostgresEventStore:
     ) -> list[Lease]:
         """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
         leases, now = self._opened(self._leases), self._clock.now()
+        check_text(owner)
         return await leases.claim(
             owner,
             now=now,
