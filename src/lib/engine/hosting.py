@@ -16,7 +16,7 @@ from lib.engine.core.state import RunState
 from lib.engine.driver import Driver
 from lib.engine.equipment import Equipment
 from lib.engine.live import LiveHub
-from lib.errors import RunAbandoned, StoreClosed
+from lib.errors import MissingHandler, RunAbandoned, StoreClosed, UnknownAlgorithm
 from lib.events import Event, Lease
 
 _log = logging.getLogger(__name__)
@@ -208,5 +208,7 @@ def _tell(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
     error = task.exception()
     if isinstance(error, RunAbandoned):
         _log.info("%s", error)
+    elif isinstance(error, MissingHandler | UnknownAlgorithm):  # where it was raised tells no more
+        _log.error("run %r stopped here: %s: %s", run_id, type(error).__name__, error)
     elif error is not None:
         _log.error("run %r stopped here", run_id, exc_info=error)

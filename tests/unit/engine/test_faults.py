@@ -398,3 +398,24 @@ def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end
 
     assert run(main())[-1] == "tool.completed"
     assert held == [True]
+
+
+def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails(_: object) -> str:
+        raise KeyError("a fault of the client")
+
+    async def main(handlers: list[Any], error: type[Exception]) -> None:
+        async with Engine(MemoryEventStore(), handlers, algorithms=[React()]) as engine:
+            with pytest.raises(error):
+                await (await engine.start("hi")).result()
+
+    run(main([], MissingHandler))
+    (told,) = caplog.records
+    assert "stopped here: MissingHandler: run " in told.getMessage()
+    assert told.exc_info is None
+    caplog.clear()
+    run(main([LLMHandler(FunctionClient(fails))], KeyError))
+    (told,) = caplog.records
+    assert told.exc_info is not None
