@@ -38,6 +38,7 @@ class ResponsesServer(ModelServer):
         sent: for each request that was in order, how many items came with it.
         refused: how many handles it did not know any more.
         keeps: False keeps nothing, whatever a request says, as for organizations without retention.
+        opens: False refuses all sealed reasoning, as OpenAI does after a change of organization.
         goes_on: False takes every handle, and answers as if there were none, as some gateways.
     """
 
@@ -64,7 +65,7 @@ class ResponsesServer(ModelServer):
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
         self.sent: list[int] = []
         self.refused = 0
-        self.keeps = self.goes_on = True
+        self.keeps = self.opens = self.goes_on = True
         self._dialect, self._lost_status = dialect, lost_status
         self._kept: dict[str, list[Any]] = {}
         self._made = 0
@@ -79,6 +80,9 @@ class ResponsesServer(ModelServer):
         if previous is not None and self.goes_on and previous not in self._kept:
             self.refused += 1
             return _lost(previous, self._lost_status)
+        if not self.opens and any("encrypted_content" in item for item in body["input"]):
+            code = "invalid_encrypted_content"
+            return refused(400, "the encrypted content could not be verified", code=code)
         for problem in problems({**body, "input": self._conversation(body)}):
             return refused(400, problem)
         self.sent.append(len(body["input"]))

@@ -25,7 +25,8 @@ async def look(place: str) -> str:
 
 
 def engine(client: OpenAIClient, store: EventStore, agent: React = AGENT, **options: Any) -> Engine:
-    handlers = [LLMHandler(client, retries=RetryPolicy(attempts=1)), ToolHandler([look])]
+    retries = RetryPolicy(attempts=options.pop("attempts", 1), base_s=0.01)
+    handlers = [LLMHandler(client, retries=retries), ToolHandler([look])]
     settings: dict[str, Any] = {"poll_s": 0.01, "lease_s": 0.5, "grace_s": 0.1, **options}
     return Engine(store, handlers, algorithms=[agent], **settings)
 

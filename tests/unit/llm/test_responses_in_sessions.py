@@ -165,6 +165,22 @@ def test_sealed_reasoning_comes_back_in_a_conversation_that_is_sent_whole() -> N
     run(main())
 
 
+def test_reasoning_that_the_server_cannot_open_any_more_ends_no_session() -> None:
+    async def main() -> None:
+        async with ResponsesServer(think) as server:
+            server.keeps = False
+
+            def rekey(number: int) -> None:
+                server.opens = number == 0
+
+            results, logs = await talk(server, ["one", "two", "three"], between=rekey, attempts=2)
+            assert [result.outcome for result in results] == ["COMPLETED"] * 3
+            attempts = [e.data.get("attempts") for log in logs for e in log if "reply" in e.data]
+            assert attempts == [None, 2, 2]
+
+    run(main())
+
+
 def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next() -> None:
     async def main() -> list[tuple[int, str]]:
         async with (

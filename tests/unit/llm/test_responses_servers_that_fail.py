@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from lib.errors import InvalidReply, LLMError
-from lib.llm import Delta, Message, Reply, Text
+from lib.llm import Delta, Message, Reply, Text, Thinking
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.llm_server import Answer, Drop, Raw, refused
 from lib.testing.responses_wire import RESPONSES_DIALECTS, event_stream, response
 
-from .responses_kit import HI, JSON, SSE, connected, facts, failure, reply, streamed
+from .responses_kit import HI, HOST, JSON, SSE, connected, facts, failure, reply, streamed
 
 Facts = tuple[type[LLMError], int | None, bool, bool]
 
@@ -285,6 +285,28 @@ def test_without_a_handle_none_is_lost(name: str) -> None:
     async def main() -> None:
         async with connected([LOST[name]]) as (client, _):
             assert not (await failure(client, stream=True)).state_lost
+
+    run(main())
+
+
+def test_reasoning_that_cannot_be_opened_is_left_out_of_the_next_attempt_and_blamed_once() -> None:
+    def thought(name: str) -> Message:
+        return Message.assistant(Thinking("", f"responses/{HOST}/{name}/gAAA"), Text("yes"))
+
+    talk = [*HI, thought("rs_1"), *HI, thought("rs_2"), *HI]
+    answers = [refused(400, "?", code="invalid_encrypted_content")] * 2 + ["done"]
+
+    async def main() -> None:
+        async with connected(answers) as (client, server):
+            for stream, retryable in ((True, True), (False, False)):
+                error = await failure(client, stream=stream, messages=talk)
+                assert (error.status, error.retryable) == (400, retryable)
+            await client.complete([*talk, thought("rs_3"), *HI])
+            sent = [
+                [item["id"] for item in request.body["input"] if "id" in item]
+                for request in server.requests
+            ]
+            assert sent == [["rs_1", "rs_2"], [], ["rs_3"]]
 
     run(main())
 

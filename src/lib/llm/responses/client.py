@@ -12,7 +12,7 @@ from lib.errors import InvalidReply, LLMError
 from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
-from lib.llm.responses.kept import ignored, refused, split
+from lib.llm.responses.kept import ignored, is_unopened, refused, split
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import build_body
 from lib.llm.wire.openai import provider_of, server_address, server_headers
@@ -32,7 +32,8 @@ class OpenAIClient:
     server keeps the conversation unless `store=False`: `Reply.state` is the handle on it, and a
     call with that handle sends only what is new. A server that has once answered without what the
     handle stands for is paid for that answer; this object gives and uses no handles any more. What
-    an organization keeps or not is between it and OpenAI; nothing here deletes it there.
+    an organization keeps or not is between it and OpenAI; nothing here deletes it there. Sealed
+    reasoning that the server cannot open is left out of the next attempt, and of all later calls.
 
     Settings go into the request as they are, except that `max_tokens` gets the server's name for
     it and `tool_choice` may be the name of a tool.
@@ -93,6 +94,7 @@ class OpenAIClient:
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = server_headers(api_key, self._host) | own
         self._store = self._handles = store
+        self._unopened = set[str]()
         self._wire = Wire(
             http=http,
             transport=transport,
@@ -115,11 +117,9 @@ class OpenAIClient:
     ) -> Reply:
         """Return the model's answer; see `LLMClient.complete`."""
         previous, new = self._split(messages, state)
-        content = self._content(
-            new, model, tools, output, settings, previous=previous, stream=False
-        )
+        body = self._body(new, model, tools, output, settings, previous=previous, stream=False)
         builder = self._builder(messages, previous)
-        async with self._post(content, previous, accept="application/json") as answer:
+        async with self._post(body, previous, accept="application/json") as answer:
             builder.add(read_json(await answer.read()), whole=True)
         return builder.reply()
 
@@ -138,10 +138,10 @@ class OpenAIClient:
         Whoever stops in the middle closes the iterator, which closes the connection.
         """
         previous, new = self._split(messages, state)
-        content = self._content(new, model, tools, output, settings, previous=previous, stream=True)
+        body = self._body(new, model, tools, output, settings, previous=previous, stream=True)
         builder = self._builder(messages, previous)
         async with (
-            self._post(content, previous, accept="text/event-stream") as answer,
+            self._post(body, previous, accept="text/event-stream") as answer,
             aclosing(deltas(answer, builder, take_event)) as pieces,
         ):
             async for delta in pieces:
@@ -164,7 +164,7 @@ class OpenAIClient:
         check_modalities(messages, self.modalities, client=self.name)
         return split(messages, state if self._handles else None, self._host)
 
-    def _content(
+    def _body(
         self,
         messages: Sequence[Message],
         model: str | None,
@@ -174,7 +174,7 @@ class OpenAIClient:
         *,
         previous: str,
         stream: bool,
-    ) -> bytes:
+    ) -> dict[str, Any]:
         body = build_body(
             messages,
             model=model or self.model,
@@ -186,8 +186,9 @@ class OpenAIClient:
             store=self._store,
             stream=stream,
         )
-        # In the order that it was built in: models write properties in the order of the schema.
-        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+        if self._unopened:
+            body["input"] = [item for item in body["input"] if item.get("id") not in self._unopened]
+        return body
 
     def _builder(self, messages: Sequence[Message], previous: str) -> ReplyBuilder:
         parts = (part for message in messages for part in message.parts)
@@ -200,17 +201,30 @@ class OpenAIClient:
             ignored=self._ignored,
         )
 
+    def _leave_out(self, body: Mapping[str, Any]) -> bool:
+        """Note not to send the reasoning of this body again; tell whether there is any."""
+        ids = {item["id"] for item in body["input"] if item.get("type") == "reasoning"}
+        self._unopened |= ids
+        return bool(ids)
+
     def _ignored(self) -> LLMError:
         self._handles = False  # or each call would be paid for twice
         return ignored()
 
     @asynccontextmanager
-    async def _post(self, content: bytes, previous: str, *, accept: str) -> AsyncGenerator[Answer]:
+    async def _post(
+        self, body: Mapping[str, Any], previous: str, *, accept: str
+    ) -> AsyncGenerator[Answer]:
+        # In the order that it was built in: models write properties in the order of the schema.
+        content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
         headers = {**self._headers, "accept": accept}
         async with self._wire.post(self._url, content, headers) as answer:
             if answer.status != 200:  # noqa: PLR2004 - HTTP
                 start, now = await answer.read_start(), self._clock.now()
-                raise refused(answer.status, start, answer.headers, now, previous=previous)
+                error = refused(answer.status, start, answer.headers, now, previous=previous)
+                if is_unopened(start):
+                    error.retryable = self._leave_out(body)
+                raise error
             if answer.media_type == "text/html":
                 raise InvalidReply("the server answered with a web page: check base_url")
             yield answer

@@ -23,6 +23,7 @@ from lib.wire.failures import status_error, told_error
 _PARAMETER: Final = "previous_response_id"
 _LOST: Final = frozenset({"previous_response_not_found", "previous_response_id_not_found"})
 _GONE: Final = frozenset({404, 410})
+_UNOPENED: Final = "invalid_encrypted_content"
 _WRAPPINGS: Final = 3
 _FINAL: Final = frozenset(
     {"bio_policy", "data_residency_mismatch", "empty_image_file", "failed_to_download_image"}
@@ -67,12 +68,17 @@ def refused(
         previous: the id that the request went on from, "" for none.
     """
     error = status_error(status, start, headers, now, LLMError)
-    try:
-        told = parse(start)
-    except (ValueError, RecursionError):
-        told = None
-    error.state_lost = bool(previous) and (status in _GONE or _names_the_handle(told))
+    lost = status in _GONE or _names_the_handle(_parsed(start))
+    error.state_lost = bool(previous) and lost
     return error
+
+
+def is_unopened(start: bytes) -> bool:
+    """Tell whether the server refuses reasoning since it cannot open its seal.
+
+    OpenAI does so after a change of organization, and has done so without (openai/codex#8119).
+    """
+    return any(fields.text(each, "code") == _UNOPENED for each in _wrapped(_parsed(start)))
 
 
 def reported(told: Any, *, previous: str) -> LLMError:
@@ -87,6 +93,13 @@ def reported(told: Any, *, previous: str) -> LLMError:
 def ignored() -> LLMError:
     """Return the error of a server that has answered without what it was said to keep."""
     return LLMError("the server does not go on from the response that was named", state_lost=True)
+
+
+def _parsed(start: bytes) -> Any:
+    try:
+        return parse(start)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _names_the_handle(told: Any) -> bool:
