@@ -330,6 +330,12 @@ def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -
         Engine(MemoryEventStore(), [client], algorithms=[React()])
 
 
+@pytest.mark.parametrize(("given", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
+def test_what_is_no_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is no client: an LLMHandler takes one such as"):
+        LLMHandler(given)
+
+
 def test_a_tool_that_no_handler_has_is_refused_with_those_there_are() -> None:
     @tool(effects="none")
     def look() -> str:

@@ -56,7 +56,13 @@ class LLMHandler:
             prices: for replies whose provider states no cost; it goes into the log with the reply,
                 so that budgets see it and it never changes afterwards. A call whose cost nobody
                 tells counts as nothing; the first one in a run with a ceiling of cost is warned of.
+
+        Raises:
+            TypeError: the client is none, such as the name of a model, or a class.
         """
+        if isinstance(client, type) or not hasattr(client, "complete"):
+            given = client.__name__ if isinstance(client, type) else type(client).__name__
+            raise TypeError(f"{given} is no client: an LLMHandler takes one such as ChatClient(…)")
         self._client = client
         self._guards = tuple(guards)
         self._holds_back = watch(self._guards, "output")
