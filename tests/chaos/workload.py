@@ -32,6 +32,7 @@ def tools(world: Path) -> list[Tool]:
 
     @tool(effects="once")
     async def pay(context: ToolContext) -> str:
+        """Pay, which must not happen twice."""
         await SYSTEM_CLOCK.sleep(SLOW_S)
         note(world / "payments", context.idempotency_key)
         await SYSTEM_CLOCK.sleep(SLOW_S)
@@ -39,6 +40,7 @@ def tools(world: Path) -> list[Tool]:
 
     @tool(effects="idempotent")
     async def book(context: ToolContext) -> str:
+        """Book once for each key."""
         await SYSTEM_CLOCK.sleep(SLOW_S)
         note(world / "attempts", context.idempotency_key)
         name = context.idempotency_key.replace("/", "_")
@@ -48,6 +50,7 @@ def tools(world: Path) -> list[Tool]:
 
     @tool(effects="none")
     async def look() -> str:
+        """Look, which changes nothing."""
         await SYSTEM_CLOCK.sleep(SLOW_S)
         return "seen"
 
