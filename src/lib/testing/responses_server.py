@@ -26,6 +26,12 @@ from lib.testing.responses_wire import (
 )
 
 _ROLES: Final = frozenset({"assistant", "developer", "system", "user"})
+# Of the other API, whose users bring them along.
+_FOREIGN: Final = frozenset(
+    {"functions", "max_completion_tokens", "max_tokens", "messages", "n", "response_format"}
+    | {"reasoning_effort", "seed", "stop"}
+)
+_CONTENT: Final = frozenset({"input_file", "input_image", "input_text"})
 _Item = Mapping[str, Any]
 
 
@@ -120,14 +126,23 @@ def problems(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with a request whose input is the whole conversation."""
     if not isinstance(body.get("model"), str):
         yield "you must provide a model parameter"
-    for name in ("tool_choice", "parallel_tool_calls"):
-        if name in body and not body.get("tools"):
-            yield f"{name!r} is only allowed when 'tools' are specified"
+    yield from _parameters(body)
     if not body["input"]:
         yield "one of 'input' or 'previous_response_id' must be provided"
     yield from _pairs(body["input"])
     for number, item in enumerate(body["input"]):
         yield from _item_problems(item, f"input[{number}]", body["input"][number + 1 :])
+
+
+def _parameters(body: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("tool_choice", "parallel_tool_calls"):
+        if name in body and not body.get("tools"):
+            yield f"{name!r} is only allowed when 'tools' are specified"
+    for name in sorted(_FOREIGN & body.keys()):
+        yield f"unknown parameter: {name!r}"
+    for number, tool in enumerate(body.get("tools", ())):
+        if tool.get("type") == "function" and not tool.get("name"):
+            yield f"missing required parameter: 'tools[{number}].name'"
 
 
 def _pairs(items: Sequence[_Item]) -> Iterator[str]:
@@ -154,6 +169,8 @@ def _item_problems(item: _Item, name: str, after: Sequence[_Item]) -> Iterator[s
         case "message":
             if item.get("role") not in _ROLES or not item.get("content"):
                 yield f"invalid value for '{name}.role' or '{name}.content'"
+            if item.get("role") == "user" and not _content_types(item) <= _CONTENT:
+                yield f"invalid value for '{name}.content[].type'"
         case "reasoning":
             if not item.get("id") or not isinstance(item.get("summary"), list):
                 yield f"missing required parameter: '{name}.id' or '{name}.summary'"
@@ -172,6 +189,12 @@ def _call_problems(kind: str, item: _Item, name: str) -> Iterator[str]:
             yield f"invalid type for '{name}.output'"
     elif not kind.endswith("_call"):
         yield f"invalid value for '{name}.type'"
+
+
+def _content_types(item: _Item) -> set[Any]:
+    content = item.get("content")
+    parts = cast(list[_Item], content) if isinstance(content, list) else []
+    return {part.get("type") for part in parts}
 
 
 def _is_object(text: Any) -> bool:

@@ -55,6 +55,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [USER, REASONING, USER]}, "without its required following item"),
     ({"input": [USER, {**REASONING, "id": ""}, CALL, OUTPUT]}, "missing required parameter"),
     ({"input": [USER, {"type": "thought"}]}, "invalid value for 'input[1].type'"),
+    ({"input": [USER], "max_tokens": 5}, "unknown parameter: 'max_tokens'"),
+    ({"input": [USER], "tools": [{"type": "function", "function": {}}]}, "'tools[0].name'"),
+    ({"input": [{"role": "user", "content": [{"type": "text"}]}]}, "'input[0].content[].type'"),
     ({"input": [USER], "tool_choice": "auto"}, "'tool_choice' is only allowed"),
     ({"input": [USER], "parallel_tool_calls": True}, "'parallel_tool_calls' is only allowed"),
 ]
