@@ -56,6 +56,7 @@ async def ours(url: str) -> AsyncGenerator[RunOnce]:
 
     @tool(effects="none")
     async def work(n: int) -> str:
+        """Return news."""
         return NEWS
 
     handlers = [LLMHandler(FunctionClient(think)), ToolHandler([work])]
@@ -81,6 +82,7 @@ async def dbos(url: str) -> AsyncGenerator[RunOnce]:
 
     @DBOS.step()
     async def work(n: int) -> str:
+        """Return news."""
         return NEWS
 
     @DBOS.workflow()

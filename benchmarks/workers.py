@@ -61,6 +61,7 @@ def engine_on(
 
     @tool(effects="none", approval=approval)
     async def work(n: int) -> str:
+        """Return news."""
         return NEWS
 
     return Engine(
