@@ -98,8 +98,8 @@ class Run:
 
         Nothing becomes of a run that nobody holds and that is not ready until something is
         appended: there is no lease that might end. Whoever waits for thousands of those must not
-        look at them all at each commit of another process. That one was erased, which wakes nobody,
-        is seen at the next look.
+        look at them all at each commit of another process. That another process has erased one is
+        seen at the next look.
         """
         poll_s = self._engine.poll_s
         if info.ready or info.owner is not None:

@@ -246,6 +246,7 @@ class MemoryEventStore:
         name = tombstone_name(run_id)
         self._tombstones[name] = Tombstone(name, len(gone.log), self._clock.now())
         self._order = [kept for kept in self._order if kept.event.run_id != run_id]
+        self._wakeups.committed(run_id, signal=True)
         return True
 
     async def tombstone(self, run_id: str) -> Tombstone | None:

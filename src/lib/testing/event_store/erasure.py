@@ -61,6 +61,16 @@ NO_USE: dict[str, Any] = {
 class ErasureContract(StoreTests):
     """Erasing runs, and what remains."""
 
+    def test_whoever_listens_to_a_run_is_told_that_it_was_erased(self, using: Using) -> None:
+        @using
+        async def _(store: EventStore) -> None:
+            await begin(store, "run")
+            with store.wakeups.listen("run") as gone, store.wakeups.listen("other") as other:
+                assert not await store.erase("missing")
+                assert await store.erase("run")
+                assert await gone.wait(5)
+                assert not await other.wait(0)
+
     def test_a_tombstone_says_that_there_was_a_run_and_how_long_it_was(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             await begin(store, "run", notes=2)

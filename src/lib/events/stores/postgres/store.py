@@ -258,7 +258,10 @@ class PostgresEventStore:
 
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events for good; return whether there was one."""
-        return await self._writing().erase(run_id, self._clock.now())
+        erased = await self._writing().erase(run_id, self._clock.now())
+        if erased:
+            self._wakeups.committed(run_id, signal=True)
+        return erased
 
     def _writing(self) -> Changes:
         return self._opened(self._changes)

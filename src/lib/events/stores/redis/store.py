@@ -293,9 +293,11 @@ class RedisEventStore:
 
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events for good; return whether there was one."""
-        erased = await self._write(operations.erase(run_id, self._clock.now()))
+        erased = bool(await self._write(operations.erase(run_id, self._clock.now())))
         self._known.forget(run_id)
-        return bool(erased)
+        if erased:
+            self._wakeups.committed(run_id, signal=True)
+        return erased
 
     async def purge(self) -> None:
         """Have the server rewrite its append-only file, which keeps what was erased; may take long.

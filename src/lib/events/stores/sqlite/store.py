@@ -227,7 +227,10 @@ class SQLiteEventStore:
         keeps of overwritten blocks is out of reach here.
         """
         now = self._clock.now()
-        return await self._write(lambda writer: writer.erase(run_id, now))
+        erased = await self._write(lambda writer: writer.erase(run_id, now))
+        if erased:
+            self._wakeups.committed(run_id, signal=True)
+        return erased
 
     async def _write(self, operation: Callable[[Writer], T]) -> T:
         if self._queue is None:
