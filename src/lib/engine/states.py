@@ -16,7 +16,7 @@ from lib.events import kinds as k
 
 KEPT: Final = 64
 """Of how many sessions the state is kept."""
-PAGE: Final = 1_000
+PAGE: Final = 500
 """How many events are read at once: each page is folded, and forgotten, before the next."""
 
 
