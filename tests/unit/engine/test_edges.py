@@ -544,7 +544,7 @@ def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> None:
             data: dict[str, Any] = {"algorithm": "react", "input": []}
             await store.append("r", [NewEvent(k.RUN_STARTED, data, AT)], expected=0)
             (lease,) = await store.claim("w", ttl_s=60.0, run_id="r")
-            driver = Driver(engine._equipment, React(), lease, lambda _: None)
+            driver = Driver(engine._equipment, React(), lease, lambda _: None)  # pyright: ignore[reportPrivateUsage] - as it lends it
             driver.stop()
             with pytest.raises(RunAbandoned):
                 await driver.drive()
