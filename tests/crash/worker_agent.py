@@ -47,14 +47,17 @@ def tools() -> list[Tool]:
 
     @tool(effects="once")
     def once(context: ToolContext) -> str:
+        """Happen once."""
         return note("once", context)
 
     @tool(effects="idempotent")
     def idempotent(context: ToolContext) -> str:
+        """Happen once for each key."""
         return note("idempotent", context)
 
     @tool(effects="none", timeout_s=None)
     async def wait(context: ToolContext) -> str:
+        """Wait for a file."""
         note("wait", context)
         while not (folder() / "go").exists():
             await SYSTEM_CLOCK.sleep(0.01)
@@ -62,6 +65,7 @@ def tools() -> list[Tool]:
 
     @tool(effects="none")
     def die(context: ToolContext) -> str:
+        """Kill this process."""
         note("die", context)
         os.kill(os.getpid(), signal.SIGKILL)
         return "never"

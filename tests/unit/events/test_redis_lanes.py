@@ -58,3 +58,23 @@ def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> None:
         assert (before.has_failed, after.has_failed) == (True, True)
 
     run(main())
+
+
+def test_what_does_not_fit_into_a_script_goes_into_the_next() -> None:
+    async def main() -> None:
+        scripts: list[int] = []
+
+        async def commit(args: Sequence[bytes]) -> Sequence[Any]:
+            scripts.append(len(args))
+            return [len(arg) for arg in args]
+
+        class Large(Numbered):
+            def arguments(self) -> list[bytes]:
+                return [b"x" * (3 * 1024 * 1024)]
+
+        lane = Lane(commit, lambda _: None)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(lane.put(Large(number)) for number in range(5)))
+        assert scripts == [2, 2, 1]
+
+    run(main())
