@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, localcontext
 from typing import Any, Final, Literal
 
 from lib.events import EventStore, RunInfo, RunQuery
-from lib.events.paging import each_run
+from lib.events.paging import each_run, log_pages
 from lib.llm import PriceBook
 from lib.observe.spend import ModelSpend, SpendFold, TotalSpend
 
@@ -107,10 +107,8 @@ async def runs_with_spend(
 
 async def _spend_of(store: EventStore, run_id: str, prices: PriceBook | None) -> TotalSpend | None:
     """Return what a run has spent, None if it has been erased since it was listed."""
-    fold, head = SpendFold(prices=prices), 0
-    while events := await store.read(run_id, after=head, limit=EVENTS_PER_PAGE):
+    fold, found = SpendFold(prices=prices), False
+    async for events in log_pages(store, run_id, page=EVENTS_PER_PAGE):
         fold.add(events)
-        head = events[-1].seq
-        if len(events) < EVENTS_PER_PAGE:
-            break
-    return fold.spend if head else None
+        found = True
+    return fold.spend if found else None

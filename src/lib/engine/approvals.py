@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from lib.engine.core.session import SESSION
 from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
-from lib.events.paging import each_run
-
-_EVENTS_PER_PAGE: Final = 512
+from lib.events.paging import each_run, log_pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +72,8 @@ def pending_in(log: Iterable[Event]) -> list[PendingApproval]:
 async def _waiting_in(store: EventStore, run_id: str) -> list[Event]:
     """Return the questions of a run without an answer; none if it has been erased meanwhile."""
     waiting: dict[str, Event] = {}
-    head = 0
-    while events := await store.read(run_id, after=head, limit=_EVENTS_PER_PAGE):
+    async for events in log_pages(store, run_id):
         _note(waiting, events)
-        head = events[-1].seq
     return list(waiting.values())
 
 

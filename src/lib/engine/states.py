@@ -13,6 +13,7 @@ from lib.engine.core.state import RunState, begin
 from lib.engine.history import Histories
 from lib.events import Event, EventStore
 from lib.events import kinds as k
+from lib.events.paging import log_pages
 
 KEPT: Final = 64
 """Of how many sessions the state is kept."""
@@ -62,9 +63,10 @@ class States:
         past = await self._histories.before(page[0])
         refolding = Refolding(algorithm, begin(algorithm, page[0], past.conversation))
         refolding.extend(page[1:])
-        while len(page) == PAGE:
-            page = await self._store.read(run_id, after=page[-1].seq, limit=PAGE)
-            refolding.extend(page)
+        if not log and len(page) == PAGE:
+            after = page[-1].seq
+            async for page in log_pages(self._store, run_id, after=after, page=PAGE):
+                refolding.extend(page)
         return refolding.state, refolding.decided()
 
     def keep(self, algorithm: Algorithm[Any], state: RunState[Any]) -> None:

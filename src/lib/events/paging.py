@@ -1,4 +1,4 @@
-"""Lists the runs of a store page by page, while others start and erase runs."""
+"""Reads runs and logs page by page, while others write and erase."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from lib.errors import RunNotFound
+from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
 from lib.events.store import EventStore
 
@@ -42,6 +43,23 @@ async def each_run(
         if len(listed) < size:
             return
         left = None if left is None else left - len(fresh)
+
+
+async def log_pages(
+    store: EventStore, run_id: str, *, after: int = 0, page: int = 512
+) -> AsyncGenerator[list[Event]]:
+    """Yield the log of a run in pages that are not empty; none if there is no such run (any more).
+
+    Args:
+        store: the logs.
+        run_id: the run.
+        after: the `seq` after which to begin.
+        page: how many events to read at once.
+    """
+    size = page
+    while size == page and (events := await store.read(run_id, after=after, limit=page)):
+        yield events
+        size, after = len(events), events[-1].seq
 
 
 class _Past:

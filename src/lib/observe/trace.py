@@ -13,6 +13,7 @@ from lib.errors import ExportError
 from lib.evals import Score, score_of
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
+from lib.events.paging import log_pages
 from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans import interrupt, spans_from_events
@@ -153,10 +154,8 @@ async def read_logs(
 
 async def _log_of(store: EventStore, run_id: str) -> list[Event]:
     """Return a log, read in pages: a store in this process would hold up everybody else."""
-    page = await store.read(run_id, limit=_PAGE)
-    log = list(page)
-    while len(page) == _PAGE:
-        page = await store.read(run_id, after=page[-1].seq, limit=_PAGE)
+    log: list[Event] = []
+    async for page in log_pages(store, run_id, page=_PAGE):
         log += page
         await asyncio.sleep(0)  # noqa: TID251 - nothing is waited for but others
     return log

@@ -1,4 +1,4 @@
-"""Lists of runs that others start and erase meanwhile: each run once, and none left out."""
+"""Lists of runs that others start and erase meanwhile, and logs: each once, and none left out."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -7,7 +7,7 @@ import pytest
 
 from lib.errors import RunNotFound
 from lib.events import Event, MemoryEventStore, RunInfo, RunQuery
-from lib.events.paging import each_run
+from lib.events.paging import each_run, log_pages
 from lib.events.rules import Fault
 from lib.events.tenant import TenantEventStore
 from lib.events.verify import verify_store
@@ -167,5 +167,33 @@ def test_retention_goes_on_where_somebody_else_erases_too() -> None:
                 await begin(store, f"child-{number}", root=str(number))
         await expire(store, older_than=timedelta(days=1), limit=1000)
         assert [info.run_id for info in await store.runs()] == ["child-3", "child-99", "child-149"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("events", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("after", [0, 1, 9])
+def test_a_log_comes_in_pages_and_each_event_once(events: int, after: int) -> None:
+    reads: list[int] = []
+
+    class Counted(MemoryEventStore):
+        async def read(
+            self, run_id: str, *, after: int = 0, limit: int | None = None
+        ) -> list[Event]:
+            reads.append(after)
+            return await super().read(run_id, after=after, limit=limit)
+
+    async def main() -> None:
+        store = Counted()
+        await store.setup()
+        await begin(store, "run", events - 1)
+        log = await store.read("run")
+        reads.clear()
+        pages = [page async for page in log_pages(store, "run", after=after, page=2)]
+
+        assert [event for page in pages for event in page] == log[after:]
+        assert all(pages)
+        assert len(reads) == max(events - after, 0) // 2 + 1  # the last one finds fewer
+        assert [page async for page in log_pages(store, "missing", page=2)] == []
 
     run(main())

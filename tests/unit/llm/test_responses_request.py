@@ -34,7 +34,7 @@ WHOLE: TypeAdapter[Any] = TypeAdapter(strict(ResponseCreateParamsNonStreaming))
 def exhausted(value: Any) -> Any:
     """Return the value with its lazy parts read, whose types pydantic checks only then."""
     if isinstance(value, dict):
-        return {key: exhausted(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: exhausted(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] - any JSON
     if isinstance(value, str | int | float | None):
         return value
     return [exhausted(item) for item in value]
