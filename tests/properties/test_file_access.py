@@ -36,9 +36,9 @@ def plant(directory: Path, tree: Tree, base: Path) -> None:
     for name, node in tree.items():
         path = directory / name
         if isinstance(node, Mapping):
-            plant(path, node, base)  # pyright: ignore[reportUnknownArgumentType]
+            plant(path, node, base)  # pyright: ignore[reportUnknownArgumentType] - drawn trees nest
         elif isinstance(node, tuple):
-            above, below = node  # pyright: ignore[reportUnknownVariableType]
+            above, below = node  # pyright: ignore[reportUnknownVariableType] - drawn trees nest
             path.symlink_to(f"{above}{below}".format(base=base, root=base / "root"))
         else:
             path.write_text(str(path.relative_to(base)), encoding="utf-8")

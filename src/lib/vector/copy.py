@@ -114,7 +114,7 @@ async def chosen_namespaces(source: VectorStore, namespaces: Iterable[str] | Non
         ValueError: they are one string.
     """
     if isinstance(namespaces, str):
-        raise ValueError("namespaces are a list, got one string: wrap it in a list")  # noqa: TRY004
+        raise ValueError("namespaces are a list, got one string: wrap it in a list")  # noqa: TRY004 - a value of the right type would be a list
     wanted = None if namespaces is None else list(dict.fromkeys(namespaces))
     there = await source.namespaces()
     if wanted is None:

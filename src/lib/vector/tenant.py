@@ -342,7 +342,7 @@ _KINDS: Final[Mapping[tuple[bool, bool], type[TenantVectorStore]]] = {
 def _checked_part(part: str, what: str) -> str:
     """Return a part of a namespace's name, exactly as a `str`."""
     if not isinstance(cast(object, part), str):
-        raise ValueError(f"{what} is a str, got {type(part).__name__}")  # noqa: TRY004
+        raise ValueError(f"{what} is a str, got {type(part).__name__}")  # noqa: TRY004 - all bad input is one error
     if any(mark in part for mark in RESERVED):
         raise ValueError(f"{what} holds none of {_LISTED}, got {part!r}")
     return str.__str__(part)

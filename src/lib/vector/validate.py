@@ -281,7 +281,7 @@ def _plain_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 def _plain_key(key: object) -> str:
     if not isinstance(key, str):
-        raise ValueError(f"a key is a str, got {type(key).__name__}")  # noqa: TRY004
+        raise ValueError(f"a key is a str, got {type(key).__name__}")  # noqa: TRY004 - all bad input is one error
     return plain_text(key)
 
 

@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 values = st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 plain = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text())
-times = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+times = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - bounds have no zone, draws do
 scores = st.builds(
     Score,
     name=st.text(min_size=1).filter(lambda name: not name.isspace()),

@@ -205,7 +205,7 @@ async def _sent_by(client: ChatClient) -> httpx2.Request:
         requests.append(request)
         return httpx2.Response(200, json={"choices": [{"message": {"content": "x"}}]})
 
-    client._wire = type(client._wire)(  # pyright: ignore[reportPrivateUsage]
+    client._wire = type(client._wire)(  # pyright: ignore[reportPrivateUsage] - its limit is smaller here
         transport=httpx2.MockTransport(handle),
         timeout_s=1,
         max_bytes=1000,

@@ -45,7 +45,7 @@ def test_it_is_stopped_whether_it_likes_or_not(answer: str, tmp_path: Path) -> N
     with subprocess.Popen(["/bin/sh", "-c", answer], stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()
-        chroma._stop(server, str(tmp_path), patience_s=0.2)  # pyright: ignore[reportPrivateUsage]
+        chroma._stop(server, str(tmp_path), patience_s=0.2)  # pyright: ignore[reportPrivateUsage] - how it is stopped is tested
 
         assert server.returncode is not None
     assert not tmp_path.exists()

@@ -322,7 +322,7 @@ def test_a_predicate_that_answers_with_a_promise_is_refused() -> None:
         index = await filled(3)
 
         with pytest.raises(TypeError, match="has to be awaited"):
-            await index.search("1", filter=lambda _: Promise())  # type: ignore[arg-type, return-value] # what is tested
+            await index.search("1", filter=lambda _: Promise())  # type: ignore[arg-type, return-value] - what is tested
 
     run(main())
 

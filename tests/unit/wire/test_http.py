@@ -204,7 +204,7 @@ def test_an_event_loop_that_ended_without_a_word_is_forgotten() -> None:
         assert loop.run_until_complete(ask(shared, "http://h/")) == 1
         loop.close()  # asyncio.run would shut down generators before
 
-    assert len(shared._own) == 1  # pyright: ignore[reportPrivateUsage]
+    assert len(shared._own) == 1  # pyright: ignore[reportPrivateUsage] - what it keeps is tested
 
 
 def test_an_event_loop_that_goes_on_after_shutting_down_generators_is_served() -> None:

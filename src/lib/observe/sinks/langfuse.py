@@ -229,7 +229,7 @@ def _timestamp(at: datetime) -> str:
 
 def _checked_tags(tags: Sequence[str]) -> list[str]:
     # Callers without types hand over anything, which pyright does not expect.
-    if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
         raise ValueError("tags are a list of texts that are not empty")
     return list(tags)
 

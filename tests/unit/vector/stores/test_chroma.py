@@ -617,7 +617,7 @@ def test_what_cannot_work_is_refused_when_it_is_made(
 
 
 def test_without_chromadb_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.vector.stores.chroma.store.find_spec", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr("lib.vector.stores.chroma.store.find_spec", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - a stand-in
 
     with pytest.raises(MissingDriver, match="chromadb"):
         ChromaVectorStore(dimension=2)

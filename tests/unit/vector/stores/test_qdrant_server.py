@@ -226,7 +226,7 @@ def test_a_filter_makes_the_search_exact_and_so_does_an_index_that_finds_too_few
         server = Server()
         store = server.store()
         await store.upsert(RECORDS)
-        params = lambda: [body["params"] for body in server.bodies("/points/query")]  # noqa: E731
+        params = lambda: [body["params"] for body in server.bodies("/points/query")]  # noqa: E731 - asked twice
 
         assert len(await store.query([1.0, 0.0], 3)) == 3
         assert params() == [{"hnsw_ef": 128}]

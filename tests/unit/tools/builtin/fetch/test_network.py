@@ -151,7 +151,7 @@ def test_one_fetcher_serves_several_event_loops_also_at_once(internet: Any) -> N
         thread.join()
     run(main())
 
-    assert len(fetcher._sender._pools) <= 2  # type: ignore[attr-defined]
+    assert len(fetcher._sender._pools) <= 2  # type: ignore[attr-defined] - what it keeps is tested
 
 
 def test_connections_that_nobody_closes_end_with_the_loop(internet: Any) -> None:

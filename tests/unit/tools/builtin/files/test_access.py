@@ -60,7 +60,7 @@ def test_an_access_has_the_settings_of_the_specification(root: Path) -> None:
     assert hash(access) == hash(FileAccess(root))
     assert repr(access) == f"FileAccess(root={root!r}, max_bytes=200000, allow_hidden=False)"
     with pytest.raises(FrozenInstanceError):
-        access.max_bytes = 1  # pyright: ignore[reportAttributeAccessIssue]
+        access.max_bytes = 1  # pyright: ignore[reportAttributeAccessIssue] - that is refused
 
 
 def test_a_read_tells_everything_that_the_design_names(found: str, root: Path) -> None:
