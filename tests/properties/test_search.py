@@ -124,10 +124,11 @@ def test_nothing_that_belongs_to_the_answer_is_missed(
         patch.object(seeds, "_SEEDS", draw(st.sampled_from([0, 48]))),
         patch.object(seeds, "_MOST_SEEDS", draw(st.sampled_from([0, 256]))),
     ):
-        found = nearest(rows, query, k, metric=metric, among=allowing(allowed, size))
+        among = allowing(allowed, size)
+        found = [nearest(rows, query, k, metric=metric, among=among) for _ in range(3)]
 
     passing = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
-    assert found == plainly(vectors, query, k, metric, rows=passing, ids=ids)
+    assert found == [plainly(vectors, query, k, metric, rows=passing, ids=ids)] * 3
 
 
 @pytest.mark.parametrize("by", FIRST_PASSES)

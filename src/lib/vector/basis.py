@@ -51,11 +51,13 @@ class Basis:
 
     Attributes:
         directions: W, d rows of m 32-bit floats.
+        wide: the same in 64 bits.
         rounding: A.
         skew: D.
     """
 
     directions: Floats
+    wide: NDArray[np.float64]
     rounding: float
     skew: float
 
@@ -68,6 +70,7 @@ class Basis:
         steps = (dimension + 16) * 2.0**-24
         return cls(
             directions=narrow,
+            wide=wide,
             rounding=1.01 * (math.sqrt(width) * steps / (1.0 - steps) + 2.0**-20),
             skew=1.001 * float(np.linalg.norm(wide.T @ wide - np.eye(width))),
         )
@@ -97,9 +100,9 @@ class Basis:
 
     def query(self, query: Floats) -> Floats:
         """Return z."""
-        wide, directions = query.astype(np.float64), self.directions.astype(np.float64)
-        head = (wide @ directions).astype(np.float32)
-        rest = wide - directions @ head.astype(np.float64)
+        wide = query.astype(np.float64)
+        head = (wide @ self.wide).astype(np.float32)
+        rest = wide - self.wide @ head.astype(np.float64)
         length = math.sqrt(np.dot(wide, wide))
         tail = 1.001 * math.sqrt(np.dot(rest, rest)) + self.rounding * length
         return np.append(head, np.float32(tail))

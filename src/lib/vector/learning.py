@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lib.vector.basis import SURVIVOR, learned
 from lib.vector.codes import MOST_ELEMENTS, Codes, Floats, Products, fast_products
 from lib.vector.exact import Everything, FirstPass, Rows, Selection
-from lib.vector.heads import Heads
+from lib.vector.heads import CACHE_BYTES, Heads
 from lib.vector.projected import ProjectedCodes
 from lib.vector.records import Metric
 
@@ -30,7 +30,6 @@ _JUDGED_SEARCHES: Final = 32
 _CODED_ROW: Final = 128.0  # what is done for it beside reading it
 _CACHED_FLOAT: Final = 2.0
 _FLOAT: Final = 6.0
-_CACHE_BYTES: Final = 24 << 20
 _WORTH_IT: Final = 0.8
 
 
@@ -94,7 +93,7 @@ class LearningPass:
                 self._by = _plain(self._metric, dimension, self._products)
         elif self._products is None or _heads(basis.width, size) < _codes(basis.width):
             self._by = Heads(self._metric, basis)
-            outgrown = _CACHE_BYTES // (4 * basis.width) + 1
+            outgrown = CACHE_BYTES // (4 * basis.width) + 1
             learn_at = outgrown if size < outgrown < learn_at else learn_at
         else:
             self._by = ProjectedCodes(self._metric, self._products, basis)
@@ -124,7 +123,7 @@ class LearningPass:
 
 
 def _heads(width: int, size: int) -> float:
-    return width * (_CACHED_FLOAT if 4 * width * size <= _CACHE_BYTES else _FLOAT)
+    return width * (_CACHED_FLOAT if 4 * width * size <= CACHE_BYTES else _FLOAT)
 
 
 def _codes(width: int) -> float:

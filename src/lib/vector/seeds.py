@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import EXCLUDED, Rows
+from lib.vector.exact import EXCLUDED, GATHER_SHARE, Rows
 from lib.vector.records import Metric
 
 Floats = NDArray[np.float32]
@@ -39,7 +39,8 @@ def seeds(keys: Floats, allowed: Mask | None, k: int) -> Seeds:
         allowed: which rows may be found; None if all may. At least k may.
         k: how many are asked for.
     """
-    least = reached(keys, allowed, math.ceil((k + _SEEDS) / _STRIDE))
+    wanted = k if allowed is None else math.ceil(k / GATHER_SHARE)  # so many of any rows
+    least = reached(keys, None, math.ceil((wanted + _SEEDS) / _STRIDE))
     found = reaching(keys, allowed, least)
     if len(found) < k:
         least = kth_highest(excluding(keys, allowed), k + _SEEDS)
@@ -83,10 +84,8 @@ def reached(keys: Floats, allowed: Mask | None, k: int) -> float:
 
 def reaching(keys: Floats, allowed: Mask | None, least: float) -> Places:
     """Return where keys are no less than this, and allowed."""
-    passing = keys >= least
-    if allowed is not None:
-        passing &= allowed
-    return passing.nonzero()[0]
+    found = (keys >= least).nonzero()[0]
+    return found if allowed is None else found[allowed[found]]  # few, so they are asked one by one
 
 
 def scored(

@@ -156,3 +156,56 @@ def test_threads_that_search_while_rows_are_added_find_each_the_rows_they_know(
         together = list(threads.map(found, sizes))
     assert together == [found(size, None) for size in sizes]
     assert shared.pending(2_960) == 0
+
+
+def copied(first_pass: Heads) -> int:
+    """Return how many heads it keeps a second time."""
+    chosen = first_pass._chosen  # pyright: ignore[reportPrivateUsage] - what it keeps is tested
+    return 0 if chosen is None else len(chosen.heads)
+
+
+def half(vectors: Matrix, first: int = 0) -> Selection:
+    return Selection.of(np.arange(len(vectors)) % 2 == first)
+
+
+def test_the_heads_of_a_selection_that_is_asked_for_again_are_kept_side_by_side() -> None:
+    vectors = near(2_000, away=0.05)
+    first_pass = Heads("dot", BASIS)
+    fast, plain = rows_of(vectors, "dot", first_pass), rows_of(vectors, "dot", None)
+    even, odd, few = half(vectors), half(vectors, 1), Selection.of(np.arange(2_000) < 300)
+
+    kept: list[int] = []
+    for among in (even, even, odd, few, few, whole(vectors), few, even, whole(vectors), even):
+        for query in vectors[:9]:
+            expected = nearest(plain, query, 7, metric="dot", among=among)
+            found = nearest(fast, query, 7, metric="dot", among=among)
+            assert found == expected
+            if among is even:
+                break
+        kept.append(copied(first_pass))
+    assert kept == [0, 1_000, 1_000, 300, 300, 300, 300, 300, 300, 1_000]
+
+
+def test_what_is_asked_for_once_in_a_while_is_not_copied() -> None:
+    vectors = near(2_000)
+    first_pass = Heads("dot", BASIS)
+    rows, even, odd = rows_of(vectors, "dot", first_pass), half(vectors), half(vectors, 1)
+    for among in (even, odd, whole(vectors), even, odd, even):
+        nearest(rows, vectors[0], 7, metric="dot", among=among)
+    assert copied(first_pass) == 0
+
+
+@pytest.mark.parametrize("too_much", ["for the cache", "to save anything"])
+def test_what_would_save_little_is_not_copied(
+    too_much: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = near(2_000)
+    first_pass = Heads("dot", BASIS)
+    rows, among = rows_of(vectors, "dot", first_pass), half(vectors)
+    if too_much == "for the cache":
+        monkeypatch.setattr(heads, "CACHE_BYTES", 1_000 * first_pass.width * 4 - 1)
+    else:
+        among = Selection.of(np.arange(2_000) % 5 > 0)
+    for _ in range(3):
+        nearest(rows, vectors[0], 7, metric="dot", among=among)
+    assert copied(first_pass) == 0

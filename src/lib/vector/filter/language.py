@@ -38,7 +38,7 @@ class Filter:
         if spec is None or isinstance(spec, Filter):
             return spec
         tree = _limited(_Reader().conjunction(spec, depth=0))
-        return None if tree == EVERYTHING else tree
+        return None if isinstance(tree, And) and not tree.parts else tree
 
     def __and__(self, other: Filter) -> Filter:
         return (
