@@ -68,6 +68,7 @@ def chroma(data: Data) -> Searches:
     collection = client.create_collection(
         "vectors", configuration={"hnsw": graph}, embedding_function=None
     )
+    data.closing.callback(client.delete_collection, "vectors")  # all clients share one database
     metas = data.metas()
     for start in range(0, len(data.matrix), _CHUNK):
         part = slice(start, start + _CHUNK)
