@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.basis import SURVIVOR, learned
-from lib.vector.codes import MOST_ELEMENTS, Codes, Floats, Products, fast_products
+from lib.vector.codes import MOST_ELEMENTS, Codes, Floats, Products, coded_width, fast_products
 from lib.vector.exact import Everything, FirstPass, Rows, Selection
 from lib.vector.heads import CACHE_BYTES, Heads
 from lib.vector.projected import ProjectedCodes
@@ -29,7 +29,7 @@ _JUDGED_SEARCHES: Final = 32
 # What things cost for a row of codes or floats, in the time of reading one byte in order.
 _CODED_ROW: Final = 128.0  # what is done for it beside reading it
 _CACHED_FLOAT: Final = 2.0
-_FLOAT: Final = 6.0
+_FLOAT: Final = 4.0
 _WORTH_IT: Final = 0.8
 
 
@@ -127,7 +127,7 @@ def _heads(width: int, size: int) -> float:
 
 
 def _codes(width: int) -> float:
-    return width + _CODED_ROW
+    return coded_width(width) + _CODED_ROW
 
 
 def _plain(metric: Metric, dimension: int, products: Products | None) -> FirstPass:

@@ -52,6 +52,26 @@ def test_a_few_rows_of_thousands_are_left(metric: Metric) -> None:
         assert 10 <= len(rows.first_pass.candidates(rows, unit, 10, WHOLE)) < 400  # type: ignore[union-attr]  # there
 
 
+@pytest.mark.parametrize(("dimension", "width"), [(1, 64), (64, 64), (65, 128), (384, 384)])
+def test_codes_fill_whole_registers_with_zeros(dimension: int, width: int) -> None:
+    vectors, seen = clustered(300, dimension), list[tuple[int, ...]]()
+
+    def watched(code: Codes8, codes: Codes8) -> Matrix:
+        seen.extend((code.shape, codes.shape))
+        assert not code[:, dimension:].any()
+        assert not codes[:, dimension:].any()
+        return products(code, codes)
+
+    codes = Codes("dot", dimension, watched)
+    found = codes.candidates(rows_of(vectors, "dot", codes), vectors[0], 5, WHOLE)
+    kept = np.arange(0, 300, 2)
+    moved = codes.moved(kept, row_lengths(vectors).astype(np.float32))
+    moved.candidates(rows_of(vectors[kept], "dot", moved), vectors[0], 5, WHOLE)
+
+    assert np.argmax(vectors @ vectors[0]) in found
+    assert seen == [(1, width), (300, width), (1, width), (150, width)]
+
+
 def test_codes_follow_the_rows_and_are_made_once() -> None:
     vectors = clustered(3_000, 16)
     codes = Codes("dot", 16, products)

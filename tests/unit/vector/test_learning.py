@@ -46,6 +46,7 @@ SETTINGS = {
 def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setting:
     chosen = SETTINGS[request.param]
     monkeypatch.setattr(learning, "CACHE_BYTES", chosen.cache_bytes)
+    monkeypatch.setattr(learning, "_FLOAT", 8.0)  # slow memory: what is far is worth a code
     monkeypatch.setattr(learning, "fast_products", lambda: chosen.products)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 0)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS_GATHERED", 0)
