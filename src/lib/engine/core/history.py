@@ -34,10 +34,16 @@ class History(Sequence[Message]):
     @property
     def digest(self) -> str:
         """The digest of all its messages."""
+        self.reckon(self._size)
+        return self._digests[self._size]
+
+    def reckon(self, most: int) -> bool:
+        """Reckon the digest further, by so many messages; tell whether any are left."""
         known = self._digests
-        for message in self._buffer[len(known) - 1 : self._size]:
+        done = len(known) - 1
+        for message in self._buffer[done : min(done + most, self._size)]:
             known.append(digest(known[-1], _rendered(message)))
-        return known[self._size]
+        return len(known) <= self._size
 
     def append(self, message: Message) -> History:
         """Return this history with one more message."""
