@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib.engine.bearing import borne
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, TurnRequest
 from lib.engine.core.blind import BLIND
@@ -48,6 +49,19 @@ _log = logging.getLogger(__name__)
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
 FAILED = "the run that asked for this one has failed"
+_HASHED_AT_ONCE: Final = 1000
+_PAUSE_S: Final = 0.001  # with none, threads that read a log wait for the interpreter all along
+
+
+class _Bell:
+    """Wakes a driver, and does not know it: what has been driven is no cycle, and gone at once."""
+
+    listener: Listener | None = None
+
+    def ring(self) -> None:
+        """Wake it, if it listens."""
+        if self.listener is not None:
+            self.listener.wake()
 
 
 class Driver:
@@ -83,11 +97,11 @@ class Driver:
             lease_s=equipment.lease_s,
             grace_s=equipment.grace_s,
         )
-        self._ledger = Ledger(equipment, algorithm, self._held, self._woken)
+        self._bell = _Bell()
+        self._ledger = Ledger(equipment, algorithm, self._held, self._bell.ring)
         self._live = live
         self._log = log
-        self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._woken)
-        self._wake: Listener | None = None
+        self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._bell.ring)
         self.waits = False
         self._stopping = False
         self._unfolded = False
@@ -102,7 +116,7 @@ class Driver:
         idle_at: int | None = None
         fault: Exception | None = None
         with self._with.store.wakeups.listen(self._held.lease.run_id, signals_only=True) as wake:
-            self._wake = wake
+            self._bell.listener = wake
             self._held.keep(self._effects.ended)
             try:
                 await self._take()
@@ -126,7 +140,7 @@ class Driver:
         """Let `drive` end soon, leaving the run to whoever resumes it."""
         self._stopping = True
         self._held.hurry()
-        self._woken()
+        self._bell.ring()
 
     async def _give_back(self, idle_at: int | None) -> None:
         store, lease = self._with.store, self._held.lease
@@ -165,6 +179,7 @@ class Driver:
             events = self._ledger.numbered(results, self._ledger.state.head)
             probe = self._ledger.fold(self._ledger.state, events)
             step = next_step(self._ledger.algorithm, probe)
+            await _reckoned(step.requests)
             follow_up = self._ledger.numbered(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
@@ -256,6 +271,7 @@ class Driver:
                 self._ledger.state = self._ledger.fold(self._ledger.state, events)
                 break
         await self._pass_on_cancel()
+        await _reckoned(decided.values())
         for event in list(self._ledger.state.open.values()):
             if event.kind in k.DERIVING or not self._ledger.state.poisoned:
                 self._recover(event, decided.get(event.data["key"]))
@@ -333,10 +349,6 @@ class Driver:
             budget=self._ledger.state.budget,
         )
 
-    def _woken(self) -> None:
-        if self._wake is not None:
-            self._wake.wake()
-
     async def _wind_down(self) -> bool:
         """Stop what is under way in a run that is to end; tell whether that settled anything.
 
@@ -368,3 +380,11 @@ class Driver:
         except RedactionFailed:
             return ""
         return reason
+
+
+async def _reckoned(requests: Iterable[Request]) -> None:
+    """Hash what is to be sent; while that is much, others have their turns."""
+    for request in requests:
+        if isinstance(request, LLMRequest):
+            while request.messages.reckon(_HASHED_AT_ONCE):
+                await SYSTEM_CLOCK.sleep(_PAUSE_S)

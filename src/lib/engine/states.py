@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from lib.engine.core.algorithm import Algorithm, Request
@@ -66,7 +66,7 @@ class States:
         if not log and len(page) == PAGE:
             after = page[-1].seq
             async for page in log_pages(self._store, run_id, after=after, page=PAGE):
-                refolding.extend(page)
+                refolding.extend(_emptied(page))
         return refolding.state, refolding.decided()
 
     def keep(self, algorithm: Algorithm[Any], state: RunState[Any]) -> None:
@@ -75,6 +75,13 @@ class States:
             self._kept[state.run_id] = state
             if len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
+
+
+def _emptied(page: list[Event]) -> Iterator[Event]:
+    """Yield the events, and forget each: garbage is not collected where none gathers."""
+    page.reverse()
+    while page:
+        yield page.pop()
 
 
 def _ends_with(state: RunState[Any], last: Event) -> bool:

@@ -50,6 +50,8 @@ async def log_pages(
 ) -> AsyncGenerator[list[Event]]:
     """Yield the log of a run in pages that are not empty; none if there is no such run (any more).
 
+    A page is the caller's, who may empty it.
+
     Args:
         store: the logs.
         run_id: the run.
@@ -58,8 +60,8 @@ async def log_pages(
     """
     size = page
     while size == page and (events := await store.read(run_id, after=after, limit=page)):
-        yield events
         size, after = len(events), events[-1].seq
+        yield events
 
 
 class _Past:
