@@ -21,6 +21,7 @@ from lib.llm.parts import (
     no_extra,
     part_from_json,
     part_to_json,
+    unknown_keys,
 )
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -99,8 +100,7 @@ def message_from_json(value: Mapping[str, Any]) -> Message:
         if isinstance(content, str)
         else tuple(map(part_from_json, cast(Sequence[Mapping[str, Any]], parts)))
     )
-    extra = {key: item for key, item in value.items() if key not in _KEYS}
-    return Message(role, read, extra=extra)
+    return Message(role, read, extra=unknown_keys(value, _KEYS))
 
 
 def text_of(parts: Sequence[Part]) -> str:

@@ -11,12 +11,32 @@ import base64
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias, TypeVar, cast
 
 A = TypeVar("A", bound="Attachment")
 
-no_extra: Final = cast(Callable[[], dict[str, Any]], dict)
-"""Makes an empty `extra`; `dict[str, Any]` takes ten times as long, and there are many parts."""
+
+class _Nothing(dict[str, Any]):
+    """An `extra` without keys. Nearly all parts share it, so it takes none."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: Any, **_more: Any) -> NoReturn:
+        raise TypeError("an `extra` cannot be changed: make the part or message again with it")
+
+    __setitem__ = __ior__ = _refuse
+    setdefault = update = _refuse  # pyright: ignore[reportAssignmentType] - whatever they take
+
+    def __reduce__(self) -> tuple[Callable[[], dict[str, Any]], tuple[()]]:
+        return no_extra, ()
+
+
+_NOTHING: Final = _Nothing()
+
+
+def no_extra() -> dict[str, Any]:
+    """Return the `extra` without keys: always the same one, since long logs have many parts."""
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +135,7 @@ class ToolCall:
 
     id: str
     name: str
-    arguments: dict[str, Any] = field(default_factory=no_extra)
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     invalid: str | None = None
     extra: dict[str, Any] = field(default_factory=no_extra, kw_only=True)
 
@@ -245,21 +265,22 @@ def _optional_text(value: Mapping[str, Any], key: str) -> str | None:
     return None if value.get(key) is None else _text(value, key)
 
 
-def _rest(value: Mapping[str, Any], known: AbstractSet[str]) -> dict[str, Any]:
+def unknown_keys(value: Mapping[str, Any], known: AbstractSet[str]) -> dict[str, Any]:
+    """Return what an object holds beside these keys."""
     if value.keys() <= known:
-        return {}
+        return _NOTHING
     return {key: item for key, item in value.items() if key not in known}
 
 
 def _read_text(value: Mapping[str, Any]) -> Part:
-    return Text(_text(value, "text"), extra=_rest(value, _TEXT_KEYS))
+    return Text(_text(value, "text"), extra=unknown_keys(value, _TEXT_KEYS))
 
 
 def _read_thinking(value: Mapping[str, Any]) -> Part:
     return Thinking(
         _text(value, "text"),
         _optional_text(value, "signature"),
-        extra=_rest(value, _THINKING_KEYS),
+        extra=unknown_keys(value, _THINKING_KEYS),
     )
 
 
@@ -272,7 +293,7 @@ def _read_tool_call(value: Mapping[str, Any]) -> Part:
         _text(value, "name"),
         arguments,  # pyright: ignore[reportUnknownArgumentType] - keys of parsed JSON are strings
         _optional_text(value, "invalid"),
-        extra=_rest(value, _TOOL_CALL_KEYS),
+        extra=unknown_keys(value, _TOOL_CALL_KEYS),
     )
 
 
@@ -281,7 +302,7 @@ def _read_tool_result(value: Mapping[str, Any]) -> Part:
         _text(value, "call_id"),
         _text(value, "content"),
         value.get("is_error", False) is True,
-        extra=_rest(value, _TOOL_RESULT_KEYS),
+        extra=unknown_keys(value, _TOOL_RESULT_KEYS),
     )
 
 
@@ -296,7 +317,7 @@ def _read_attachment(kind: type[A], value: Mapping[str, Any], *known: str, **mor
         blob=_read_blob(value.get("blob")),
         url=_optional_text(value, "url"),
         media_type=_optional_text(value, "media_type") or "",
-        extra=_rest(value, _ATTACHMENT_KEYS.union(known)),
+        extra=unknown_keys(value, _ATTACHMENT_KEYS.union(known)),
         **more,
     )
 
