@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -120,6 +121,7 @@ async def resume(place: Callable[[], str], events: int, rounds: int) -> None:
     taken: list[float] = []
     answered: list[float] = []
     for _ in range(rounds):
+        gc.collect()  # what is left of the engine before, whose model remembers every call
         async with engine_on(url, drive=True, turns=10**6, at_once=10) as engine:
             first, result = await taken_up(engine, run_id)
             taken.append(first)
