@@ -1,12 +1,10 @@
 """A SQLite event store that only reads: beside a writer, after a crash, on a read-only disk."""
 
-import os
 import stat
 import subprocess
 import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from lib.testing.event_store.kit import AT, all_events, begin, note
 
 from .sqlite_kit import alter, cannot_open, made
 
+Nobody = Callable[[], AbstractContextManager[None]]
 WRITES: dict[str, Callable[[SQLiteEventStore], Awaitable[Any]]] = {
     "append": lambda store: store.append("run", [note()], expected=2),
     "claim": lambda store: store.claim("me", ttl_s=1),
@@ -28,28 +27,6 @@ WRITES: dict[str, Callable[[SQLiteEventStore], Awaitable[Any]]] = {
     "set_mark": lambda store: store.set_mark("name", "value"),
     "erase": lambda store: store.erase("run"),
 }
-
-
-@contextmanager
-def unprivileged() -> Generator[None]:
-    """Be nobody for a while: to root, nothing is read-only."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@pytest.fixture
-def open_place() -> Iterator[Path]:
-    """Return a directory that everybody can reach."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
-        Path(name).chmod(0o777)
 
 
 @pytest.mark.parametrize("content", [None, b"", "other"])
@@ -147,7 +124,7 @@ def test_what_a_crash_has_left_can_be_read_without_changing_it(
 
 
 def test_a_store_on_a_read_only_disk_can_be_read_but_not_opened_for_writing(
-    open_place: Path,
+    open_place: Path, unprivileged: Nobody
 ) -> None:
     path = open_place / "log.db"
     log = made(path)
@@ -179,7 +156,9 @@ def written_by_others(path: Path) -> Generator[None]:
     path.parent.chmod(0o555)
 
 
-def test_a_reader_that_cannot_write_sees_what_others_commit(open_place: Path) -> None:
+def test_a_reader_that_cannot_write_sees_what_others_commit(
+    open_place: Path, unprivileged: Nobody
+) -> None:
     path = open_place / "log.db"
     log = made(path)
     path.chmod(0o444)
@@ -203,7 +182,7 @@ def test_a_reader_that_cannot_write_sees_what_others_commit(open_place: Path) ->
     run(main())
 
 
-def test_a_read_only_file_is_refused_at_once(open_place: Path) -> None:
+def test_a_read_only_file_is_refused_at_once(open_place: Path, unprivileged: Nobody) -> None:
     path = open_place / "log.db"
     made(path)
     path.chmod(0o444)

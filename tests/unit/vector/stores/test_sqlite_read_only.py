@@ -1,10 +1,8 @@
 """A reader that may not write beside the file: it sees what others write, and leaves no trace."""
 
-import os
 import sqlite3
-import tempfile
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from lib.vector.records import Layout
 from lib.vector.stores.sqlite import layout
 from lib.vector.stores.sqlite.database import Database
 
+Nobody = Callable[[], AbstractContextManager[None]]
 RECORDS = [Record(str(row), [1.0, float(row)], f"word{row} apple") for row in range(300)]
 LATER = [Record(str(row), [2.0, float(row)], f"later{row} pear") for row in range(100, 400)]
 
@@ -47,29 +46,9 @@ def cannot_open(store: SQLiteVectorStore, expected: type[Exception]) -> Exceptio
     return run(main())
 
 
-@contextmanager
-def unprivileged() -> Generator[None]:
-    """Be nobody for a while: to root, nothing is read-only."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@pytest.fixture
-def open_place() -> Iterator[Path]:
-    """Return a directory that everybody can reach."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
-        Path(name).chmod(0o777)
-
-
-def test_a_store_on_a_read_only_disk_can_be_searched_and_not_written(open_place: Path) -> None:
+def test_a_store_on_a_read_only_disk_can_be_searched_and_not_written(
+    open_place: Path, unprivileged: Nobody
+) -> None:
     path = made(open_place / "vectors.db")
     path.chmod(0o444)
     open_place.chmod(0o555)
@@ -122,7 +101,7 @@ async def sees(store: SQLiteVectorStore, records: list[Record]) -> bool:
 
 @pytest.mark.parametrize("stays", [False, True], ids=["closes", "stays open"])
 def test_a_reader_that_cannot_write_sees_what_others_have_written(
-    open_place: Path, *, stays: bool
+    open_place: Path, unprivileged: Nobody, *, stays: bool
 ) -> None:
     path = made(open_place / "vectors.db")
     path.chmod(0o444)
@@ -259,7 +238,7 @@ def test_a_sqlite_path_that_cannot_be_looked_at_is_refused_by_name(tmp_path: Pat
 
 
 def test_a_sqlite_directory_that_may_not_be_searched_is_told_apart_from_an_empty_one(
-    open_place: Path,
+    open_place: Path, unprivileged: Nobody
 ) -> None:
     (open_place / "closed").mkdir(mode=0o600)
     with unprivileged(), pytest.raises(StoreReadOnly, match="Permission denied"):
