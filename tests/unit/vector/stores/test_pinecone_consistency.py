@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx2
 import pytest
@@ -12,24 +11,12 @@ import pytest
 from lib.errors import ConsistencyTimeout, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
+from lib.testing.pinecone_server import HurryingClock, PineconeServer
 from lib.vector import EVERYTHING, PineconeVectorStore, Record
 
+from .pinecone_kit import opened
+
 A = Record("a", [1.0, 0.0], "", {"x": 1})
-
-
-@asynccontextmanager
-async def opened(server: PineconeServer, **arguments: Any) -> AsyncGenerator[PineconeVectorStore]:
-    server.make_index("test", dimension=2)
-    async with server.client() as client:
-        defaults: dict[str, Any] = {"clock": HurryingClock(), "jitter": lambda: 0.0}
-        yield PineconeVectorStore(
-            dimension=2,
-            api_key=API_KEY,
-            index_name="test",
-            client=client,
-            **{**defaults, **arguments},
-        )
 
 
 def polls(server: PineconeServer) -> int:
