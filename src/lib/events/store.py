@@ -108,7 +108,10 @@ class EventStore(Protocol):
         ...
 
     async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Return the run's events with `seq > after` in order; none if there is no such run."""
+        """Return the run's events with `seq > after` in order; none if there is no such run.
+
+        The list and its events are the caller's, who may change them.
+        """
         ...
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:

@@ -1,3 +1,7 @@
+import copy
+import json
+import pickle
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -173,3 +177,32 @@ def test_an_opaque_part_is_of_a_type_that_has_no_class():
         Opaque({"type": "text", "text": "x"})
     with pytest.raises(ValueError, match="'type'"):
         Opaque({"text": "x"})
+
+
+def test_what_has_no_extra_says_so_and_cannot_be_given_one_in_place() -> None:
+    text, message = Text("a"), Message.user("b")
+
+    assert text.extra == message.extra == {}
+    assert message_from_json(message_to_json(message)).extra is text.extra
+    for change in (
+        lambda: text.extra.update(lang="en"),
+        lambda: text.extra.setdefault("lang", "en"),
+        lambda: text.extra.__setitem__("lang", "en"),
+        lambda: message.extra.__ior__({"lang": "en"}),
+    ):
+        with pytest.raises(TypeError, match="cannot be changed: make the part or message again"):
+            change()
+    assert Text("d").extra == {}
+    assert replace(text, extra={"lang": "en"}).extra == {"lang": "en"}
+
+
+@pytest.mark.parametrize("message", [Message.user("a"), Message.tool(ToolResult("c", "x"))])
+def test_messages_can_be_copied_pickled_and_written(message: Message) -> None:
+    for again in (
+        copy.copy(message),
+        copy.deepcopy(message),
+        pickle.loads(pickle.dumps(message)),
+    ):
+        assert again == message
+        assert again.extra is message.extra
+    assert json.loads(json.dumps(asdict(message)))["extra"] == {}

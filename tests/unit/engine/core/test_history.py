@@ -31,3 +31,15 @@ def test_a_history_is_a_sequence() -> None:
     assert [message.text for message in history[1:]] == ["b", "c"]
     assert history != "abc"
     assert shorter != history
+
+
+def test_a_digest_is_reckoned_bit_by_bit_and_is_the_same() -> None:
+    messages = [Message.user(str(number)) for number in range(7)]
+    whole, history = History().extend(messages), History().extend(messages)
+    shorter, longer = history, history.extend([Message.user("7"), Message.user("8")])
+
+    assert [shorter.reckon(3) for _ in range(4)] == [True, True, False, False]
+    assert [longer.reckon(1) for _ in range(3)] == [True, False, False]
+    assert shorter.digest == whole.digest
+    assert longer.digest == whole.extend(list(longer[7:])).digest
+    assert not History().reckon(1)

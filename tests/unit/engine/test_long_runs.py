@@ -1,0 +1,66 @@
+"""Long conversations: others have their turn meanwhile, and they are gone as soon as they end."""
+
+import asyncio
+import gc
+from collections.abc import Sequence
+
+import pytest
+
+from lib.engine import driver
+from lib.engine.core.history import History
+from lib.llm import FunctionClient, Message, Reply, ToolCall
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.tools import tool
+
+
+@tool
+async def work() -> str:
+    """Do something."""
+    return "done"
+
+
+def answer(messages: Sequence[Message]) -> Reply | str:
+    calls = (ToolCall("a", "work"), ToolCall("b", "work"))
+    return Reply(calls, stop="tool_calls") if len(messages) < 7 else "good"
+
+
+def histories() -> int:
+    return sum(isinstance(each, History) for each in gc.get_objects())
+
+
+def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage() -> None:
+    async def main() -> tuple[int, int]:
+        async with make_engine(FunctionClient(answer), work) as engine:
+            before = histories()
+            started = await engine.start("go")
+            assert (await started.result()).output == "good"
+            await engine.hosted(started.id)
+            await asyncio.sleep(0)  # noqa: TID251 - its task ends
+            return before, histories()
+
+    gc.collect()
+    gc.disable()
+    try:
+        before, after = run(main())
+    finally:
+        gc.enable()
+    assert after == before
+
+
+def test_others_have_their_turn_while_a_long_conversation_is_hashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def turns_of_others(*, at_once: int) -> int:
+        monkeypatch.setattr(driver, "_HASHED_AT_ONCE", at_once)
+        turns = 0
+        async with make_engine(FunctionClient(lambda _: "good")) as engine:
+            started = await engine.start([Message.user(str(number)) for number in range(40)])
+            result = asyncio.ensure_future(started.result())
+            while not result.done():
+                await asyncio.sleep(0)  # noqa: TID251 - a turn
+                turns += 1
+        return turns
+
+    whole, bit_by_bit = run(turns_of_others(at_once=40)), run(turns_of_others(at_once=1))
+    assert bit_by_bit >= whole + 39
