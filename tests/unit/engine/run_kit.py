@@ -1,9 +1,39 @@
-"""What tests of runs share: waiting until one has come so far, and tools that are hard to stop."""
+"""What tests of runs share: playing one, or waiting until it has come so far; tools, models."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
-from lib.engine import Run, Turn
+from lib.engine import Result, Run, Turn
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import FunctionClient, LLMClient, Reply, ToolCall
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
 from lib.tools import Tool, tool
+
+NEVER_ANSWERS = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
+
+
+def ask(name: str, **arguments: Any) -> Reply:
+    """Return a reply that calls one tool."""
+    return Reply((ToolCall("c1", name, arguments),), stop="tool_calls")
+
+
+def play(client: LLMClient, *tools: Tool, **options: Any) -> tuple[Result, list[Event]]:
+    """Drive a run to its end; return how it ended, and its log."""
+
+    async def main() -> tuple[Result, list[Event]]:
+        async with make_engine(client, *tools, **options) as engine:
+            started = await engine.start("go")
+            return await started.result(), await engine.store.read(started.id)
+
+    return run(main())
+
+
+def failures(log: Sequence[Event]) -> list[tuple[str, str]]:
+    """Return why calls of tools have failed."""
+    return [(e.data["reason"], e.data["code"]) for e in log if e.kind == k.TOOL_FAILED]
 
 
 async def reached(watched: Run | Turn, kind: str) -> None:

@@ -7,10 +7,12 @@ from lib.algorithms import React
 from lib.engine.check import request_check
 from lib.events import Event, MemoryEventStore, RunInfo
 from lib.events import kinds as k
+from lib.events.runs import fold
 from lib.events.verify import Fault
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
+from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
 
@@ -64,3 +66,9 @@ def test_runs_of_unknown_algorithms_and_empty_logs_pass() -> None:
     assert faults(replace(info, algorithm="swarm"), log) == []
     assert faults(info, []) == []
     assert [event.kind for event in log][-1] == k.RUN_COMPLETED
+
+
+def test_a_damaged_log_is_a_fault_of_the_log_and_not_of_the_check() -> None:
+    log = [Event("r", 1, k.RUN_STARTED, {"algorithm": "react"}, AT)]
+
+    assert faults(fold(log), log) == [(1, "fold")]

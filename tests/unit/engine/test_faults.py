@@ -1,6 +1,7 @@
 """Algorithms, handlers and redactors that always fail: their runs end, and harm no other run."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from lib.engine.core.algorithm import Wait
 from lib.engine.core.blind import BLIND
 from lib.engine.core.state import MAX_RESUMES
 from lib.engine.handlers.child import Agent
-from lib.errors import MissingHandler, RedactionFailed, UnknownAlgorithm
+from lib.errors import MissingHandler, RedactionFailed, StoreError, UnknownAlgorithm
 from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.verify import verify_store
@@ -419,3 +420,21 @@ def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its
     run(main([LLMHandler(FunctionClient(fails))], KeyError))
     (told,) = caplog.records
     assert told.exc_info is not None
+
+
+def test_the_engine_says_what_stopped_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    class Breaking(MemoryEventStore):
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            if events[0].kind != k.RUN_STARTED:
+                raise StoreError("disk full")
+            return await super().append(run_id, events, expected=expected)
+
+    async def main() -> None:
+        async with make_engine(ScriptedClient([]), store=Breaking()) as engine:
+            await engine.start("go")
+
+    with caplog.at_level(logging.ERROR):
+        run(main())
+    assert "stopped here" in caplog.text

@@ -416,3 +416,22 @@ def test_an_engine_may_be_closed_twice() -> None:
         await engine.close()
 
     run(main())
+
+
+def test_watching_a_run_that_is_not_driven_here_ends_at_once() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient(["done"])) as engine:
+            started = await engine.start("go")
+            await started.result()
+            assert [piece async for piece in started.live()] == []
+
+    run(main())
+
+
+def test_an_empty_conversation_is_refused() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            with pytest.raises(ValueError, match="at least one message"):
+                await engine.start([])
+
+    run(main())

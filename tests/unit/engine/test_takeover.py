@@ -26,10 +26,11 @@ from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall, To
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
+from lib.testing.event_store.kit import begin
 from lib.tools import Tool, tool
 from lib.tools.definition import Effects
 
-from .run_kit import reached
+from .run_kit import NEVER_ANSWERS, ask, reached
 
 
 def told(messages: Sequence[Message]) -> str:
@@ -50,8 +51,7 @@ def hanging(effects: Effects) -> tuple[Tool, list[str]]:
     return act, made
 
 
-NEVER_ANSWERS = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
-CALL = Reply((ToolCall("c1", "act"),), stop="tool_calls")
+CALL = ask("act")
 
 
 async def interrupt(store: MemoryEventStore, act: Tool) -> str:
@@ -421,3 +421,36 @@ async def altered(
         new = NewEvent(event.kind, payload, event.at)
         await other.append(run_id, [new], expected=event.seq - 1)
     return other
+
+
+def test_recovery_takes_as_many_as_it_is_told_and_passes_by_the_rest() -> None:
+    async def main() -> None:
+        store = MemoryEventStore()
+        await store.setup()
+        given = [{"role": "user", "content": "go"}]
+        for name, algorithm in (("foreign", "swarm"), ("a", "react"), ("b", "react")):
+            await begin(store, name, algorithm=algorithm, input=given)
+        async with make_engine(ScriptedClient(["1", "2"]), store=store) as engine:
+            assert [taken.id for taken in await engine.recover(limit=1)] == ["a"]
+            await engine.run("a").result()
+            await engine.run("b").result()
+
+    run(main())
+
+
+def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
+    clock = ManualClock()
+    store = MemoryEventStore(clock=clock)
+
+    async def main() -> float:
+        async with make_engine(NEVER_ANSWERS, store=store, clock=clock) as engine:
+            started = await engine.start("go")
+            await reached(started, k.LLM_REQUESTED)
+        clock.advance(86_400)
+        await store.setup()
+        note = NewEvent("acme.note", {}, clock.now())
+        await store.append(started.id, [note], expected=None)
+        async with make_engine(ScriptedClient(["done"]), store=store, clock=clock) as engine:
+            return (await engine.run(started.id).result()).spend.seconds
+
+    assert run(main()) == 0.0

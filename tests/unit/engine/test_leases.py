@@ -1,0 +1,112 @@
+"""Whoever drives a run holds its lease: it is renewed, and nothing is begun without it."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from lib.errors import StoreError
+from lib.events import Lease, MemoryEventStore
+from lib.llm import FunctionClient, Message, Reply, ScriptedClient
+from lib.testing.agents import kinds, make_engine
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.tools import tool
+
+from .run_kit import NEVER_ANSWERS, ask, failures, play
+
+
+def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
+    clock = ManualClock()
+    store = MemoryEventStore(clock=clock)
+
+    def sleep_through_the_lease(_: Sequence[Message]) -> Reply | str:
+        clock.advance(3600)
+        return ask("act") if clock.monotonic() == 3600 else "done"
+
+    @tool
+    def act() -> str:
+        return "acted"
+
+    result, log = play(FunctionClient(sleep_through_the_lease), act, store=store, clock=clock)
+
+    assert (result.output, failures(log)) == ("done", [])
+    assert "run.resumed" not in kinds(log)
+
+
+def test_an_engine_does_not_take_over_from_itself() -> None:
+    clock = ManualClock()
+    release = asyncio.Event()
+
+    async def answer(_: Sequence[Message]) -> str:
+        await release.wait()
+        return "answer"
+
+    async def main() -> str:
+        store = MemoryEventStore(clock=clock)
+        async with make_engine(FunctionClient(answer), store=store, clock=clock) as engine:
+            started = await engine.start("go")
+            clock.advance(3600)
+            assert await engine.recover() == []
+            release.set()
+            return (await started.result()).output
+
+    assert run(main()) == "answer"
+
+
+def test_one_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Flaky(MemoryEventStore):
+        renewals = 0
+        renewed = asyncio.Event()
+
+        async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+            self.renewals += 1
+            if self.renewals == 1:
+                raise StoreError("try again")
+            self.renewed.set()
+            return await super().renew(lease, ttl_s=ttl_s)
+
+    store = Flaky()
+
+    @tool
+    async def long() -> str:
+        await store.renewed.wait()
+        return "done"
+
+    result, _ = play(ScriptedClient([ask("long"), "end"]), long, store=store, lease_s=0.09)
+
+    assert result.output == "end"
+    assert "its lease was not renewed" in caplog.text
+
+
+def test_a_lease_that_cannot_be_renewed_ends_the_driving() -> None:
+    class Broken(MemoryEventStore):
+        async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+            raise StoreError("disk gone")
+
+    clock = ManualClock()
+
+    async def main() -> None:
+        store = Broken(clock=clock)
+        async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=0.03) as engine:
+            started = await engine.start("go")
+            clock.advance(1)
+            with pytest.raises(StoreError, match="disk gone"):
+                await started.result()
+
+    run(main())
+
+
+def test_a_lease_that_another_worker_has_taken_ends_the_driving() -> None:
+    clock = ManualClock()
+
+    async def main() -> None:
+        store = MemoryEventStore(clock=clock)
+        async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=0.03) as engine:
+            started = await engine.start("go")
+            clock.advance(1)
+            assert await store.claim("another", ttl_s=60.0, run_id=started.id)
+            assert await engine.hosted(started.id) is None
+            assert (await started.info()).owner == "another"
+
+    run(main())
