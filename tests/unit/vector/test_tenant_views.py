@@ -1,4 +1,4 @@
-"""What a view is: a store that can do what its own can, and is closed, searched, copied alone."""
+"""A view is a store: it can do what its store can, and is closed, searched, copied by itself."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

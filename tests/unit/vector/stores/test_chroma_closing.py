@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib.errors import (
-    StoreClosed,
-)
+from lib.errors import StoreClosed
 from lib.testing.aio import run
 from lib.vector import ChromaVectorStore, Record
 

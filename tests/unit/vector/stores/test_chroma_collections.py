@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.errors import (
-    DimensionMismatch,
-    MetricMismatch,
-    StoreCorrupt,
-)
+from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt
 from lib.testing.aio import run
 from lib.vector import EVERYTHING, Record
 

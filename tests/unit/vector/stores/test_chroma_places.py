@@ -9,11 +9,7 @@ import chromadb
 import pytest
 from chromadb.config import Settings
 
-from lib.errors import (
-    MissingDriver,
-    StoreClosed,
-    StoreUnavailable,
-)
+from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
 from lib.testing.aio import run
 from lib.vector import ChromaVectorStore, Record
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from lib.errors import (
-    StoreCorrupt,
-)
+from lib.errors import StoreCorrupt
 from lib.testing.aio import run
 from lib.vector import EVERYTHING, F, Filter, Record
 from lib.vector.filter import Or

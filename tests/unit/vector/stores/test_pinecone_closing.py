@@ -7,10 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.errors import (
-    StoreClosed,
-    StoreUnavailable,
-)
+from lib.errors import StoreClosed, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, PineconeServer
 from lib.vector import PineconeVectorStore

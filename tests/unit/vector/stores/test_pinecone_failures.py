@@ -5,10 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.errors import (
-    StoreCorrupt,
-    StoreUnavailable,
-)
+from lib.errors import StoreCorrupt, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.vector import Record

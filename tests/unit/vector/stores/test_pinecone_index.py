@@ -5,11 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.errors import (
-    DimensionMismatch,
-    MetricMismatch,
-    StoreUnavailable,
-)
+from lib.errors import DimensionMismatch, MetricMismatch, StoreUnavailable
 from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, PineconeServer
 from lib.vector import PineconeVectorStore, Record

@@ -7,9 +7,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from lib.errors import (
-    InvalidMeta,
-)
+from lib.errors import InvalidMeta
 from lib.testing.aio import run
 from lib.testing.pinecone_server import PineconeServer
 from lib.vector import Record

@@ -5,9 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from lib.errors import (
-    UnsupportedFilter,
-)
+from lib.errors import UnsupportedFilter
 from lib.testing.aio import run
 from lib.testing.pinecone_server import PineconeServer
 from lib.vector import EVERYTHING, F, Filter, Record
