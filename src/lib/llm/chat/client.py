@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import InvalidReply, LLMError
+from lib.errors import LLMError
 from lib.llm.chat.final import with_final_tool, without_final_call
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
-from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
+from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
-from lib.llm.parts import ToolCall
 from lib.llm.pieces import deltas_of
-from lib.llm.wire.openai import OPENAI_HOST, provider_of, server_address, server_headers
+from lib.llm.wire.client import TEXT_ONLY, WireClient, used_ids
+from lib.llm.wire.openai import OPENAI_HOST
 from lib.llm.wire.sse import ServerEvent
-from lib.llm.wire.streams import deltas, new_call_id, read_json
-from lib.wire.failures import status_error, told_error
-from lib.wire.http import Answer, Wire
-
-TEXT_ONLY: Final = frozenset({"text"})
+from lib.llm.wire.streams import new_call_id, read_json
+from lib.wire.failures import told_error
 
 
-class ChatClient:
+class ChatClient(WireClient):
     """Speaks `/chat/completions`: OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and their like.
 
     It neither retries nor remembers, and can serve many calls at once on one event loop. Settings
@@ -34,6 +29,7 @@ class ChatClient:
     """
 
     name = "chat"
+    _path = "/chat/completions"
 
     def __init__(
         self,
@@ -83,27 +79,25 @@ class ChatClient:
             ValueError: no key for OpenAI, a key or address that cannot be one, or both `http` and
                 `transport`.
         """
-        address, host = server_address(base_url)
-        field = "max_completion_tokens" if host == OPENAI_HOST else "max_tokens"
-        self.model = model
-        self.modalities = modalities
-        self.provider = provider or provider_of(host)
-        self._url = f"{address}/chat/completions"
-        own = {name.lower(): value for name, value in (headers or {}).items()}
-        self._headers = server_headers(api_key, host) | own
+        super().__init__(
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            timeout_s=timeout_s,
+            http=http,
+            transport=transport,
+            modalities=modalities,
+            headers=headers,
+            provider=provider,
+            max_reply_bytes=max_reply_bytes,
+            clock=clock,
+            new_id=new_id,
+        )
+        field = "max_completion_tokens" if self._host == OPENAI_HOST else "max_tokens"
         self._dialect = Dialect(
             max_tokens_field=max_tokens_field or field, thinking_field=thinking_field
         )
         self._stream_tools, self._output_tool = stream_tools, output_tool
-        self._wire = Wire(
-            http=http,
-            transport=transport,
-            timeout_s=timeout_s,
-            max_bytes=max_reply_bytes,
-            failure=LLMError,
-            unreadable=InvalidReply,
-        )
-        self._clock, self._new_id = clock, new_id
 
     async def complete(
         self,
@@ -116,10 +110,9 @@ class ChatClient:
         state: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Return the model's answer; see `LLMClient.complete`."""
-        content = self._content(messages, model, tools, output, settings, stream=False)
+        body = self._body(messages, model, tools, output, settings, stream=False)
         builder = self._builder(messages)
-        async with self._post(content, accept="application/json") as answer:
-            builder.add(read_json(await answer.read()), whole=True)
+        await self._fill(builder, body)
         return self._finished(builder, output)
 
     async def stream(
@@ -143,27 +136,14 @@ class ChatClient:
                 yield delta
             yield reply
             return
-        content = self._content(messages, model, tools, output, settings, stream=True)
+        body = self._body(messages, model, tools, output, settings, stream=True)
         builder = self._builder(messages)
-        async with (
-            self._post(content, accept="text/event-stream") as answer,
-            aclosing(deltas(answer, builder, take_event)) as pieces,
-        ):
+        async with self._filling(builder, body, take_event) as pieces:
             async for delta in pieces:
                 yield delta
         yield self._finished(builder, output)
 
-    async def aclose(self) -> None:
-        """Close the connections that it has opened; another call opens new ones."""
-        await self._wire.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def _content(
+    def _body(
         self,
         messages: Sequence[Message],
         model: str | None,
@@ -172,12 +152,12 @@ class ChatClient:
         settings: Mapping[str, Any] | None,
         *,
         stream: bool,
-    ) -> bytes:
-        check_modalities(messages, self.modalities, client=self.name)
+    ) -> dict[str, Any]:
+        self._check(messages)
         if output is not None and self._output_tool:
             tools, settings = with_final_tool(output, tools, settings)
             output = None
-        body = build_body(
+        return build_body(
             messages,
             model=model or self.model,
             tools=tools,
@@ -186,30 +166,13 @@ class ChatClient:
             stream=stream,
             dialect=self._dialect,
         )
-        # In the order that it was built in: models write properties in the order of the schema.
-        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
 
     def _builder(self, messages: Sequence[Message]) -> ReplyBuilder:
-        parts = (part for message in messages for part in message.parts)
-        used_ids = {part.id for part in parts if isinstance(part, ToolCall)}
-        return ReplyBuilder(used_ids=used_ids, new_id=self._new_id)
+        return ReplyBuilder(used_ids=used_ids(messages), new_id=self._new_id)
 
     def _finished(self, builder: ReplyBuilder, output: Output | None) -> Reply:
         reply = builder.reply()
         return reply if output is None or not self._output_tool else without_final_call(reply)
-
-    @asynccontextmanager
-    async def _post(self, content: bytes, *, accept: str) -> AsyncGenerator[Answer]:
-        headers = {**self._headers, "accept": accept}
-        async with self._wire.post(self._url, content, headers) as answer:
-            if answer.status != 200:  # noqa: PLR2004 - HTTP
-                start = await answer.read_start()
-                raise status_error(
-                    answer.status, start, answer.headers, self._clock.now(), LLMError
-                )
-            if answer.media_type == "text/html":
-                raise InvalidReply("the server answered with a web page: check base_url")
-            yield answer
 
 
 def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import InvalidReply, LLMError
-from lib.llm.client import Delta, Output, Reply, ToolSpec, check_modalities
+from lib.errors import LLMError
+from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
-from lib.llm.parts import ToolCall
 from lib.llm.responses.kept import ignored, is_unopened, refused, split
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import build_body
-from lib.llm.wire.openai import provider_of, server_address, server_headers
+from lib.llm.wire.client import TEXT_ONLY, WireClient, used_ids
 from lib.llm.wire.sse import ServerEvent
-from lib.llm.wire.streams import deltas, new_call_id, read_json
-from lib.wire.http import Answer, Wire
+from lib.llm.wire.streams import new_call_id, read_json
+from lib.wire.http import Answer
 
-TEXT_ONLY: Final = frozenset({"text"})
 MODALITIES: Final = frozenset({"text", "image", "file"})
 """What the wire can carry."""
 
 
-class OpenAIClient:
+class OpenAIClient(WireClient):
     """Speaks `/responses`, as OpenAI and some compatible servers do.
 
     It neither retries nor remembers, and can serve many calls at once on one event loop. The
@@ -42,6 +38,7 @@ class OpenAIClient:
     """
 
     name = "responses"
+    _path = "/responses"
 
     def __init__(
         self,
@@ -86,24 +83,22 @@ class OpenAIClient:
         if not modalities <= MODALITIES:
             unknown = ", ".join(sorted(modalities - MODALITIES))
             raise ValueError(f"the responses API carries text, image and file, not {unknown}")
-        address, self._host = server_address(base_url)
-        self.model = model
-        self.modalities = modalities
-        self.provider = provider or provider_of(self._host)
-        self._url = f"{address}/responses"
-        own = {name.lower(): value for name, value in (headers or {}).items()}
-        self._headers = server_headers(api_key, self._host) | own
-        self._store = self._handles = store
-        self._unopened = set[str]()
-        self._wire = Wire(
+        super().__init__(
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            timeout_s=timeout_s,
             http=http,
             transport=transport,
-            timeout_s=timeout_s,
-            max_bytes=max_reply_bytes,
-            failure=LLMError,
-            unreadable=InvalidReply,
+            modalities=modalities,
+            headers=headers,
+            provider=provider,
+            max_reply_bytes=max_reply_bytes,
+            clock=clock,
+            new_id=new_id,
         )
-        self._clock, self._new_id = clock, new_id
+        self._store = self._handles = store
+        self._unopened = set[str]()
 
     async def complete(
         self,
@@ -119,8 +114,7 @@ class OpenAIClient:
         previous, new = self._split(messages, state)
         body = self._body(new, model, tools, output, settings, previous=previous, stream=False)
         builder = self._builder(messages, previous)
-        async with self._post(body, previous, accept="application/json") as answer:
-            builder.add(read_json(await answer.read()), whole=True)
+        await self._fill(builder, body)
         return builder.reply()
 
     async def stream(
@@ -140,28 +134,15 @@ class OpenAIClient:
         previous, new = self._split(messages, state)
         body = self._body(new, model, tools, output, settings, previous=previous, stream=True)
         builder = self._builder(messages, previous)
-        async with (
-            self._post(body, previous, accept="text/event-stream") as answer,
-            aclosing(deltas(answer, builder, take_event)) as pieces,
-        ):
+        async with self._filling(builder, body, take_event) as pieces:
             async for delta in pieces:
                 yield delta
         yield builder.reply()
 
-    async def aclose(self) -> None:
-        """Close the connections that it has opened; another call opens new ones."""
-        await self._wire.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     def _split(
         self, messages: Sequence[Message], state: Mapping[str, Any] | None
     ) -> tuple[str, Sequence[Message]]:
-        check_modalities(messages, self.modalities, client=self.name)
+        self._check(messages)
         return split(messages, state if self._handles else None, self._host)
 
     def _body(
@@ -191,9 +172,8 @@ class OpenAIClient:
         return body
 
     def _builder(self, messages: Sequence[Message], previous: str) -> ReplyBuilder:
-        parts = (part for message in messages for part in message.parts)
         return ReplyBuilder(
-            used_ids={part.id for part in parts if isinstance(part, ToolCall)},
+            used_ids=used_ids(messages),
             new_id=self._new_id,
             server=self._host,
             store=self._handles,
@@ -211,23 +191,12 @@ class OpenAIClient:
         self._handles = False  # or each call would be paid for twice
         return ignored()
 
-    @asynccontextmanager
-    async def _post(
-        self, body: Mapping[str, Any], previous: str, *, accept: str
-    ) -> AsyncGenerator[Answer]:
-        # In the order that it was built in: models write properties in the order of the schema.
-        content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
-        headers = {**self._headers, "accept": accept}
-        async with self._wire.post(self._url, content, headers) as answer:
-            if answer.status != 200:  # noqa: PLR2004 - HTTP
-                start, now = await answer.read_start(), self._clock.now()
-                error = refused(answer.status, start, answer.headers, now, previous=previous)
-                if is_unopened(start):
-                    error.retryable = self._leave_out(body)
-                raise error
-            if answer.media_type == "text/html":
-                raise InvalidReply("the server answered with a web page: check base_url")
-            yield answer
+    def _refusal(self, answer: Answer, start: bytes, body: Mapping[str, Any]) -> LLMError:
+        previous, now = body.get("previous_response_id", ""), self._clock.now()
+        error = refused(answer.status, start, answer.headers, now, previous=previous)
+        if is_unopened(start):
+            error.retryable = self._leave_out(body)
+        return error
 
 
 def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:

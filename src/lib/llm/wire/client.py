@@ -1,0 +1,140 @@
+"""What clients of OpenAI's wires have in common, whichever of its paths they post to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+from lib._util.clock import Clock
+from lib.errors import InvalidReply, LLMError
+from lib.llm.client import Delta, check_modalities
+from lib.llm.messages import Message
+from lib.llm.parts import ToolCall
+from lib.llm.wire.openai import provider_of, server_address, server_headers
+from lib.llm.wire.sse import ServerEvent
+from lib.llm.wire.streams import Builder, deltas, read_json
+from lib.wire.failures import status_error
+from lib.wire.http import Answer, Wire
+
+B = TypeVar("B", bound=Builder)
+
+TEXT_ONLY: Final = frozenset({"text"})
+
+_OK: Final = 200
+
+
+class WireClient:
+    """Posts bodies to one path of a server, and gives what it answers to a builder.
+
+    A subclass says what a body is, how a reply is built, and what a refusal means.
+
+    Attributes:
+        name: the wire that it speaks.
+        model: what to ask for when a call names no model.
+        modalities: what messages may carry.
+        provider: who is paid, None where nobody knows.
+    """
+
+    name: ClassVar[str]
+    _path: ClassVar[str]
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        timeout_s: float,
+        http: Any,
+        transport: Any,
+        modalities: frozenset[str],
+        headers: Mapping[str, str] | None,
+        provider: str | None,
+        max_reply_bytes: int,
+        clock: Clock,
+        new_id: Callable[[], str],
+    ) -> None:
+        """Prepare a client; nothing is opened before the first call. See `ChatClient`.
+
+        Raises:
+            ValueError: no key for OpenAI, a key or address that cannot be one, or both `http` and
+                `transport`.
+        """
+        address, self._host = server_address(base_url)
+        self.model = model
+        self.modalities = modalities
+        self.provider = provider or provider_of(self._host)
+        self._url = address + self._path
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._headers = server_headers(api_key, self._host) | own
+        self._wire = Wire(
+            http=http,
+            transport=transport,
+            timeout_s=timeout_s,
+            max_bytes=max_reply_bytes,
+            failure=LLMError,
+            unreadable=InvalidReply,
+        )
+        self._clock, self._new_id = clock, new_id
+
+    async def aclose(self) -> None:
+        """Close the connections that it has opened; another call opens new ones."""
+        await self._wire.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _check(self, messages: Sequence[Message]) -> None:
+        check_modalities(messages, self.modalities, client=self.name)
+
+    async def _fill(self, builder: Builder, body: Mapping[str, Any]) -> None:
+        """Give the builder the whole answer."""
+        async with self._post(body, accept="application/json") as answer:
+            builder.add(read_json(await answer.read()), whole=True)
+
+    @asynccontextmanager
+    async def _filling(
+        self,
+        builder: B,
+        body: Mapping[str, Any],
+        take: Callable[[ServerEvent, B], Iterable[Delta]],
+    ) -> AsyncGenerator[AsyncGenerator[Delta]]:
+        """Give the builder the answer as it comes; what is yielded yields what that adds."""
+        async with (
+            self._post(body, accept="text/event-stream") as answer,
+            aclosing(deltas(answer, builder, take)) as pieces,
+        ):
+            yield pieces
+
+    def _refusal(self, answer: Answer, start: bytes, body: Mapping[str, Any]) -> LLMError:
+        """Return the error of an answer whose status is not 200.
+
+        Args:
+            answer: its status and headers.
+            start: of its content.
+            body: what was asked.
+        """
+        return status_error(answer.status, start, answer.headers, self._clock.now(), LLMError)
+
+    @asynccontextmanager
+    async def _post(self, body: Mapping[str, Any], *, accept: str) -> AsyncGenerator[Answer]:
+        # In the order that it was built in: models write properties in the order of the schema.
+        content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+        headers = {**self._headers, "accept": accept}
+        async with self._wire.post(self._url, content, headers) as answer:
+            if answer.status != _OK:
+                raise self._refusal(answer, await answer.read_start(), body)
+            if answer.media_type == "text/html":
+                raise InvalidReply("the server answered with a web page: check base_url")
+            yield answer
+
+
+def used_ids(messages: Sequence[Message]) -> set[str]:
+    """Return the ids of the tool calls in a conversation, which a new call must not have."""
+    parts = (part for message in messages for part in message.parts)
+    return {part.id for part in parts if isinstance(part, ToolCall)}
