@@ -1,15 +1,16 @@
-"""What tests of runs share: playing one, or waiting until it has come so far; tools, models."""
+"""What tests of runs share: driving one to where it is looked at; models, tools, a store."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from lib.engine import Result, Run, Turn
-from lib.events import Event
+from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.llm import FunctionClient, LLMClient, Reply, ToolCall
+from lib.llm import FunctionClient, LLMClient, Message, Reply, ToolCall, ToolResult
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
+from lib.testing.event_store.kit import AT
 from lib.tools import Tool, tool
 
 NEVER_ANSWERS = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
@@ -34,6 +35,11 @@ def play(client: LLMClient, *tools: Tool, **options: Any) -> tuple[Result, list[
 def failures(log: Sequence[Event]) -> list[tuple[str, str]]:
     """Return why calls of tools have failed."""
     return [(e.data["reason"], e.data["code"]) for e in log if e.kind == k.TOOL_FAILED]
+
+
+def told(messages: Sequence[Message]) -> str:
+    """Answer with what the tools have answered."""
+    return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
 
 
 async def reached(watched: Run | Turn, kind: str) -> None:
@@ -66,3 +72,25 @@ def stubborn_until(release: asyncio.Event) -> Tool:
         return "too late"
 
     return stubborn
+
+
+def new(kind: str, **data: object) -> NewEvent:
+    return NewEvent(kind, data, AT)
+
+
+class NoteBefore(MemoryEventStore):
+    """A store into which somebody else writes just before an append of some kind."""
+
+    def __init__(self, kind: str, note: NewEvent, *, expected: int | None = None) -> None:
+        super().__init__()
+        self._kind, self._note, self._expected = kind, note, expected
+        self.noted = False
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        if events[0].kind == self._kind and not self.noted:
+            self.noted = True
+            foreign = None if self._expected is None else expected
+            await super().append(run_id, [self._note], expected=foreign)
+        return await super().append(run_id, events, expected=expected)

@@ -147,3 +147,15 @@ def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> None:
             return kinds(await store.read("r"))
 
     assert run(main()) == ["run.started"]
+
+
+def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
+    store = MemoryEventStore()
+
+    async def main() -> str:
+        async with make_engine(NEVER_ANSWERS, store=store) as engine:
+            started = await engine.start("go")
+        async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
+            return (await engine.run(started.id).result()).output
+
+    assert run(main()) == "answer"

@@ -14,7 +14,7 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
-from .run_kit import ask, reached
+from .run_kit import NoteBefore, ask, new, reached
 
 
 def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -> None:
@@ -55,3 +55,32 @@ def test_a_run_that_ends_while_it_is_taken_over_is_left_as_it_is() -> None:
 
     result, happened = run(main())
     assert (result.output, happened) == ("theirs", ["run.started", "run.completed"])
+
+
+def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() -> None:
+    async def main(kind: str) -> tuple[Result, Sequence[str]]:
+        store = NoteBefore(k.LLM_COMPLETED, new(kind, signal_id="s"))
+        async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
+            started = await engine.start("go")
+            return await started.result(), kinds(await store.read(started.id))
+
+    noted, happened = run(main("acme.note"))
+    assert (noted.outcome, noted.output) == ("COMPLETED", "answer")
+    assert happened[2:] == ["acme.note", "llm.completed", "run.completed"]
+    cancelled, happened = run(main(k.CANCEL_REQUESTED))
+    assert cancelled.outcome == "CANCELLED"
+    assert happened[2:] == ["cancel.requested", "llm.completed", "run.completed"]
+
+
+def test_an_owner_that_finds_another_ones_event_stops() -> None:
+    async def main() -> None:
+        resumed = new(k.RUN_RESUMED, worker="other", epoch=2)
+        store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
+        async with make_engine(ScriptedClient(["lost", "kept"]), store=store) as engine:
+            started = await engine.start("go")
+            assert await engine.hosted(started.id) is None
+            happened = kinds(await store.read(started.id))
+            assert happened == ["run.started", "llm.requested", "run.resumed"]
+            assert (await started.result()).output == "kept"
+
+    run(main())

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 import pytest
 
 from lib.errors import StoreError
-from lib.events import Lease, MemoryEventStore
+from lib.events import Event, Lease, MemoryEventStore, NewEvent
+from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
-from .run_kit import NEVER_ANSWERS, ask, failures, play
+from .run_kit import NEVER_ANSWERS, ask, failures, play, told
 
 
 def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
@@ -108,5 +109,58 @@ def test_a_lease_that_another_worker_has_taken_ends_the_driving() -> None:
             assert await store.claim("another", ttl_s=60.0, run_id=started.id)
             assert await engine.hosted(started.id) is None
             assert (await started.info()).owner == "another"
+
+    run(main())
+
+
+def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
+    clock = ManualClock()
+    made: list[str] = []
+
+    class SlowStore(MemoryEventStore):
+        async def append(
+            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+        ) -> list[Event]:
+            stored = await super().append(run_id, events, expected=expected)
+            if any(event.kind == k.TOOL_REQUESTED for event in stored) and not made:
+                made.append("paused")
+                clock.advance(3600)  # the process is stopped here, and continued an hour later
+            return stored
+
+    @tool
+    async def act() -> str:
+        made.append("acted")
+        return "acted"
+
+    async def main() -> str:
+        store = SlowStore(clock=clock)
+        client = ScriptedClient([ask("act"), told])
+        async with make_engine(client, act, store=store, clock=clock) as engine:
+            started = await engine.start("go")
+            assert await engine.hosted(started.id) is None
+            return (await started.result()).output
+
+    assert run(main()).startswith("outcome unknown")
+    assert made == ["paused"]
+
+
+def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
+    store = MemoryEventStore()
+    done = asyncio.Event()
+
+    @tool
+    async def long() -> str:
+        await done.wait()
+        return "done"
+
+    async def main() -> None:
+        client = ScriptedClient([ask("long"), "end"])
+        async with make_engine(client, long, store=store, lease_s=0.03) as engine:
+            started = await engine.start("go")
+            first = (await started.info()).lease_until
+            while (await started.info()).lease_until == first:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0)  # noqa: TID251 - lets the lease be renewed
+            done.set()
+            assert (await started.result()).outcome == "COMPLETED"
 
     run(main())

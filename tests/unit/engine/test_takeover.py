@@ -8,21 +8,13 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import (
-    Context,
-    Engine,
-    LLMHandler,
-    MissingHandler,
-    Result,
-    RunAbandoned,
-    ToolHandler,
-)
+from lib.engine import Context, Engine, LLMHandler, Result, RunAbandoned, ToolHandler
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft
 from lib.engine.core.state import MAX_RESUMES
 from lib.errors import StoreError
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall, ToolResult
+from lib.llm import FunctionClient, Message, ScriptedClient
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
@@ -30,15 +22,11 @@ from lib.testing.event_store.kit import begin
 from lib.tools import Tool, tool
 from lib.tools.definition import Effects
 
-from .run_kit import NEVER_ANSWERS, ask, reached
-
-
-def told(messages: Sequence[Message]) -> str:
-    return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
+from .run_kit import NEVER_ANSWERS, NoteBefore, ask, new, reached, told
 
 
 def hanging(effects: Effects) -> tuple[Tool, list[str]]:
-    """Return a tool that never ends the first time, and the keys that it was called with."""
+    """Return a tool that never ends the first time, and a note of each call."""
     made: list[str] = []
 
     @tool(name="act", effects=effects)
@@ -51,12 +39,9 @@ def hanging(effects: Effects) -> tuple[Tool, list[str]]:
     return act, made
 
 
-CALL = ask("act")
-
-
 async def interrupt(store: MemoryEventStore, act: Tool) -> str:
     """Start a run, and close the engine while the tool is under way."""
-    async with make_engine(ScriptedClient([CALL]), act, store=store) as engine:
+    async with make_engine(ScriptedClient([ask("act")]), act, store=store) as engine:
         started = await engine.start("go")
         await reached(started, k.TOOL_REQUESTED)
         waiting = asyncio.create_task(started.result())
@@ -72,11 +57,7 @@ async def interrupt(store: MemoryEventStore, act: Tool) -> str:
     [
         ("none", "acted", 2),
         ("idempotent", "acted", 2),
-        (
-            "once",
-            OUTCOME_UNKNOWN,
-            1,
-        ),
+        ("once", OUTCOME_UNKNOWN, 1),
     ],
 )
 def test_an_interrupted_call_is_repeated_or_unknown_as_its_effect_class_says(
@@ -134,7 +115,7 @@ def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
 
     async def main() -> None:
         options: dict[str, Any] = {"store": store, "clock": clock, "lease_s": 0.3}
-        async with make_engine(ScriptedClient([CALL]), act, **options) as first:
+        async with make_engine(ScriptedClient([ask("act")]), act, **options) as first:
             started = await first.start("go")
             await reached(started, k.TOOL_REQUESTED)
             second = make_engine(ScriptedClient([told]), act, **options)
@@ -153,37 +134,6 @@ def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
     assert len(made) == 2
 
 
-def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
-    clock = ManualClock()
-    made: list[str] = []
-
-    class SlowStore(MemoryEventStore):
-        async def append(
-            self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
-        ) -> list[Event]:
-            stored = await super().append(run_id, events, expected=expected)
-            if any(event.kind == k.TOOL_REQUESTED for event in stored) and not made:
-                made.append("paused")
-                clock.advance(3600)  # the process is stopped here, and continued an hour later
-            return stored
-
-    @tool
-    async def act() -> str:
-        made.append("acted")
-        return "acted"
-
-    async def main() -> str:
-        store = SlowStore(clock=clock)
-        client = ScriptedClient([CALL, told])
-        async with make_engine(client, act, store=store, clock=clock) as engine:
-            started = await engine.start("go")
-            assert await engine.hosted(started.id) is None
-            return (await started.result()).output
-
-    assert run(main()).startswith("outcome unknown")
-    assert made == ["paused"]
-
-
 def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryEventStore()
 
@@ -194,7 +144,7 @@ def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -
     act, _ = hanging("none")
 
     async def main() -> tuple[Result, list[Event]]:
-        handlers = [LLMHandler(ScriptedClient([CALL])), Deadly([act])]
+        handlers = [LLMHandler(ScriptedClient([ask("act")])), Deadly([act])]
         async with Engine(store, handlers, algorithms=[React()], poll_s=0.01) as engine:
             started = await engine.start("go")
             for _ in range(MAX_RESUMES):
@@ -209,41 +159,6 @@ def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -
     assert (result.outcome, result.reason) == ("FAILED", "poison")
     assert kinds(log).count("run.resumed") == MAX_RESUMES
     assert kinds(log)[-2:] == ["tool.failed", "run.completed"]
-
-
-def test_a_run_whose_algorithm_this_engine_lacks_is_left_to_others() -> None:
-    store = MemoryEventStore()
-
-    async def main() -> None:
-        await store.setup()
-        start = NewEvent(k.RUN_STARTED, {"algorithm": "swarm", "input": []}, ManualClock().now())
-        await store.append("r", [start], expected=0)
-        async with make_engine(ScriptedClient([]), store=store) as engine:
-            assert await engine.recover() == []
-            assert (await engine.run("r").info()).owner is None
-
-    run(main())
-
-
-def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
-    store = MemoryEventStore()
-
-    async def main() -> None:
-        async with Engine(store, [], algorithms=[React()]) as engine:
-            started = await engine.start("go")
-            with pytest.raises(MissingHandler) as undecided:
-                await started.result()
-        async with make_engine(NEVER_ANSWERS, store=store) as engine:
-            async for event in engine.run(started.id).events():
-                if event.kind == k.LLM_REQUESTED:
-                    break
-                await engine.resume(started.id)
-        async with Engine(store, [], algorithms=[React()]) as engine:
-            with pytest.raises(MissingHandler) as unfinished:
-                await engine.run(started.id).result()
-        assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.LLM_REQUESTED)
-
-    run(main())
 
 
 def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
@@ -274,72 +189,9 @@ def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
         assert run(main()) == "kept"
 
 
-def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
-    store = MemoryEventStore()
-
-    async def main() -> str:
-        async with make_engine(NEVER_ANSWERS, store=store) as engine:
-            started = await engine.start("go")
-        async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
-            return (await engine.run(started.id).result()).output
-
-    assert run(main()) == "answer"
-
-
-class NoteBefore(MemoryEventStore):
-    """A store into which somebody else writes just before an append of some kind."""
-
-    def __init__(self, kind: str, note: NewEvent, *, expected: int | None = None) -> None:
-        super().__init__()
-        self._kind, self._note, self._expected = kind, note, expected
-        self.noted = False
-
-    async def append(
-        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
-    ) -> list[Event]:
-        if events[0].kind == self._kind and not self.noted:
-            self.noted = True
-            foreign = None if self._expected is None else expected
-            await super().append(run_id, [self._note], expected=foreign)
-        return await super().append(run_id, events, expected=expected)
-
-
-def note(kind: str, **data: object) -> NewEvent:
-    return NewEvent(kind, data, ManualClock().now())
-
-
-def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() -> None:
-    async def main(kind: str) -> tuple[Result, Sequence[str]]:
-        store = NoteBefore(k.LLM_COMPLETED, note(kind, signal_id="s"))
-        async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
-            started = await engine.start("go")
-            return await started.result(), kinds(await store.read(started.id))
-
-    noted, happened = run(main("acme.note"))
-    assert (noted.outcome, noted.output) == ("COMPLETED", "answer")
-    assert happened[2:] == ["acme.note", "llm.completed", "run.completed"]
-    cancelled, happened = run(main(k.CANCEL_REQUESTED))
-    assert cancelled.outcome == "CANCELLED"
-    assert happened[2:] == ["cancel.requested", "llm.completed", "run.completed"]
-
-
-def test_an_owner_that_finds_another_ones_event_stops() -> None:
-    async def main() -> None:
-        resumed = note(k.RUN_RESUMED, worker="other", epoch=2)
-        store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
-        async with make_engine(ScriptedClient(["lost", "kept"]), store=store) as engine:
-            started = await engine.start("go")
-            assert await engine.hosted(started.id) is None
-            happened = kinds(await store.read(started.id))
-            assert happened == ["run.started", "llm.requested", "run.resumed"]
-            assert (await started.result()).output == "kept"
-
-    run(main())
-
-
 def test_a_takeover_finds_its_place_beside_signals() -> None:
     act, _ = hanging("none")
-    store = NoteBefore(k.RUN_RESUMED, note("acme.note"))
+    store = NoteBefore(k.RUN_RESUMED, new("acme.note"))
 
     async def main() -> Sequence[str]:
         run_id = await interrupt(store, act)
@@ -348,28 +200,6 @@ def test_a_takeover_finds_its_place_beside_signals() -> None:
             return kinds(await store.read(run_id))
 
     assert run(main())[4:7] == ["acme.note", "run.resumed", "tool.completed"]
-
-
-def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
-    store = MemoryEventStore()
-    done = asyncio.Event()
-
-    @tool
-    async def long() -> str:
-        await done.wait()
-        return "done"
-
-    async def main() -> None:
-        client = ScriptedClient([Reply((ToolCall("c", "long"),), stop="tool_calls"), "end"])
-        async with make_engine(client, long, store=store, lease_s=0.03) as engine:
-            started = await engine.start("go")
-            first = (await started.info()).lease_until
-            while (await started.info()).lease_until == first:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0)  # noqa: TID251 - lets the lease be renewed
-            done.set()
-            assert (await started.result()).outcome == "COMPLETED"
-
-    run(main())
 
 
 def test_a_request_that_renders_differently_after_the_crash_is_told(
@@ -448,8 +278,7 @@ def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
             await reached(started, k.LLM_REQUESTED)
         clock.advance(86_400)
         await store.setup()
-        note = NewEvent("acme.note", {}, clock.now())
-        await store.append(started.id, [note], expected=None)
+        await store.append(started.id, [NewEvent("acme.note", {}, clock.now())], expected=None)
         async with make_engine(ScriptedClient(["done"]), store=store, clock=clock) as engine:
             return (await engine.run(started.id).result()).spend.seconds
 
