@@ -1,14 +1,13 @@
 """Request bodies, held against the official SDK's own types."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from openai.types.chat.completion_create_params import (
     CompletionCreateParamsNonStreaming,
     CompletionCreateParamsStreaming,
 )
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lib.errors import LLMError, UnsupportedModality
 from lib.llm import (
@@ -28,6 +27,8 @@ from lib.llm.chat.request import Dialect, build_body
 from lib.llm.messages import Role
 from lib.llm.parts import Part
 
+from .sdk_kit import SDKTypes
+
 SEARCH = ToolSpec(
     "search",
     "Search the docs",
@@ -44,28 +45,7 @@ def build(*messages: Message, dialect: Dialect | None = None, **options: Any) ->
     return build_body(messages, model="m", dialect=dialect or Dialect(), **options)
 
 
-def drained(value: Any) -> Any:
-    """Pydantic checks an iterable when it is read: read everything, however deep."""
-    if isinstance(value, dict):
-        fields = cast(dict[str, Any], value)
-        return {key: drained(item) for key, item in fields.items()}
-    if isinstance(value, list) or (not isinstance(value, str) and hasattr(value, "__next__")):
-        return [drained(item) for item in cast(Iterator[Any], value)]
-    return value
-
-
-# Kept, since the iterators that they give die with them.
-WHOLE, STREAMED = (
-    TypeAdapter[Any](CompletionCreateParamsNonStreaming),
-    TypeAdapter[Any](CompletionCreateParamsStreaming),
-)
-
-
-def as_the_sdk_types_it(body: Mapping[str, Any]) -> Any:
-    """Return the body as the SDK's types let it through, without fields that they do not know."""
-    return drained((STREAMED if body.get("stream") else WHOLE).validate_python(body))
-
-
+SDK = SDKTypes(CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
 PNG = Image(data=b"\x89PNG", media_type="image/png")
 CONVERSATION = (
     Message.system("Be brief."),
@@ -150,7 +130,7 @@ def test_a_whole_conversation_is_written_as_the_official_types_have_it():
     body = build(*CONVERSATION)
 
     assert body == {"model": "m", "messages": MESSAGES}
-    assert as_the_sdk_types_it(body) == body
+    assert SDK.read(body) == body
 
 
 def test_everything_that_a_call_can_ask_is_written_as_the_official_types_have_it():
@@ -194,7 +174,7 @@ def test_everything_that_a_call_can_ask_is_written_as_the_official_types_have_it
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    assert as_the_sdk_types_it(body) == body
+    assert SDK.read(body) == body
 
 
 def test_the_oracle_sees_wrong_and_unknown_fields():
@@ -202,8 +182,8 @@ def test_the_oracle_sees_wrong_and_unknown_fields():
     unknown = {"model": "m", "messages": [{"role": "user", "content": "hi", "colour": "red"}]}
 
     with pytest.raises(ValidationError):
-        as_the_sdk_types_it(wrong)
-    assert as_the_sdk_types_it(unknown) != unknown
+        SDK.read(wrong)
+    assert SDK.read(unknown) != unknown
 
 
 def test_properties_stay_in_the_order_of_the_schema():
