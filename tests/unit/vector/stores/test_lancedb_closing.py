@@ -4,26 +4,22 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
 import pytest
 
 from lib.errors import DimensionMismatch, StoreClosed, StoreUnavailable
 from lib.testing.aio import run
-from lib.vector import LanceDBVectorStore, Record
+from lib.vector import Record
 from lib.vector.records import Layout
 from lib.vector.stores.lancedb import table
 from lib.vector.stores.lancedb.asked import Asked
 from lib.vector.validate import checked_batch
 
-Driver: Any = lancedb
+from .lancedb_kit import Driver, store_at
+
 ASKED = Asked(
     uri="", table="t", dimension=2, metric="cosine", storage_options=None, initial_batch=64
 )
-
-
-def store_at(place: Path | str, dimension: int = 2) -> LanceDBVectorStore:
-    return LanceDBVectorStore(place, dimension=dimension)
 
 
 def files(place: Path) -> list[Path]:
@@ -63,6 +59,22 @@ def test_a_store_is_closed_after_the_calls_that_run(tmp_path: Path) -> None:
             assert all(call.done() for call in calls)
             for found in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(found, StoreClosed) or len(found) == 5  # pyright: ignore[reportArgumentType] - else it fails, and should
+
+    run(main())
+
+
+def test_a_store_that_is_closed_while_it_opens_stays_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = store_at(tmp_path)
+        opening = asyncio.create_task(store.setup())
+        await asyncio.wait([opening], timeout=0)
+        waiting = asyncio.create_task(store.count())
+        await asyncio.wait([waiting], timeout=0)
+        await store.close()
+        await asyncio.wait([opening, waiting])
+
+        assert isinstance(waiting.exception(), StoreClosed)
+        await store.close()
 
     run(main())
 
