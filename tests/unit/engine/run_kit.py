@@ -94,3 +94,9 @@ class NoteBefore(MemoryEventStore):
             foreign = None if self._expected is None else expected
             await super().append(run_id, [self._note], expected=foreign)
         return await super().append(run_id, events, expected=expected)
+
+
+class Kept(MemoryEventStore):
+    """A store that stays open: the next engine goes on with it."""
+
+    async def close(self) -> None: ...

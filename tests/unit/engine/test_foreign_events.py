@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lib.engine import Result
 from lib.events import Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -14,6 +16,7 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
+from .fault_kit import Undecided
 from .run_kit import NoteBefore, ask, new, reached
 
 
@@ -84,3 +87,15 @@ def test_an_owner_that_finds_another_ones_event_stops() -> None:
             assert (await started.result()).output == "kept"
 
     run(main())
+
+
+def test_a_failure_is_counted_though_a_signal_comes_first() -> None:
+    async def main() -> Sequence[str]:
+        store = NoteBefore(k.RUN_RESUMED, new("acme.note"))
+        async with make_engine(ScriptedClient([]), store=store, agent=Undecided()) as engine:
+            started = await engine.start("go")
+            with pytest.raises(ZeroDivisionError):
+                await started.result()
+            return kinds(await store.read(started.id))
+
+    assert run(main())[:3] == ["run.started", "acme.note", "run.resumed"]

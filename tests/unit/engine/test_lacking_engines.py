@@ -1,18 +1,24 @@
 """An engine that lacks the algorithm or a handler of a run leaves it to others."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Engine, MissingHandler
+from lib.engine import Engine, LLMHandler, Worker
+from lib.engine.core.state import MAX_RESUMES
+from lib.errors import MissingHandler, UnknownAlgorithm
 from lib.events import MemoryEventStore
 from lib.events import kinds as k
-from lib.llm import ScriptedClient
+from lib.llm import FunctionClient, ScriptedClient
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 from lib.tools import tool
 
-from .run_kit import NEVER_ANSWERS, ask
+from .run_kit import NEVER_ANSWERS, Kept, ask
+from .session_kit import Gate
 
 
 def test_a_run_can_be_decided_on_where_its_algorithm_is_unknown() -> None:
@@ -68,3 +74,73 @@ def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
         assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.LLM_REQUESTED)
 
     run(main())
+
+
+def test_an_engine_without_a_handler_does_not_count_against_a_healthy_run() -> None:
+    async def main() -> None:
+        store, gate = Kept(), Gate()
+        async with make_engine(FunctionClient(gate.answer), store=store) as engine:
+            started = await engine.start("go")
+            await gate.asked.wait()
+        before = await store.read(started.id)
+        async with Engine(store, [], algorithms=[React()]) as lacking:
+            for _ in range(MAX_RESUMES + 1):
+                with pytest.raises(MissingHandler):
+                    await lacking.run(started.id).result()
+        assert await store.read(started.id) == before
+        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+            assert (await engine.run(started.id).result()).output == "done"
+
+    run(main())
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["asked", "begun"])
+def test_a_session_whose_turns_go_on_by_what_is_not_here_is_left_as_it_is(*, begun: bool) -> None:
+    async def main() -> None:
+        store, gate = Kept(), Gate()
+        starting = make_engine(
+            FunctionClient(gate.answer), store=store, agent=React("shop"), drive=begun
+        )
+        async with starting as engine:
+            session = await engine.start_session()
+            turn = await session.send("hi")
+            if begun:
+                await gate.asked.wait()
+        before = await store.read(session.id)
+        async with make_engine(ScriptedClient([]), store=store) as other:
+            worker = Worker(other, poll_s=0.02)
+            working = asyncio.create_task(worker.run())
+            for _ in range(3):
+                with pytest.raises(UnknownAlgorithm):
+                    await other.session(session.id).run.result()
+            worker.stop()
+            await working
+        assert await store.read(session.id) == before
+        async with make_engine(
+            ScriptedClient(["done"]), store=store, agent=React("shop")
+        ) as engine:
+            again = await engine.session(session.id).send("hi", idempotency_key=turn.id)
+            assert (await again.result()).output == "done"
+
+    run(main())
+
+
+def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails(_: object) -> str:
+        raise KeyError("a fault of the client")
+
+    async def main(handlers: list[Any], error: type[Exception]) -> None:
+        async with Engine(MemoryEventStore(), handlers, algorithms=[React()]) as engine:
+            with pytest.raises(error):
+                await (await engine.start("hi")).result()
+
+    run(main([], MissingHandler))
+    (told,) = caplog.records
+    assert "stopped here: MissingHandler: run " in told.getMessage()
+    assert told.exc_info is None
+    caplog.clear()
+    run(main([LLMHandler(FunctionClient(fails))], KeyError))
+    (told,) = caplog.records
+    assert told.exc_info is not None

@@ -14,7 +14,7 @@ from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
-from .run_kit import NEVER_ANSWERS, ask, failures, play, told
+from .run_kit import NEVER_ANSWERS, Kept, ask, failures, play, told
 
 
 def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
@@ -164,3 +164,31 @@ def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
             assert (await started.result()).outcome == "COMPLETED"
 
     run(main())
+
+
+def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end() -> None:
+    store, begun = Kept(), asyncio.Event()
+    held: list[bool] = []
+
+    @tool(effects="once", timeout_s=None)
+    async def pay() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.3)  # noqa: TID251 - longer than the lease
+            [info] = await store.runs()
+            held.append(info.lease_until is not None and info.lease_until > engine.clock.now())
+        return "paid"
+
+    client = ScriptedClient([ask("pay")])
+    engine = make_engine(client, pay, store=store, lease_s=0.1, grace_s=5)
+
+    async def main() -> Sequence[str]:
+        async with engine:
+            started = await engine.start("go")
+            await begun.wait()
+        return kinds(await store.read(started.id))
+
+    assert run(main())[-1] == "tool.completed"
+    assert held == [True]
