@@ -15,7 +15,6 @@ from qdrant_client import AsyncQdrantClient, models
 from lib.vector import QdrantVectorStore, Record
 
 URL = "http://qdrant.test:6333"
-
 RECORDS = [Record(str(row), [1.0, row / 10], f"text {row}", {"row": row}) for row in range(30)]
 
 

@@ -14,7 +14,6 @@ from lib.vector.records import Layout
 from .pinecone_kit import ONCE, bodies, opened
 
 HOST = "test-abc123.svc.aped-0000-a000.pinecone.io"
-
 USUAL: dict[str, Any] = {"dimension": 2, "api_key": "k", "index_name": "test"}
 
 
