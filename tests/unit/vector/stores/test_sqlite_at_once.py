@@ -1,14 +1,9 @@
 """Queries that a SQLite store answers from memory, on the event loop: never out of date."""
 
 import asyncio
-import json
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,68 +17,7 @@ from lib.vector import InMemoryVectorStore, Match, Record, SQLiteVectorStore
 from lib.vector.stores.sqlite import walindex
 from lib.vector.stores.sqlite.database import Database
 
-RECORDS = [Record(str(row), [1.0, row], f"text {row}", {"x": row % 2}) for row in range(20)]
-
-# Does what it is told, line by line, and says when it is done.
-OTHER = """
-import asyncio, json, sqlite3, sys
-from lib.vector import Record, SQLiteVectorStore
-
-async def main(path):
-    store = SQLiteVectorStore(path, dimension=2)
-    for line in sys.stdin:
-        match json.loads(line):
-            case ["upsert", *given]:
-                await store.upsert([Record(*one) for one in given])
-            case ["delete", *ids]:
-                await store.delete(ids)
-            case ["write and wait", size]:
-                raw = sqlite3.connect(path, isolation_level=None)
-                raw.execute("PRAGMA cache_size = 1")
-                raw.execute("BEGIN IMMEDIATE")
-                raw.execute("UPDATE lib_vectors SET text = ?", ("x" * size,))
-            case ["scribble", place]:
-                with open(path + "-shm", "r+b", buffering=0) as shared:
-                    shared.seek(place)
-                    shared.write(b"scribbled")
-                    print("done", flush=True)
-                    sys.stdin.readline()  # SQLite's locks go when the file is closed
-        print("done", flush=True)
-    await store.close()
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-class Other:
-    """A store on the same file in another process."""
-
-    def __init__(self, path: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OTHER, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-
-    def told(self, *command: object) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "done\n"
-
-    async def does(self, *command: object) -> None:
-        await asyncio.to_thread(self.told, *command)
-
-
-@asynccontextmanager
-async def another(path: Path) -> AsyncGenerator[Other]:
-    other = await asyncio.to_thread(Other, path)
-    try:
-        yield other
-    finally:
-        await asyncio.to_thread(other.process.communicate)
+from .sqlite_at_once_kit import RECORDS, noted
 
 
 def alter(path: Path, statement: str) -> None:
@@ -93,16 +27,7 @@ def alter(path: Path, statement: str) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Note each query that came to the thread, and whether memory had told what is near."""
-    seen: list[bool] = []
-    query = Database.query
-
-    def noting(self: Database, asked: Any, near: Any) -> list[Match]:
-        seen.append(near is not None)
-        return query(self, asked, near)
-
-    monkeypatch.setattr(Database, "query", noting)
-    return seen
+    return noted(monkeypatch)
 
 
 @pytest.mark.parametrize("name", [":memory:", "vectors.db"])
@@ -189,76 +114,6 @@ def test_own_writes_are_seen_at_once(tmp_path: Path, asked: list[bool]) -> None:
 
     run(main())
     assert 200 < len(asked) <= 500
-
-
-def test_a_write_of_another_process_is_seen_by_the_very_next_query(
-    tmp_path: Path, asked: list[bool]
-) -> None:
-    path = tmp_path / "vectors.db"
-
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        async with another(path) as other:
-            for step in range(100):
-                before = len(asked)
-                await other.does("upsert", ["0", [1.0, 0.0], f"step {step}", {"step": step}])
-                for _ in range(3):
-                    (match,) = await store.query([1.0, 0.0], 1)
-                    assert (match.text, match.meta) == (f"step {step}", {"step": step})
-                assert len(asked) == before + 1  # the others were told at once
-            await other.does("delete", "0")
-            assert [match.id for match in await store.query([1.0, 0.0], 1)] == ["1"]
-        await store.close()
-
-    run(main())
-
-
-def test_a_writer_that_is_killed_changes_nothing_and_the_next_one_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / "vectors.db"
-
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        expected = await store.query([1.0, 0.0], 3)
-        for step in range(3):
-            async with another(path) as other:
-                await other.does(
-                    "write and wait", 100_000
-                )  # so much that its log is written already
-                assert await store.query([1.0, 0.0], 3) == expected
-                other.process.send_signal(signal.SIGKILL)
-            assert await store.query([1.0, 0.0], 3) == expected
-            async with another(path) as other:
-                await other.does("upsert", ["0", [1.0, 0.0], f"step {step}"])
-                assert (await store.query([1.0, 0.0], 1))[0].text == f"step {step}"
-            expected = await store.query([1.0, 0.0], 3)
-        await store.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("place", [0, 16, 40, 48, 64, 88])
-def test_a_header_that_was_being_written_by_one_who_died_is_made_anew(
-    tmp_path: Path, place: int
-) -> None:
-    path = tmp_path / "vectors.db"
-
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        expected = await store.query([1.0, 0.0], 3)
-        async with another(path) as other, another(path) as later:
-            await other.does("scribble", place)
-            for _ in range(3):
-                assert await store.query([1.0, 0.0], 3) == expected
-            await other.does()
-            await later.does("upsert", ["0", [1.0, 0.0], "later"])
-            for _ in range(2):
-                assert (await store.query([1.0, 0.0], 1))[0].text == "later"
-        await store.close()
-
-    run(main())
 
 
 def test_queries_take_their_turn_after_the_writes_that_were_asked_for_before(
