@@ -49,6 +49,12 @@ async def reached(watched: Run | Turn, kind: str) -> None:
             return
 
 
+@tool(effects="none")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
 @tool
 async def pay() -> str:
     """Take for ever, and have an effect all the same when it is interrupted."""

@@ -159,3 +159,13 @@ def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
             return (await engine.run(started.id).result()).output
 
     assert run(main()) == "answer"
+
+
+def test_an_engine_may_be_closed_twice() -> None:
+    async def main() -> None:
+        engine = make_engine(ScriptedClient([]))
+        async with engine:
+            pass
+        await engine.close()
+
+    run(main())

@@ -17,7 +17,7 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 from lib.tools import tool
 
-from .run_kit import NEVER_ANSWERS, Kept, ask
+from .run_kit import NEVER_ANSWERS, Kept, add, ask
 from .session_kit import Gate
 
 
@@ -144,3 +144,19 @@ def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its
     run(main([LLMHandler(FunctionClient(fails))], KeyError))
     (told,) = caplog.records
     assert told.exc_info is not None
+
+
+def test_an_engine_that_drives_nothing_needs_none_of_its_tools_and_a_log_may_name_a_gone_one() -> (
+    None
+):
+    store, client = MemoryEventStore(), ScriptedClient(["hello"])
+
+    async def main() -> str:
+        async with Engine(store, [], algorithms=[React(tools=["gone"])], drive=False) as desk:
+            started = await desk.start("hi")
+            async with make_engine(client, add, store=store, agent=React(tools=["add"])) as engine:
+                await engine.resume(started.id)
+                return (await engine.run(started.id).result()).output
+
+    assert run(main()) == "hello"
+    assert client.calls[0].tools == ()

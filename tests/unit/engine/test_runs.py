@@ -1,24 +1,14 @@
 """What a user of the engine sees of a run, from its start to its end."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from lib.algorithms import React
-from lib.engine import (
-    Budget,
-    Engine,
-    IdempotencyMismatch,
-    LLMHandler,
-    Result,
-    Spend,
-    ToolHandler,
-    UnknownAlgorithm,
-    UnknownTool,
-)
-from lib.errors import ContentTooLarge, LLMError, RunNotFound
-from lib.events import INLINE_LIMIT, MemoryBlobStore, MemoryEventStore
+from lib.engine import Budget, IdempotencyMismatch, Result, Spend
+from lib.errors import LLMError
+from lib.events import INLINE_LIMIT, MemoryBlobStore
+from lib.events import kinds as k
 from lib.llm import (
     Image,
     Message,
@@ -34,11 +24,7 @@ from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.tools import ToolContext, tool
 
-
-@tool(effects="none")
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from .run_kit import add, play
 
 
 def ask(*calls: ToolCall, usage: Usage | None = None) -> Reply:
@@ -140,11 +126,7 @@ def test_a_key_belongs_to_its_tenant() -> None:
 def test_a_failed_model_call_ends_the_run_as_failed_with_what_happened() -> None:
     client = ScriptedClient([LLMError("the server refuses: no such model", status=404)])
 
-    async def main() -> Result:
-        async with make_engine(client) as engine:
-            return await (await engine.start("hi")).result()
-
-    result = run(main())
+    result, _ = play(client)
 
     assert (result.outcome, result.reason) == ("FAILED", "llm")
     assert result.error == {
@@ -176,11 +158,9 @@ def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
         ]
     )
 
-    async def main() -> Result:
-        async with make_engine(client, fragile, add) as engine:
-            return await (await engine.start("try")).result()
+    result, _ = play(client, fragile, add)
 
-    assert run(main()).output.splitlines() == [
+    assert result.output.splitlines() == [
         "ValueError: disk on fire",
         "no tool is named 'ad': did you mean 'add'?",
         (
@@ -200,14 +180,10 @@ def test_call_ids_that_a_model_repeats_are_told_apart() -> None:
         ]
     )
 
-    async def main() -> list[str]:
-        async with make_engine(client, add) as engine:
-            started = await engine.start("go")
-            await started.result()
-            events = [event async for event in started.events()]
-            return [e.data["key"] for e in events if e.kind == "lib.tool.completed"]
+    _, log = play(client, add)
+    keys = [event.data["key"] for event in log if event.kind == k.TOOL_COMPLETED]
 
-    assert sorted(run(main())) == ["tool/1/c", "tool/1/c-2", "tool/2/c", "tool/2/call"]
+    assert sorted(keys) == ["tool/1/c", "tool/1/c-2", "tool/2/c", "tool/2/call"]
 
 
 def test_a_tool_learns_who_calls_and_under_which_key() -> None:
@@ -234,11 +210,8 @@ def test_a_tool_learns_who_calls_and_under_which_key() -> None:
 def test_an_agent_that_never_answers_is_stopped_at_its_last_step() -> None:
     client = ScriptedClient([ask(ToolCall("c", "add", {"a": 1, "b": 1}))] * 3)
 
-    async def main() -> Result:
-        async with make_engine(client, add, agent=React(max_steps=3)) as engine:
-            return await (await engine.start("go")).result()
+    result, _ = play(client, add, agent=React(max_steps=3))
 
-    result = run(main())
     assert (result.outcome, result.reason, len(client.calls)) == ("LIMITED", "max_steps", 3)
 
 
@@ -249,11 +222,8 @@ def test_an_agent_that_never_answers_is_stopped_at_its_last_step() -> None:
 def test_a_reply_that_was_cut_short_is_no_answer(stop: str, outcome: str, reason: str) -> None:
     client = ScriptedClient([Reply((Text("once upon"),), stop=stop)])  # pyright: ignore[reportArgumentType] - parametrised
 
-    async def main() -> Result:
-        async with make_engine(client) as engine:
-            return await (await engine.start("go")).result()
+    result, _ = play(client)
 
-    result = run(main())
     assert (result.outcome, result.reason, result.output) == (outcome, reason, "once upon")
 
 
@@ -273,99 +243,6 @@ def test_large_attachments_go_to_the_blob_store_and_come_back_for_the_model() ->
 
     run(main())
     assert client.calls[0].messages == (question,)
-
-
-def test_large_attachments_without_a_blob_store_are_refused_before_the_run_begins() -> None:
-    question = Message.user(Image(data=b"p" * (INLINE_LIMIT + 1), media_type="image/png"))
-
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(ContentTooLarge) as caught:
-                await engine.start(question)
-            assert (caught.value.size, caught.value.limit) == (INLINE_LIMIT + 1, INLINE_LIMIT)
-            assert await engine.store.runs() == []
-
-    run(main())
-
-
-def test_what_is_not_there_is_named() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(UnknownAlgorithm) as unknown:
-                await engine.start("hi", algorithm="reflexion")
-            assert (unknown.value.name, unknown.value.known) == ("reflexion", ("react",))
-            for missing in (
-                engine.run("nope").info(),
-                engine.run("nope").result(),
-                engine.run("nope").state(),
-                engine.resume("nope"),
-                engine.run("nope").pending(),
-                anext(engine.run("nope").events()),
-            ):
-                with pytest.raises(RunNotFound) as caught:
-                    await missing
-                assert caught.value.run_id == "nope"
-
-    run(main())
-
-
-def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
-    store, client = MemoryEventStore(), ScriptedClient([])
-
-    with pytest.raises(ValueError, match="two algorithms of one engine have the name 'react'"):
-        Engine(store, [], algorithms=[React(), React()])
-    with pytest.raises(ValueError, match="two handlers of one engine have the kind"):
-        Engine(store, [LLMHandler(client), LLMHandler(client)], algorithms=[React()])
-    with pytest.raises(ValueError, match="at least one algorithm"):
-        Engine(store, [ToolHandler([])], algorithms=[])
-
-
-def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -> None:
-    path: Any = "runs.db"
-    client: Any = ScriptedClient([])
-
-    with pytest.raises(TypeError, match="str is no event store: open_store"):
-        Engine(path, [], algorithms=[React()])
-    with pytest.raises(TypeError, match="ScriptedClient is no handler: give clients to an LLMH"):
-        Engine(MemoryEventStore(), [client], algorithms=[React()])
-
-
-@pytest.mark.parametrize(("given", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
-def test_what_is_no_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
-    with pytest.raises(TypeError, match=f"{name} is no client: an LLMHandler takes one such as"):
-        LLMHandler(given)
-
-
-def test_a_tool_that_no_handler_has_is_refused_with_those_there_are() -> None:
-    @tool(effects="none")
-    def look() -> str:
-        """Look around."""
-        return "nothing"
-
-    misspelt = React("desk", tools=["add", "refnd"])
-
-    with pytest.raises(UnknownTool, match=r"'desk' offers the tool 'refnd', .* there is add, look"):
-        make_engine(ScriptedClient([]), add, look, agent=misspelt)
-    with pytest.raises(UnknownTool, match="there is none") as caught:
-        make_engine(ScriptedClient([]), agent=misspelt)
-    facts = caught.value
-    assert (facts.name, facts.algorithm, facts.known) == ("add", "desk", ())
-
-
-def test_an_engine_that_drives_nothing_needs_none_of_its_tools_and_a_log_may_name_a_gone_one() -> (
-    None
-):
-    store, client = MemoryEventStore(), ScriptedClient(["hello"])
-
-    async def main() -> str:
-        async with Engine(store, [], algorithms=[React(tools=["gone"])], drive=False) as desk:
-            started = await desk.start("hi")
-            async with make_engine(client, add, store=store, agent=React(tools=["add"])) as engine:
-                await engine.resume(started.id)
-                return (await engine.run(started.id).result()).output
-
-    assert run(main()) == "hello"
-    assert client.calls[0].tools == ()
 
 
 def test_events_can_be_followed_from_any_point_while_the_run_goes_on() -> None:
@@ -408,30 +285,11 @@ def test_a_long_log_is_followed_page_by_page() -> None:
     run(main())
 
 
-def test_an_engine_may_be_closed_twice() -> None:
-    async def main() -> None:
-        engine = make_engine(ScriptedClient([]))
-        async with engine:
-            pass
-        await engine.close()
-
-    run(main())
-
-
 def test_watching_a_run_that_is_not_driven_here_ends_at_once() -> None:
     async def main() -> None:
         async with make_engine(ScriptedClient(["done"])) as engine:
             started = await engine.start("go")
             await started.result()
             assert [piece async for piece in started.live()] == []
-
-    run(main())
-
-
-def test_an_empty_conversation_is_refused() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(ValueError, match="at least one message"):
-                await engine.start([])
 
     run(main())

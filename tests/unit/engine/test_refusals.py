@@ -1,0 +1,102 @@
+"""What an engine cannot be made of, or cannot do, is refused at once, with the way out."""
+
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import Engine, LLMHandler, ToolHandler, UnknownAlgorithm, UnknownTool
+from lib.errors import ContentTooLarge, RunNotFound
+from lib.events import INLINE_LIMIT, MemoryEventStore
+from lib.llm import Image, Message, ScriptedClient
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.tools import tool
+
+from .run_kit import add
+
+
+def test_large_attachments_without_a_blob_store_are_refused_before_the_run_begins() -> None:
+    question = Message.user(Image(data=b"p" * (INLINE_LIMIT + 1), media_type="image/png"))
+
+    async def main() -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            with pytest.raises(ContentTooLarge) as caught:
+                await engine.start(question)
+            assert (caught.value.size, caught.value.limit) == (INLINE_LIMIT + 1, INLINE_LIMIT)
+            assert await engine.store.runs() == []
+
+    run(main())
+
+
+def test_what_is_not_there_is_named() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            with pytest.raises(UnknownAlgorithm) as unknown:
+                await engine.start("hi", algorithm="reflexion")
+            assert (unknown.value.name, unknown.value.known) == ("reflexion", ("react",))
+            for missing in (
+                engine.run("nope").info(),
+                engine.run("nope").result(),
+                engine.run("nope").state(),
+                engine.resume("nope"),
+                engine.run("nope").pending(),
+                anext(engine.run("nope").events()),
+            ):
+                with pytest.raises(RunNotFound) as caught:
+                    await missing
+                assert caught.value.run_id == "nope"
+
+    run(main())
+
+
+def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
+    store, client = MemoryEventStore(), ScriptedClient([])
+
+    with pytest.raises(ValueError, match="two algorithms of one engine have the name 'react'"):
+        Engine(store, [], algorithms=[React(), React()])
+    with pytest.raises(ValueError, match="two handlers of one engine have the kind"):
+        Engine(store, [LLMHandler(client), LLMHandler(client)], algorithms=[React()])
+    with pytest.raises(ValueError, match="at least one algorithm"):
+        Engine(store, [ToolHandler([])], algorithms=[])
+
+
+def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -> None:
+    path: Any = "runs.db"
+    client: Any = ScriptedClient([])
+
+    with pytest.raises(TypeError, match="str is no event store: open_store"):
+        Engine(path, [], algorithms=[React()])
+    with pytest.raises(TypeError, match="ScriptedClient is no handler: give clients to an LLMH"):
+        Engine(MemoryEventStore(), [client], algorithms=[React()])
+
+
+@pytest.mark.parametrize(("given", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
+def test_what_is_no_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is no client: an LLMHandler takes one such as"):
+        LLMHandler(given)
+
+
+def test_a_tool_that_no_handler_has_is_refused_with_those_there_are() -> None:
+    @tool(effects="none")
+    def look() -> str:
+        """Look around."""
+        return "nothing"
+
+    misspelt = React("desk", tools=["add", "refnd"])
+
+    with pytest.raises(UnknownTool, match=r"'desk' offers the tool 'refnd', .* there is add, look"):
+        make_engine(ScriptedClient([]), add, look, agent=misspelt)
+    with pytest.raises(UnknownTool, match="there is none") as caught:
+        make_engine(ScriptedClient([]), agent=misspelt)
+    facts = caught.value
+    assert (facts.name, facts.algorithm, facts.known) == ("add", "desk", ())
+
+
+def test_an_empty_conversation_is_refused() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            with pytest.raises(ValueError, match="at least one message"):
+                await engine.start([])
+
+    run(main())
