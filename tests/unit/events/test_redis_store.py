@@ -1,23 +1,31 @@
 """What is the Redis event store's own: its keys, its batches, what it refuses."""
 
 import asyncio
+import sys
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from lib.errors import Conflict, MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
-from lib.events import Event, NewEvent, RedisEventStore, RunQuery
+from lib.errors import (
+    Conflict,
+    MigrationNeeded,
+    MissingDriver,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreReadOnly,
+)
+from lib.events import NewEvent, RedisEventStore, RunQuery
 from lib.events import kinds as k
-from lib.events.store import START, run_mark
+from lib.events.store import run_mark
 from lib.events.stores.redis import lanes, operations, reader
-from lib.events.stores.redis.server import Server
 from lib.events.stores.redis.watch import Heads
 from lib.events.wakeups import Wakeups
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT, NOTE, attached, begin, ended, note, started
 from lib.testing.servers import redis
+
+from .redis_kit import commands, everything, opened
 
 HOSTILE = [
     "{",
@@ -42,34 +50,8 @@ def url() -> str:
     return redis.fresh_url()
 
 
-async def commands(url: str, *lines: tuple[Any, ...]) -> list[Any]:
-    server = Server(url, "admin", connections=1, timeout_s=5)
-    answers = [await server.call(*line) for line in lines]
-    await server.close()
-    return answers
-
-
 async def keys(url: str) -> set[bytes]:
     return set((await commands(url, ("KEYS", "*")))[0])
-
-
-class Opened:
-    """A store that is open as long as the block."""
-
-    def __init__(self, url: str, **options: Any) -> None:
-        self.store = RedisEventStore(url, **options)
-
-    async def __aenter__(self) -> RedisEventStore:
-        await self.store.setup()
-        return self.store
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.store.close()
-
-
-async def everything(store: RedisEventStore) -> list[Event]:
-    pages = [await store.feed(START, limit=100_000, partition=p) for p in range(store.partitions)]
-    return [event for page in pages for event in page.events]
 
 
 def test_a_pool_too_small_for_the_partitions_is_refused_at_construction_with_the_rule() -> None:
@@ -137,7 +119,7 @@ def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
 
 def test_names_are_only_names_whatever_is_in_them(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as store, Opened(url, prefix="lib:x") as neighbour:
+        async with opened(url) as store, opened(url, prefix="lib:x") as neighbour:
             await begin(neighbour, "run", tenant="t")
             before = await keys(url)
             for name in HOSTILE:
@@ -182,7 +164,7 @@ def _hostile_mark(name: str) -> str:
 
 def test_text_that_is_none_is_found_nowhere(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as store:
+        async with opened(url) as store:
             await begin(store, "run")
             odd = "\ud800"
 
@@ -200,7 +182,7 @@ def test_text_that_is_none_is_found_nowhere(url: str) -> None:
 
 def test_a_batch_beyond_what_lua_can_unpack_is_stored_read_followed_and_erased(url: str) -> None:
     async def main() -> None:
-        async with Opened(url, partitions=1) as store:
+        async with opened(url, partitions=1) as store:
             batch = [started(), *(note(str(number)) for number in range(20_000))]
             stored = await store.append("run", batch, expected=0)
 
@@ -215,7 +197,7 @@ def test_a_batch_beyond_what_lua_can_unpack_is_stored_read_followed_and_erased(u
 
 def test_a_page_of_megabytes_comes_in_several_answers(url: str) -> None:
     async def main() -> None:
-        async with Opened(url, partitions=1) as store:
+        async with opened(url, partitions=1) as store:
             events = await begin(store, "run")
             for head in range(1, 6):
                 events += await store.append("run", [note("x" * 2_000_000)], expected=head)
@@ -230,7 +212,7 @@ def test_many_runs_are_listed_page_by_page(url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reader, "_PAGE", 2)
 
     async def main() -> None:
-        async with Opened(url) as store:
+        async with opened(url) as store:
             names = [f"run-{number}" for number in range(6)]
             for number, name in enumerate(names):
                 await begin(store, name, end=number % 3 == 0)
@@ -246,7 +228,7 @@ def test_many_runs_are_listed_page_by_page(url: str, monkeypatch: pytest.MonkeyP
 
 def test_what_is_refused_in_a_batch_leaves_the_rest_of_it(url: str) -> None:
     async def main() -> None:
-        async with Opened(url, partitions=1) as store:
+        async with opened(url, partitions=1) as store:
             await begin(store, "a")
             outcomes = await asyncio.gather(
                 store.append("a", [note("1")], expected=1),
@@ -274,7 +256,7 @@ def test_more_than_fits_into_a_script_goes_in_several(
     monkeypatch.setattr(operations, "_KEPT_RUNS", 3)
 
     async def main() -> None:
-        async with Opened(url, partitions=1) as store:
+        async with opened(url, partitions=1) as store:
             await asyncio.gather(*(begin(store, f"run-{number}", 2) for number in range(9)))
             again = [store.append(f"run-{n}", [note()], expected=3) for n in range(9)]
             await asyncio.gather(*again)
@@ -286,7 +268,7 @@ def test_more_than_fits_into_a_script_goes_in_several(
 
 def test_signals_of_two_stores_to_one_run_are_all_kept(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as one, Opened(url) as two:
+        async with opened(url) as one, opened(url) as two:
             await begin(one, "run")
             signals = [
                 store.append("run", [NewEvent(NOTE, {"text": f"{number}"}, AT)], expected=None)
@@ -304,7 +286,7 @@ def test_signals_of_two_stores_to_one_run_are_all_kept(url: str) -> None:
 
 def test_what_a_store_knows_of_a_run_may_be_outdated(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as one, Opened(url) as two:
+        async with opened(url) as one, opened(url) as two:
             await begin(one, "run")
             await two.append("run", [note()], expected=1)
             await one.append("run", [note()], expected=2)
@@ -320,7 +302,7 @@ def test_what_a_store_knows_of_a_run_may_be_outdated(url: str) -> None:
 
 def test_a_run_exists_once_whatever_root_its_start_names(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as one, Opened(url) as two:
+        async with opened(url) as one, opened(url) as two:
             starts = [
                 begin(store, "run", root=f"root-{n}") for n, store in enumerate([one, two] * 4)
             ]
@@ -338,7 +320,7 @@ def test_a_clock_that_is_behind_does_not_take_what_another_holds(url: str) -> No
     async def main() -> None:
         ahead, behind = ManualClock(), ManualClock()
         ahead.advance(100)
-        async with Opened(url, clock=ahead) as one, Opened(url, clock=behind) as two:
+        async with opened(url, clock=ahead) as one, opened(url, clock=behind) as two:
             for name in ("a", "b", "c"):
                 await begin(one, name)
             [first] = await two.claim("two", ttl_s=50)
@@ -365,7 +347,7 @@ def test_a_lease_found_over_by_a_clock_ahead_is_still_held_for_one_behind(url: s
     async def main() -> None:
         ahead, behind = ManualClock(), ManualClock()
         ahead.advance(100)
-        async with Opened(url, clock=ahead) as one, Opened(url, clock=behind) as two:
+        async with opened(url, clock=ahead) as one, opened(url, clock=behind) as two:
             await begin(one, "a")
             await begin(one, "b")
             await two.claim("two", ttl_s=50, run_id="b")
@@ -381,7 +363,7 @@ def test_a_lease_found_over_by_a_clock_ahead_is_still_held_for_one_behind(url: s
 
 def test_a_store_whose_keys_were_deleted_says_so(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as store:
+        async with opened(url) as store:
             await begin(store, "run")
             await commands(url, ("FLUSHDB",))
             with pytest.raises(StoreCorrupt, match="deleted its keys"):
@@ -395,7 +377,7 @@ def test_a_place_that_another_release_has_changed_meanwhile_is_not_written(
     url: str, version: str, error: type[Exception]
 ) -> None:
     async def main() -> None:
-        async with Opened(url) as store:
+        async with opened(url) as store:
             await begin(store, "run")
             await commands(url, ("HSET", "{lib}:meta", "version", version))
             with pytest.raises(error, match=f"layout {version}"):
@@ -407,7 +389,7 @@ def test_a_place_that_another_release_has_changed_meanwhile_is_not_written(
 
 def test_a_store_that_is_only_read_refuses_to_write_and_reads(url: str) -> None:
     async def main() -> None:
-        async with Opened(url, partitions=3) as writer, Opened(url, read_only=True) as store:
+        async with opened(url, partitions=3) as writer, opened(url, read_only=True) as store:
             log = await begin(writer, "run")
 
             assert store.partitions == 3
@@ -429,7 +411,7 @@ def test_a_store_that_is_only_read_refuses_to_write_and_reads(url: str) -> None:
 
 def test_a_damaged_event_is_told_of(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as store:
+        async with opened(url) as store:
             for number, entry in enumerate(("no json", "[1]", '[1,"k",null,null,[]]'), 1):
                 await begin(store, f"run-{number}")
                 await commands(url, ("LSET", f"{{lib}}:log:{number}", 0, entry))
@@ -441,7 +423,7 @@ def test_a_damaged_event_is_told_of(url: str) -> None:
 
 def test_a_reader_that_is_ahead_of_a_server_which_lost_its_last_events_goes_on(url: str) -> None:
     async def main() -> None:
-        async with Opened(url, partitions=1) as store:
+        async with opened(url, partitions=1) as store:
             await begin(store, "run")
             ahead = await store.feed("9")
             more = await begin(store, "new")
@@ -454,7 +436,7 @@ def test_a_reader_that_is_ahead_of_a_server_which_lost_its_last_events_goes_on(u
 
 def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as one, Opened(url) as two:
+        async with opened(url) as one, opened(url) as two:
             with two.wakeups.listen() as listener:
                 for number in range(3):
                     await begin(one, f"run-{number}")
@@ -469,7 +451,7 @@ def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: s
 def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str) -> None:
     async def main() -> None:
         still = ManualClock()
-        async with Opened(url, partitions=1) as one, Opened(url, partitions=1, clock=still) as two:
+        async with opened(url, partitions=1) as one, opened(url, partitions=1, clock=still) as two:
             with two.wakeups.listen("other") as listener:
                 await begin(one, "other")
                 assert not await listener.wait(0)
@@ -481,7 +463,7 @@ def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str
 
 def test_runs_that_refer_to_a_blob_are_told_oldest_first(url: str) -> None:
     async def main() -> None:
-        async with Opened(url) as store:
+        async with opened(url) as store:
             for name in ("c", "a", "b"):
                 await begin(store, name, input=attached(SHA, SHA))
 
@@ -494,7 +476,7 @@ def test_runs_that_refer_to_a_blob_are_told_oldest_first(url: str) -> None:
 def test_leases_and_times_far_away_are_kept_exactly(url: str) -> None:
     async def main() -> None:
         clock = ManualClock()
-        async with Opened(url, clock=clock) as store:
+        async with opened(url, clock=clock) as store:
             await begin(store, "run")
             [lease] = await store.claim("me", ttl_s=9e9)
             found = await store.run("run")
@@ -504,3 +486,20 @@ def test_leases_and_times_far_away_are_kept_exactly(url: str) -> None:
             assert await store.claim("you", ttl_s=1) == []
 
     run(main())
+
+
+def test_what_somebody_else_keeps_under_a_key_of_the_store_is_not_overwritten(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as store:
+            await store.swap_mark("a", expected=None, value="b")
+            await commands(url, ("SET", "{lib}:marks", "x"))
+            with pytest.raises(StoreCorrupt, match="holds other data"):
+                await store.set_mark("a", "c")
+
+    run(main())
+
+
+def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[redis\]'"):
+        RedisEventStore("redis://host")
