@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -34,7 +34,7 @@ def own(shared_own: RedisServer) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def paused(server: RedisServer) -> Iterator[None]:
+def paused(server: RedisServer) -> Generator[None]:
     """Let a server hang as long as the block."""
     server.pause()
     try:
@@ -122,9 +122,8 @@ def test_a_write_whose_answer_is_lost_is_not_sent_again_and_says_so(own: RedisSe
     async def main() -> None:
         async with opened(own.url, timeout_s=0.5) as store:
             await begin(store, "run")
-            with paused(own):
-                with pytest.raises(StoreError, match="may have happened") as caught:
-                    await store.append("run", [note("once")], expected=1)
+            with paused(own), pytest.raises(StoreError, match="may have happened") as caught:
+                await store.append("run", [note("once")], expected=1)
             assert caught.value.retryable
             with pytest.raises(Conflict):
                 await store.append("run", [note("once")], expected=1)
