@@ -1,0 +1,70 @@
+"""Who is woken by what others, or this process itself, have written to Redis."""
+
+import pytest
+
+from lib.events.stores.redis.watch import Heads
+from lib.events.wakeups import Wakeups
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.event_store.kit import begin
+from lib.testing.servers import redis
+
+from .redis_kit import opened
+
+
+@pytest.fixture
+def url() -> str:
+    return redis.fresh_url()
+
+
+class Told(Wakeups):
+    """Remembers of which partitions it was told that others have written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partitions: list[int | None] = []
+
+    def foreign(self, partition: int | None = None) -> None:
+        self.partitions.append(partition)
+
+
+def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen() -> None:
+    told = Told()
+    heads = Heads([4, 4], told)
+    heads.grown(0, 4, 6)
+    heads.grown(0, 6, 7)
+    assert [heads.seen(look) for look in ([4, 4], [6, 4], [7, 4])] == [False] * 3
+    assert heads.seen([9, 4]) is True  # its own, if this look came before the answer
+    heads.grown(0, 7, 9)
+    assert told.partitions == [0]
+
+    heads.grown(1, 5, 6)
+    assert heads.seen([9, 6]) is False
+    assert told.partitions == [0, 1]
+
+
+def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as one, opened(url) as two:
+            with two.wakeups.listen() as listener:
+                for number in range(3):
+                    await begin(one, f"run-{number}")
+                    assert await listener.wait(5)
+                assert not await listener.wait(0.2)
+                await begin(two, "own")
+                assert await listener.wait(0)
+
+    run(main())
+
+
+def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str) -> None:
+    async def main() -> None:
+        still = ManualClock()
+        async with opened(url, partitions=1) as one, opened(url, partitions=1, clock=still) as two:
+            with two.wakeups.listen("other") as listener:
+                await begin(one, "other")
+                assert not await listener.wait(0)
+                await begin(two, "own")
+                assert await listener.wait(0)
+
+    run(main())
