@@ -1,18 +1,21 @@
-"""What tests of the bus share: an open store, a bus that runs, and waiting for what it does."""
+"""What tests of the bus share: an open store, a handler, a bus that runs, and what it does."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from lib.events import MemoryEventStore
+from lib.errors import StoreError
+from lib.events import Event, Feed, MemoryEventStore
 from lib.events.bus import Bus
 
-Store = TypeVar("Store", bound=MemoryEventStore)
+PLACE = "bus/group/0"
+AnyStore = TypeVar("AnyStore", bound=MemoryEventStore)
 
 
 @asynccontextmanager
-async def opened(store: Store) -> AsyncGenerator[Store]:
+async def opened(store: AnyStore) -> AsyncGenerator[AnyStore]:
     """Open a store, and close it in the end."""
     await store.setup()
     yield store
@@ -40,3 +43,57 @@ async def until(ready: Callable[[], object]) -> None:
     """Let the bus work until that is so."""
     while not ready():
         await pause()
+
+
+class Store(MemoryEventStore):
+    """Counts what a bus costs, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.swaps = self.feeds = 0
+        self.fail_feeds = self.fail_swaps = 0
+
+    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> Feed:
+        self.feeds += 1
+        if self.fail_feeds:
+            self.fail_feeds -= 1
+            raise StoreError("no connection")
+        return await super().feed(after, limit=limit, partition=partition)
+
+    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        self.swaps += 1
+        if self.fail_swaps:
+            self.fail_swaps -= 1
+            raise StoreError("no connection")
+        return await super().swap_mark(name, expected=expected, value=value)
+
+    async def place(self) -> dict[str, Any]:
+        return json.loads(await self.mark(PLACE) or "{}")
+
+    async def put(self, **fields: Any) -> None:
+        await self.set_mark(PLACE, json.dumps({"cursor": "", **fields}))
+
+
+class Handler:
+    """Keeps what it is given, and raises what it is told to, for the events of these numbers."""
+
+    def __init__(self, error: Exception | None = None, *bad: int) -> None:
+        self.seen: list[int] = []
+        self.calls = 0
+        self.error, self.bad = error, set(bad)
+
+    async def __call__(self, events: list[Event]) -> None:
+        self.calls += 1
+        numbers = [event.seq for event in events]
+        if self.error is not None and (not self.bad or self.bad.intersection(numbers)):
+            raise self.error
+        self.seen += numbers
+
+
+async def subscribed(
+    store: Store, handler: Handler | None = None, **options: Any
+) -> tuple[Bus, Handler]:
+    """Return a bus, and the handler of its group."""
+    bus, handler = Bus(store, **options), handler or Handler()
+    await bus.subscribe("group", handler)
+    return bus, handler

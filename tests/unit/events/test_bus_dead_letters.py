@@ -1,0 +1,188 @@
+"""Events that a group cannot be given are put aside, and failures of a store are nobody's fault."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from lib.errors import Conflict, RunNotFound, StoreClosed, StoreError
+from lib.events import Event
+from lib.events.bus import Bus, DeadLetter
+from lib.testing.aio import run
+from lib.testing.clock import ManualClock
+from lib.testing.event_store.kit import begin
+
+from .bus_kit import Handler, Store, opened, running, subscribed, until
+
+
+def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with opened(Store()) as store:
+            await begin(store, "run")
+            bus, handler = await subscribed(store, clock=clock)
+            store.fail_feeds = 3
+            async with running(bus):
+                for _ in range(3):
+                    await until(lambda: clock.sleepers)
+                    clock.advance(1)
+                await until(lambda: handler.seen)
+
+    run(main())
+
+
+STORE_FAILS = ExceptionGroup("in tasks", [StoreError("a"), ExceptionGroup("b", [StoreClosed("c")])])
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (StoreError("no connection"), False),
+        (STORE_FAILS, False),
+        (ExceptionGroup("in tasks", [StoreError("a"), KeyError("b")]), True),
+        (Conflict("run", expected=1, actual=2), True),
+        (RunNotFound("run"), True),
+        (KeyError("x"), True),
+    ],
+)
+def test_only_failures_of_the_handler_count(error: Exception, counts: bool) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with opened(Store()) as store:
+            await begin(store, "run")
+            bus, handler = await subscribed(store, Handler(error), clock=clock)
+            assert await bus.flush() is False
+            assert (await store.place()).get("tries", 0) == counts
+            assert await bus.flush() is False  # before its pause is over: that is nobody's fault
+            assert (await store.place()).get("tries", 0) == counts
+            handler.error = None
+            assert await bus.flush() is True
+            assert await store.place() == {"cursor": "1"}
+
+    run(main())
+
+
+async def exhausted(bus: Bus, clock: ManualClock) -> None:
+    for _ in range(20):
+        await bus.flush()
+        clock.advance(60)
+
+
+async def poisoned(store: Store, *bad: int, error: Exception) -> tuple[Bus, Handler]:
+    clock = ManualClock()
+    await begin(store, "run", notes=5)
+    handler = Handler(error, *bad)
+    bus, _ = await subscribed(store, handler, clock=clock, max_deliveries=3)
+    await exhausted(bus, clock)
+    return bus, handler
+
+
+def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there() -> None:
+    async def main() -> list[DeadLetter]:
+        async with opened(Store()) as store:
+            bus, handler = await poisoned(store, 2, 5, error=KeyError("secret"))
+            assert handler.seen == [1, 3, 4, 6]
+            assert await bus.dead("other") == []
+            return await bus.dead("group")
+
+    first, second = run(main())
+    assert (first.run_id, first.seq, second.seq) == ("run", 2, 5)
+    assert (first.group, first.error, first.message) == ("group", "KeyError", "")
+    assert (first.deliveries, second.deliveries) == (4, 4)
+    assert first.at < second.at
+
+
+def test_dead_letters_can_be_delivered_again() -> None:
+    async def main() -> None:
+        async with opened(Store()) as store:
+            bus, handler = await poisoned(store, 2, 5, error=RunNotFound("other"))
+            letters = await bus.dead("group")
+            assert letters[0].message == str(RunNotFound("other"))
+            assert await bus.retry("group") == 0
+            assert [letter.deliveries for letter in await bus.dead("group")] == [5, 5]
+            handler.bad = {5}
+            assert await bus.retry("group", run_id="other") == 0
+            assert await bus.retry("group", run_id="run", seq=2) == 1
+            async with running(bus):
+                assert await bus.retry("group") == 0
+            assert [letter.seq for letter in await bus.dead("group")] == [5]
+            assert handler.seen[-1] == 2
+            with pytest.raises(KeyError):
+                await bus.retry("other")
+            await store.erase("run")
+            assert await bus.dead("group") == []
+
+    run(main())
+
+
+def test_a_letter_whose_partition_is_in_other_hands_or_whose_run_is_gone_is_not_delivered() -> None:
+    async def main() -> None:
+        async with opened(Store()) as store:
+            bus, handler = await poisoned(store, 2, error=KeyError("x"))
+            handler.error = None
+            (letter,) = await bus.dead("group")
+            await store.put(cursor="6", owner="other", until=1e12)
+            assert await bus.retry("group") == 0
+            await store.put(cursor="6")
+            await store.erase("run")
+            with suppress(StoreError):  # a store may refuse it
+                await store.set_mark(letter.mark, letter.encode())
+            assert await bus.retry("group") == 0
+            assert await bus.dead("group") == []
+
+    run(main())
+
+
+def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with opened(Store()) as store:
+            await begin(store, "run")
+            bus = Bus(store, clock=clock, max_deliveries=1)
+
+            async def handle(_: list[Event]) -> None:
+                if (await store.place()).get("alone"):
+                    await store.erase("run")
+                raise KeyError("x")
+
+            await bus.subscribe("group", handle)
+            await exhausted(bus, clock)
+            assert await bus.dead("group") == []
+            assert (await store.place())["cursor"] == "1"
+
+    run(main())
+
+
+def test_deliveries_that_died_with_their_process_count() -> None:
+    async def main() -> list[DeadLetter]:
+        clock = ManualClock()
+        async with opened(Store()) as store:
+            await begin(store, "run", notes=2)
+            for _ in range(3 + 2):
+                place = await store.place()
+                await store.put(**{**place, "owner": "dead", "until": 0})
+                bus = Bus(store, clock=clock, max_deliveries=3, batch=10)
+                gate = asyncio.Event()
+
+                async def hang(_: list[Event], gate: asyncio.Event = gate) -> None:
+                    gate.set()
+                    await asyncio.Event().wait()
+
+                await bus.subscribe("group", hang)
+                flush = asyncio.create_task(bus.flush())
+                waiting = asyncio.create_task(gate.wait())
+                await asyncio.wait([flush, waiting], return_when=asyncio.FIRST_COMPLETED)
+                place = await store.place()  # as a process that is killed leaves it
+                waiting.cancel()
+                flush.cancel()
+                await asyncio.wait([flush])
+                await store.put(**place)
+            bus, handler = await subscribed(store, clock=clock, max_deliveries=3)
+            clock.advance(100)
+            await bus.flush()
+            assert handler.seen in ([2, 3], [3])
+            return await bus.dead("group")
+
+    letters = run(main())
+    assert [letter.error for letter in letters] == ["died"] * len(letters)
+    assert letters[0].seq == 1
