@@ -9,6 +9,7 @@ from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
 from lib.engine.core.grants import left_after, left_beside
 from lib.engine.core.settle import Draft, never_made, reason_of
 from lib.engine.core.state import RunState
+from lib.engine.given import check_has, listed
 from lib.engine.handler import Admission, Handler, Offers
 from lib.engine.handlers.child import ChildHandler
 from lib.errors import MissingHandler, ToolError, UnknownTool
@@ -118,6 +119,19 @@ class Handlers:
             offered = request.name in request.offered
         handler = self._by_tool.get(request.name) if offered else None
         return handler or self.by_kind[k.TOOL_REQUESTED]
+
+
+def as_handlers(given: Iterable[Handler]) -> list[Handler]:
+    """Return the handlers that an engine was given.
+
+    Raises:
+        TypeError: one is none, or is given alone.
+    """
+    handlers = listed(given, "handlers", "[LLMHandler(…), ToolHandler(…)]")
+    told = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
+    for handler in handlers:
+        check_has(handler, "kind", told)
+    return handlers
 
 
 def _admitted(handler: Handler, request: Request, admission: Admission) -> list[Draft]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
 from lib.engine import attachments
-from lib.engine.admission import Handlers
+from lib.engine.admission import Handlers, as_handlers
 from lib.engine.algorithms import Algorithms
 from lib.engine.bearing import written
 from lib.engine.core.algorithm import Algorithm
@@ -18,6 +18,7 @@ from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
 from lib.engine.equipment import Equipment
+from lib.engine.given import check_has, check_names, checked_id
 from lib.engine.handler import Handler, Live
 from lib.engine.handlers.child import ChildHandler
 from lib.engine.handlers.tool import ToolHandler
@@ -28,7 +29,7 @@ from lib.engine.live import LiveHub
 from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
-from lib.engine.starting import begin_run
+from lib.engine.starting import begin_run, check_start
 from lib.engine.states import States
 from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
@@ -94,14 +95,16 @@ class Engine:
                 driving to workers.
 
         Raises:
-            TypeError: the store or a handler is none.
+            TypeError: the store, a handler or another part is none, or is not given in a list.
             ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
                 have one name, or there is no algorithm.
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
             UnknownTool: an algorithm offers a tool that no handler has, and `drive` is not False.
         """
-        handlers = list(handlers)
-        _check_kinds(store, handlers)
+        handlers = as_handlers(handlers)
+        check_has(store, "append", "is no event store: open_store(…) makes one")
+        if blobs is not None:
+            check_has(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
         self.store = store
         self.bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
@@ -198,8 +201,10 @@ class Engine:
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunErased: the run that the key has started has been erased.
             ValueError: there is no message, or the tenant is empty.
+            TypeError: something is not what it is named to be; nothing is kept of it.
         """
-        chosen = self.algorithm(algorithm or self._algorithms.default)
+        check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=(budget,))
+        chosen = self._algorithms.chosen(algorithm)
         if chosen.name == SESSION:
             raise ValueError(
                 "a session is started by `start_session`, and what is said is sent to it"
@@ -242,19 +247,25 @@ class Engine:
             IdempotencyMismatch: the key has started another request.
             ValueError: the algorithm is a session itself, or no run may hang below it, or the
                 tenant is empty.
+            TypeError: something is not what it is named to be.
         """
-        chosen = self.algorithm(algorithm or self._algorithms.default)
+        budgets = (budget, turn_budget)
+        check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=budgets)
+        chosen = self._algorithms.chosen(algorithm)
         data = session_start(chosen.name, budget, turn_budget)
         run_id = await begin_run(self, data, key=idempotency_key, tenant=tenant, user=user)
         return Session(self, run_id)
 
     def session(self, session_id: str, *, tenant: str | None = None) -> Session:
         """Return a handle on a session of the store; see `run`."""
-        return Session(self if tenant is None else OneTenant(self, tenant), session_id)
+        check_names(tenant=tenant)
+        host = self if tenant is None else OneTenant(self, tenant)
+        return Session(host, checked_id(session_id))
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
         """Return a handle on a run of the store; to a tenant, another's run is a missing one."""
-        return Run(self if tenant is None else OneTenant(self, tenant), run_id)
+        check_names(tenant=tenant)
+        return Run(self if tenant is None else OneTenant(self, tenant), checked_id(run_id))
 
     async def resume(self, run_id: str) -> bool:
         """Drive a run here if nobody does; return whether this engine drives it now.
@@ -263,7 +274,7 @@ class Engine:
             RunNotFound: there is no such run.
             UnknownAlgorithm: the engine does not have its algorithm.
         """
-        if run_id in self.hosting:
+        if checked_id(run_id) in self.hosting:
             return True
         info = await self.store.run(run_id)
         if info is None:
@@ -296,7 +307,9 @@ class Engine:
         Raises:
             RunNotFound: there is no such run.
             ValueError: the kind is no signal.
+            TypeError: the user is no text.
         """
+        check_names(user=user)
         event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
         await self.store.append(run_id, [event], expected=None)
         with written(run_id, "a signal was appended, and its blobs were not looked at again"):
@@ -367,13 +380,3 @@ class Engine:
         info = await self.store.run(run_id)
         if info is not None and info.ready and info.algorithm in self._algorithms:
             await self.resume(run_id)
-
-
-def _check_kinds(store: object, handlers: Iterable[object]) -> None:
-    """Refuse at once what is easily given in place of a store or a handler."""
-    if not hasattr(store, "append"):
-        raise TypeError(f"{type(store).__name__} is no event store: open_store(…) makes one")
-    for handler in handlers:
-        if not hasattr(handler, "kind"):
-            told = f"{type(handler).__name__} is no handler"
-            raise TypeError(f"{told}: give clients to an LLMHandler, tools to a ToolHandler")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from lib.engine.given import check_has
 from lib.privacy.fields import walk
 from lib.privacy.redactor import Redactor, redact_event
 
@@ -15,9 +16,14 @@ NOTHING_REDACTED: Final[Redaction] = lambda _kind, data: data  # noqa: E731 - on
 
 
 def redaction(redactor: Redactor | None) -> Redaction:
-    """Return what is done to every payload; nothing without a redactor."""
+    """Return what is done to every payload; nothing without a redactor.
+
+    Raises:
+        TypeError: it is no redactor.
+    """
     if redactor is None:
         return NOTHING_REDACTED
+    check_has(redactor, "redact", "is no redactor: give an instance, such as PatternRedactor()")
     return lambda kind, data: _own_handle(data, redact_event(kind, data, redactor))
 
 

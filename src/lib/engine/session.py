@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
+from lib.engine.given import check_names, kind_of
 from lib.engine.history import Histories
 from lib.engine.run import Run
 from lib.engine.turn import LiveHost, Turn, request_digest
@@ -20,10 +21,27 @@ Input = str | Message | Sequence[Message]
 
 
 def as_messages(given: Input) -> list[Message]:
-    """Return what was given as messages; text is the user's."""
+    """Return what was given as messages; text is the user's.
+
+    Raises:
+        TypeError: it is neither text nor messages.
+    """
     if isinstance(given, str):
         return [Message.user(given)]
-    return [given] if isinstance(given, Message) else list(given)
+    if isinstance(given, Message):
+        return [given]
+    if isinstance(given, type | bytes | Mapping) or not hasattr(given, "__iter__"):
+        raise _no_message(kind_of(given))
+    messages = list(given)
+    for message in messages:
+        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
+            raise _no_message(f"{kind_of(given)} of {kind_of(message)}")
+    return messages
+
+
+def _no_message(got: str) -> TypeError:
+    told = f"what is said is text, a Message or a list of them, got {got}"
+    return TypeError(f"{told}: Message.user(…) makes one")
 
 
 def session_start(
@@ -115,7 +133,9 @@ class Session:
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunNotFound: there is no such session.
             ValueError: there is no message, or one that is not the user's, or the key is empty.
+            TypeError: something is not what it is named to be; nothing is kept of it.
         """
+        check_names(user=user, idempotency_key=idempotency_key)
         given = as_messages(input)
         if not given or any(message.role != "user" for message in given):
             raise ValueError("what is sent to a session is one message of the user or several")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from lib._util.json import canonical, digest
 from lib.engine.bearing import written
+from lib.engine.core.budget import Budget
 from lib.engine.derived import Nursery
+from lib.engine.given import check_names, kind_of
 from lib.errors import Conflict, IdempotencyMismatch, RunErased
 from lib.events import EventStore
 from lib.events import kinds as k
@@ -22,6 +24,23 @@ class Starter(Nursery, Protocol):
     def new_id(self) -> Callable[[], str]:
         """Makes the ids of runs."""
         ...
+
+
+def check_start(
+    *, tenant: object, user: object, idempotency_key: object, budgets: Iterable[object]
+) -> None:
+    """Refuse a start that could not be written down, before anything of it is kept.
+
+    Raises:
+        TypeError: a name is no text, or a budget none.
+        ValueError: the tenant is empty.
+    """
+    check_names(tenant=tenant, user=user, idempotency_key=idempotency_key)
+    if tenant == "":
+        raise ValueError("a tenant has an id that is not empty; None is for nobody's runs")
+    for budget in budgets:
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"{kind_of(budget)} is no budget: write Budget(tokens=…)")
 
 
 async def begin_run(
@@ -46,10 +65,7 @@ async def begin_run(
     Raises:
         IdempotencyMismatch: the key has started another request.
         RunErased: the run that the key has started has been erased.
-        ValueError: the tenant is empty.
     """
-    if tenant == "":
-        raise ValueError("a tenant has an id that is not empty; None is for nobody's runs")
     # Of the redacted input: a digest of what must not be kept would let it be guessed.
     request = digest(canonical(engine.event(k.RUN_STARTED, data).data))
     data = {**data, "config": {**config, **data.get("config", {})}}

@@ -19,11 +19,14 @@ class ToolRegistry:
         """Keep the tools.
 
         Raises:
-            TypeError: one is no `Tool`, or a single one was given.
+            TypeError: one is no `Tool`, or a single one or its name was given.
             ValueError: two of them have one name.
         """
         if isinstance(tools, Tool):
             raise TypeError(f"tools are given as a list: write [{tools.name}]")
+        if isinstance(tools, str) or not hasattr(tools, "__iter__"):
+            got = type(tools).__name__
+            raise TypeError(f"tools are given as a list, such as [refund], got {got}")
         self._tools: dict[str, Tool] = {}
         for tool in cast(Iterable[object], tools):
             if not isinstance(tool, Tool):

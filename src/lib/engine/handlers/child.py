@@ -13,8 +13,9 @@ from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
 from lib.engine.core.session import SESSION
 from lib.engine.core.settle import Draft, requested
+from lib.engine.given import check_has, listed
 from lib.engine.handler import Admission, Context
-from lib.engine.handlers.guarding import Guarding
+from lib.engine.handlers.guarding import Guarding, as_guards
 from lib.engine.result import Result
 from lib.errors import ToolError
 from lib.events import Event
@@ -84,17 +85,19 @@ class ChildHandler:
                 answer is withheld is as it was.
 
         Raises:
+            TypeError: an agent or a guard is none, or is given alone.
             ValueError: two of them have one name, or one would be a session: that never ends, and
                 whoever calls it waits for its end.
         """
         self._agents: dict[str, Agent] = {}
-        for agent in agents:
+        for agent in listed(agents, "agents", "[Agent(…)]"):
+            check_has(agent, "algorithm", "is no agent: Agent(name, description, algorithm) is one")
             if agent.algorithm == SESSION:
                 raise ValueError(f"the agent {agent.name!r} would be a session, which never ends")
             if agent.name in self._agents:
                 raise ValueError(f"two agents have the name {agent.name!r}")
             self._agents[agent.name] = agent
-        self._guards = tuple(guards)
+        self._guards = as_guards(guards)
 
     @property
     def offers(self) -> Sequence[ToolSpec]:

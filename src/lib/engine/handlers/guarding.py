@@ -8,6 +8,7 @@ from typing import Any
 from lib._util.json import canonical
 from lib.engine.attachments import load
 from lib.engine.core.settle import Draft
+from lib.engine.given import check_has, listed
 from lib.engine.handler import Context
 from lib.events import Event
 from lib.events import kinds as k
@@ -105,6 +106,18 @@ class Guarding:
     def _kept(self, text: str) -> str:
         """Return the text as the log would keep it, so that no hash tells of more than the log."""
         return self._context.redacted(k.TOOL_COMPLETED, {"output": text})["output"]
+
+
+def as_guards(given: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Return the guards that a handler was given.
+
+    Raises:
+        TypeError: one is none, or is given alone.
+    """
+    guards = tuple(listed(given, "guards", "[InjectionGuard()]"))
+    for guard in guards:
+        check_has(guard, "stages", "is no guard: give an instance, such as InjectionGuard()")
+    return guards
 
 
 def watch(guards: Iterable[Guard], stage: Stage) -> bool:

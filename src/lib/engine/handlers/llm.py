@@ -13,7 +13,7 @@ from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Admission, Context, Live
 from lib.engine.handlers.calls import with_writable_calls
-from lib.engine.handlers.guarding import Guarding, watch
+from lib.engine.handlers.guarding import Guarding, as_guards, watch
 from lib.errors import BlobError, InvalidReply, LLMError
 from lib.events import Event
 from lib.events import kinds as k
@@ -58,13 +58,14 @@ class LLMHandler:
                 tells counts as nothing; the first one in a run with a ceiling of cost is warned of.
 
         Raises:
-            TypeError: the client is none, such as the name of a model, or a class.
+            TypeError: the client is none, such as the name of a model, or a class; or so is a
+                guard.
         """
         if isinstance(client, type) or not hasattr(client, "complete"):
             given = client.__name__ if isinstance(client, type) else type(client).__name__
             raise TypeError(f"{given} is no client: an LLMHandler takes one such as ChatClient(…)")
         self._client = client
-        self._guards = tuple(guards)
+        self._guards = as_guards(guards)
         self._holds_back = watch(self._guards, "output")
         self._retries = retries or RetryPolicy()
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing

@@ -11,7 +11,7 @@ from lib._util.json import copied
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
 from lib.engine.handler import Admission, Context
-from lib.engine.handlers.guarding import Guarding
+from lib.engine.handlers.guarding import Guarding, as_guards
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
@@ -49,9 +49,13 @@ class ToolHandler:
                 what came of it, an output or a failure, before the model reads it. What they block
                 is a failure of the call, and the run goes on.
             boundary: makes the unforeseeable words around untrusted output.
+
+        Raises:
+            TypeError: a tool or a guard is none, or is given alone.
+            ValueError: two tools have one name.
         """
         self._tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-        self._guards = tuple(guards)
+        self._guards = as_guards(guards)
         self._boundary = boundary
 
     @property

@@ -1,0 +1,58 @@
+"""What is easily given in place of something else: refused where it enters, with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def kind_of(given: object) -> str:
+    """Return what people call it: its type, or that it is a class itself."""
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
+def listed(given: Iterable[T], what: str, example: str) -> list[T]:
+    """Return what was given as a list.
+
+    Raises:
+        TypeError: it is one thing alone, or text.
+    """
+    if isinstance(given, type | str | bytes) or not hasattr(given, "__iter__"):
+        raise TypeError(f"{what} are given as a list, such as {example}, got {kind_of(given)}")
+    return list(given)
+
+
+def check_has(given: object, name: str, told: str) -> None:
+    """Refuse what has no such attribute, and a class in place of an instance.
+
+    Raises:
+        TypeError: it says what was given, and goes on with what was told.
+    """
+    if isinstance(given, type) or not hasattr(given, name):
+        raise TypeError(f"{kind_of(given)} {told}")
+
+
+def check_names(**names: object) -> None:
+    """Refuse a name that is neither text nor None, such as the number that a database gives.
+
+    Raises:
+        TypeError: one is.
+    """
+    for name, given in names.items():
+        if given is not None and not isinstance(given, str):
+            told = f"{name} is text or None, got {kind_of(given)}"
+            raise TypeError(f"{told}: write {name}=str(…)")
+
+
+def checked_id(given: object) -> str:
+    """Return the id of a run.
+
+    Raises:
+        TypeError: it is none, such as a handle on the run.
+    """
+    if not isinstance(given, str):
+        told = f"a run is named by its id, a text, got {kind_of(given)}"
+        raise TypeError(f"{told}: write its .id" if hasattr(given, "id") else told)
+    return given

@@ -1,0 +1,192 @@
+"""What is given in place of something else is refused where it enters, before any effect."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib.algorithms import React
+from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.events import MemoryBlobStore, MemoryEventStore
+from lib.guards import InjectionGuard
+from lib.llm import Image, Message, ScriptedClient, Text
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.tools import tool
+
+
+@tool
+def look() -> str:
+    """Look around."""
+    return "nothing"
+
+
+def plain() -> str:
+    return "nothing"
+
+
+def model() -> LLMHandler:
+    return LLMHandler(ScriptedClient([]))
+
+
+MODEL = model()
+AGENT = Agent("helper", "Helps", "react")
+TO_HANDLERS = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
+HANDLERS = "handlers are given as a list, such as [LLMHandler(…), ToolHandler(…)], got"
+ALGORITHMS = "algorithms are given as a list, such as [React()], got"
+TO_ALGORITHMS = "is no algorithm: give an instance, such as React()"
+TOOLS = "tools are given as a list, such as [refund], got"
+GUARDS = "guards are given as a list, such as [InjectionGuard()], got"
+TO_GUARDS = "is no guard: give an instance, such as InjectionGuard()"
+MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
+    (Engine, (MemoryEventStore, []), {}, "the class MemoryEventStore is no event store: open_st"),
+    (Engine, (MemoryEventStore(), MODEL), {}, f"{HANDLERS} LLMHandler"),
+    (Engine, (MemoryEventStore(), None), {}, f"{HANDLERS} NoneType"),
+    (Engine, (MemoryEventStore(), look), {}, f"{HANDLERS} Tool"),
+    (Engine, (MemoryEventStore(), "llm"), {}, f"{HANDLERS} str"),
+    (Engine, (MemoryEventStore(), [plain]), {}, f"function {TO_HANDLERS}"),
+    (Engine, (MemoryEventStore(), [look]), {}, f"Tool {TO_HANDLERS}"),
+    (Engine, (MemoryEventStore(), [LLMHandler]), {}, f"the class LLMHandler {TO_HANDLERS}"),
+    (Engine, (MemoryEventStore(), []), {"algorithms": React()}, f"{ALGORITHMS} React"),
+    (Engine, (MemoryEventStore(), []), {"algorithms": React}, f"{ALGORITHMS} the class React"),
+    (Engine, (MemoryEventStore(), []), {"algorithms": "react"}, f"{ALGORITHMS} str"),
+    (Engine, (MemoryEventStore(), []), {"algorithms": [React]}, f"the class React {TO_ALGORITHMS}"),
+    (Engine, (MemoryEventStore(), []), {"algorithms": ["react"]}, f"str {TO_ALGORITHMS}"),
+    (Engine, (MemoryEventStore(), []), {"algorithms": [MODEL]}, f"LLMHandler {TO_ALGORITHMS}"),
+    (Engine, (MemoryEventStore(), []), {"blobs": "blobs/"}, "str is no blob store: DirectoryBlo"),
+    (Engine, (MemoryEventStore(), []), {"redactor": str.upper}, "method_descriptor is no redact"),
+    (LLMHandler, (None,), {}, "NoneType is no client: an LLMHandler takes one such as ChatClient"),
+    (LLMHandler, (ScriptedClient([]),), {"guards": plain}, f"{GUARDS} function"),
+    (LLMHandler, (ScriptedClient([]),), {"guards": [plain]}, f"function {TO_GUARDS}"),
+    (ToolHandler, (look,), {}, "tools are given as a list: write [look]"),
+    (ToolHandler, (plain,), {}, f"{TOOLS} function"),
+    (ToolHandler, ("look",), {}, f"{TOOLS} str"),
+    (ToolHandler, ([look],), {"guards": InjectionGuard()}, f"{GUARDS} InjectionGuard"),
+    (ToolHandler, ([look],), {"guards": [InjectionGuard]}, f"the class InjectionGuard {TO_GUARDS}"),
+    (ChildHandler, (AGENT,), {}, "agents are given as a list, such as [Agent(…)], got Agent"),
+    (ChildHandler, ([React()],), {}, "React is no agent: Agent(name, description, algorithm) is"),
+    (ChildHandler, ([AGENT],), {"guards": plain}, f"{GUARDS} function"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "options", "told"), MADE)
+def test_the_wrong_part_is_named_when_it_is_given(
+    make: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any], told: str
+) -> None:
+    if make is Engine:
+        options = {"algorithms": [React()], **options}
+
+    with pytest.raises(TypeError, match=re.escape(told)):
+        make(*given, **options)
+
+
+def test_parts_may_come_from_any_iterable() -> None:
+    handlers, algorithms = iter([ToolHandler(iter([look]))]), (each for each in [React()])
+
+    engine = Engine(MemoryEventStore(), handlers, algorithms=algorithms)
+
+    assert engine.algorithm("react").name == "react"
+
+
+SAID = "what is said is text, a Message or a list of them, got"
+SAYINGS: list[tuple[Any, str]] = [
+    (None, f"{SAID} NoneType: Message.user(…) makes one"),
+    (123, f"{SAID} int"),
+    (b"hi", f"{SAID} bytes"),
+    (["hi"], f"{SAID} list of str"),
+    ({"role": "user", "content": "hi"}, f"{SAID} dict"),
+    ([{"role": "user", "content": "hi"}], f"{SAID} list of dict"),
+    (Text("hi"), f"{SAID} Text"),
+    ([Message.user("hi"), None], f"{SAID} list of NoneType"),
+    (Message, f"{SAID} the class Message"),
+]
+
+
+@pytest.mark.parametrize(("said", "told"), SAYINGS)
+def test_what_is_no_message_is_refused_before_a_run_or_a_turn_begins(said: Any, told: str) -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            with pytest.raises(TypeError, match=re.escape(told)):
+                await engine.start(said)
+            assert await engine.store.runs() == []
+            session = await engine.start_session()
+            with pytest.raises(TypeError, match=re.escape(told)):
+                await session.send(said)
+            assert await session.turns() == []
+
+    run(main())
+
+
+PHOTO = Message.user(Image(data=b"p" * 300_000, media_type="image/png"))
+BUDGET = "is no budget: write Budget(tokens=…)"
+CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("start", {"tenant": 5}, "tenant is text or None, got int: write tenant=str(…)"),
+    ("start", {"user": 5}, "user is text or None, got int"),
+    ("start", {"idempotency_key": 5}, "idempotency_key is text or None, got int"),
+    ("start", {"budget": 5}, f"int {BUDGET}"),
+    ("start", {"budget": {"tokens": 5}}, f"dict {BUDGET}"),
+    ("start", {"budget": Budget}, f"the class Budget {BUDGET}"),
+    ("start", {"algorithm": React()}, "an algorithm is named, as by 'react', got React"),
+    ("start", {"algorithm": ["react"]}, "an algorithm is named, as by 'react', got list"),
+    ("start_session", {"algorithm": React}, "is named, as by 'react', got the class React"),
+    ("start_session", {"tenant": 5}, "tenant is text or None, got int"),
+    ("start_session", {"user": 5}, "user is text or None, got int"),
+    ("start_session", {"idempotency_key": b"k"}, "idempotency_key is text or None, got bytes"),
+    ("start_session", {"budget": 5}, f"int {BUDGET}"),
+    ("start_session", {"turn_budget": 5}, f"int {BUDGET}"),
+    ("send", {"user": 5}, "user is text or None, got int"),
+    ("send", {"idempotency_key": 5}, "idempotency_key is text or None, got int"),
+    ("cancel", {"user": 5}, "user is text or None, got int"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "told"), CALLS)
+def test_a_call_with_the_wrong_thing_has_no_effect(
+    method: str, options: dict[str, Any], told: str
+) -> None:
+    said = [PHOTO] if method in {"start", "send"} else []
+
+    async def main() -> None:
+        blobs = MemoryBlobStore()
+        async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
+            session = await engine.start_session()
+            before = await engine.store.read(session.id)
+            called = getattr(session if method in {"send", "cancel"} else engine, method)
+            with pytest.raises(TypeError, match=re.escape(told)):
+                await called(*said, **options)
+            assert await engine.store.read(session.id) == before
+            assert len(await engine.store.runs()) == 1
+            assert await blobs.stored() == []
+
+    run(main())
+
+
+def test_an_empty_tenant_is_refused_before_its_content_is_stored() -> None:
+    async def main() -> None:
+        blobs = MemoryBlobStore()
+        async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
+            with pytest.raises(ValueError, match="a tenant has an id that is not empty; None is"):
+                await engine.start(PHOTO, tenant="")
+            assert await blobs.stored() == []
+
+    run(main())
+
+
+def test_a_run_and_a_session_are_named_by_their_ids() -> None:
+    async def main() -> None:
+        async with make_engine(ScriptedClient([])) as engine:
+            session: Any = await engine.start_session()
+            missing: Any = None
+            number: Any = 5
+            for handle in (engine.run, engine.session):
+                with pytest.raises(TypeError, match=r"a text, got NoneType$"):
+                    handle(missing)
+                with pytest.raises(TypeError, match="named by its id, a text, got Session: write "):
+                    handle(session)
+                with pytest.raises(TypeError, match="tenant is text or None, got int"):
+                    handle(session.id, tenant=number)
+            with pytest.raises(TypeError, match=r"a text, got NoneType$"):
+                await engine.resume(missing)
+
+    run(main())
