@@ -55,8 +55,12 @@ def store_place(url: str | os.PathLike[str]) -> StorePlace:
 
     Raises:
         ValueError: it names none; the message says how to, and holds no password.
+        TypeError: it is neither text nor a path of text.
     """
-    given = os.fspath(url)
+    given: object = os.fspath(url) if hasattr(url, "__fspath__") else url
+    if not isinstance(given, str):
+        told = f"an event store is named by text or a path, got {type(given).__name__}"
+        raise TypeError(f"{told}: known are {_FORMS}")
     if given == "memory:":
         return StorePlace(kind="memory", target="", shown=given)
     scheme, colon, rest = given.partition(":")
@@ -110,6 +114,7 @@ def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> Event
 
     Raises:
         ValueError: it names no store, or one in memory was to be read only.
+        TypeError: it is neither text nor a path of text.
         MissingDriver: the driver of such a store is not installed.
     """
     return store_at(store_place(url), read_only=read_only)

@@ -1,6 +1,7 @@
 """Event stores by their URLs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,22 @@ def test_what_names_no_store_is_refused_without_its_password(given: str) -> None
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+class BytesPath:
+    def __fspath__(self) -> bytes:
+        return b"runs.db"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [(None, "NoneType"), (5, "int"), (b"runs.db", "bytes"), (BytesPath(), "bytes")],
+)
+def test_what_is_no_name_of_a_store_is_refused_with_those_there_are(given: Any, name: str) -> None:
+    told = f"an event store is named by text or a path, got {name}: known are a path, sqlite:///"
+
+    with pytest.raises(TypeError, match=told):
+        open_store(given)
 
 
 @pytest.mark.parametrize(
