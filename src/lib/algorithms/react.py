@@ -61,7 +61,7 @@ class LoopState(NamedTuple):
 
 
 def _names(tools: Any) -> list[str]:
-    names = list(tools)
+    names: list[Any] = list(tools) if hasattr(tools, "__iter__") else [tools]
     if isinstance(tools, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("tools of an algorithm are a list of names, such as [refund.name]")
     return names

@@ -30,7 +30,7 @@ def test_a_description_says_only_what_differs_from_the_default() -> None:
 
 
 def test_tools_that_are_not_given_by_a_list_of_names_are_refused() -> None:
-    given: list[Any] = ["refund", [React()]]
+    given: list[Any] = ["refund", [React()], React()]
 
     for tools in given:
         with pytest.raises(TypeError, match="are a list of names"):
