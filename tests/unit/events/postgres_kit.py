@@ -1,10 +1,16 @@
-"""What tests of the PostgreSQL event store share: a store that is set up, and closed at the end."""
+"""What tests of the PostgreSQL event store share: a store that is open, and its server's doings."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
+
 from lib.events import PostgresEventStore
+from lib.testing.servers import postgres
+
+LOST = "may or may not"
 
 
 @asynccontextmanager
@@ -16,3 +22,22 @@ async def opened(url: str, schema: str, **options: Any) -> AsyncGenerator[Postgr
         yield store
     finally:
         await store.close()
+
+
+async def called(function: Callable[..., Any], *args: Any) -> Any:
+    """Call what blocks."""
+    return await asyncio.to_thread(function, *args)
+
+
+async def execute(connection: psycopg.AsyncConnection[Any], statement: str) -> None:
+    await connection.execute(statement.encode())
+
+
+async def until_blocked() -> None:
+    """Wait until somebody waits for a lock of another."""
+    find = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND cardinality(pg_blocking_pids(pid)) > 0"
+    )
+    while await called(postgres.shared().execute, find) == [(0,)]:
+        pass
