@@ -15,7 +15,7 @@ import lib
 SOURCE = Path(lib.__file__).parent
 TESTS = Path(__file__).parents[1]
 MAX_LINES = 400
-MAX_TEST_LINES = 650
+MAX_TEST_LINES = 475
 DRIVERS = (
     *("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch"),
     "genai_prices",
