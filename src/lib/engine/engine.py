@@ -101,8 +101,8 @@ class Engine:
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
             UnknownTool: an algorithm offers a tool that no handler has, and `drive` is not False.
         """
-        handlers = as_handlers(handlers)
         check_has(store, "append", "is no event store: open_store(…) makes one")
+        handlers = as_handlers(handlers)
         if blobs is not None:
             check_has(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
         self.store = store
@@ -263,7 +263,12 @@ class Engine:
         return Session(host, checked_id(session_id))
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
-        """Return a handle on a run of the store; to a tenant, another's run is a missing one."""
+        """Return a handle on a run of the store; to a tenant, another's run is a missing one.
+
+        Raises:
+            ValueError: the tenant is empty.
+            TypeError: the id or the tenant is no text.
+        """
         check_names(tenant=tenant)
         return Run(self if tenant is None else OneTenant(self, tenant), checked_id(run_id))
 
@@ -273,6 +278,7 @@ class Engine:
         Raises:
             RunNotFound: there is no such run.
             UnknownAlgorithm: the engine does not have its algorithm.
+            TypeError: the id is no text.
         """
         if checked_id(run_id) in self.hosting:
             return True
