@@ -1,0 +1,7 @@
+"""What tests of guards share: an agent's answer, as guards are shown it."""
+
+from lib.guards import GuardContent
+
+
+def said(text: str) -> GuardContent:
+    return GuardContent(stage="output", text=text, run_id="r")

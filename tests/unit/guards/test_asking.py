@@ -1,0 +1,74 @@
+"""How guards are asked, whoever wrote them."""
+
+import asyncio
+import logging
+
+import pytest
+
+from lib.guards import GuardContent, Stage, Verdict, check_all
+from lib.testing.aio import run
+
+from .guard_kit import said
+
+
+def test_without_guards_nothing_is_checked() -> None:
+    assert run(check_all([], said("x"))).blocked is None
+
+
+def test_a_cancelled_check_is_cancelled() -> None:
+    class Waits:
+        name = "waits"
+        stages: frozenset[Stage] = frozenset({"output"})
+
+        async def check(self, content: GuardContent) -> Verdict:
+            await asyncio.Event().wait()
+            return Verdict(allowed=True)
+
+    async def main() -> None:
+        task = asyncio.create_task(check_all([Waits()], said("x")))
+        await asyncio.sleep(0)  # noqa: TID251 - a turn for the task
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+
+
+def test_what_a_guard_raises_is_logged_without_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Quotes:
+        name = "quotes"
+        stages: frozenset[Stage] = frozenset({"output"})
+
+        async def check(self, content: GuardContent) -> Verdict:
+            raise ValueError(f"bad: {content.text}")
+
+    with caplog.at_level(logging.ERROR):
+        assert run(check_all([Quotes()], said("SECRET-4711"))).blocked
+
+    assert "SECRET-4711" not in caplog.text
+    assert "ValueError" in caplog.text
+    assert "test_asking.py:" in caplog.text
+
+
+def test_a_long_reason_is_cut() -> None:
+    class Talks:
+        name = "talks"
+        stages: frozenset[Stage] = frozenset({"output"})
+
+        async def check(self, content: GuardContent) -> Verdict:
+            return Verdict(allowed=False, reason="x" * 500, provider="acme")
+
+    checks = run(check_all([Talks()], said("x")))
+
+    assert checks.made[0].to_json("k") | {"content_hash": ""} == {
+        "key": "k",
+        "guard": "talks",
+        "stage": "output",
+        "verdict": "blocked",
+        "content_hash": "",
+        "reason": "x" * 200,
+        "provider": "acme",
+    }
+    assert checks.blocked == f"blocked by the guard 'talks': {'x' * 200}"
