@@ -11,6 +11,7 @@ from typing import Any, cast
 from lib.engine.attachments import load, store
 from lib.engine.core.algorithm import LLMRequest, Request
 from lib.engine.core.settle import Draft
+from lib.engine.given import check_has
 from lib.engine.handler import Admission, Context, Live
 from lib.engine.handlers.calls import with_writable_calls
 from lib.engine.handlers.guarding import Guarding, as_guards, watch
@@ -61,9 +62,7 @@ class LLMHandler:
             TypeError: the client is none, such as the name of a model, or a class; or so is a
                 guard.
         """
-        if isinstance(client, type) or not hasattr(client, "complete"):
-            given = client.__name__ if isinstance(client, type) else type(client).__name__
-            raise TypeError(f"{given} is no client: an LLMHandler takes one such as ChatClient(…)")
+        check_has(client, "complete", "is no client: an LLMHandler takes one such as ChatClient(…)")
         self._client = client
         self._guards = as_guards(guards)
         self._holds_back = watch(self._guards, "output")
