@@ -1,4 +1,4 @@
-"""Each way in which a platform can find files, on this one."""
+"""A root, and each way in which a platform can find files, on this one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,3 +29,13 @@ def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """Find files as on Linux, as on macOS, and as on Windows."""
     monkeypatch.setattr("lib.tools.builtin.files.access.tree_of", TREES[request.param])
     return request.param
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Make a root with a file of three lines, and a secret beside it."""
+    made = tmp_path / "root"
+    (made / "a" / "b").mkdir(parents=True)
+    (made / "a" / "t.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("TOP", encoding="utf-8")
+    return made
