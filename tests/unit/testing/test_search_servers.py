@@ -12,10 +12,14 @@ PAGES = [
     WebPage(url="https://oxide.example/", title="Oxide", text="Of rust.", published="2026-01-01"),
 ]
 
+# A client is made before the event loop: the first of all loads modules, which blocks.
+
 
 def test_searxng_obeys_what_is_not_taken_away() -> None:
+    http = httpx2.AsyncClient()
+
     async def main() -> tuple[int, str, AskedOfSearXNG]:
-        async with SearXNGServer(PAGES) as server, httpx2.AsyncClient() as client:
+        async with SearXNGServer(PAGES) as server, http as client:
             parameters = {"q": "!!g my :de !wp secret <3 !!", "format": "json"}
             answer = await client.get(f"{server.base_url}/search", params=parameters)
             return answer.status_code, answer.headers["location"], server.asked[0]
@@ -28,8 +32,10 @@ def test_searxng_obeys_what_is_not_taken_away() -> None:
 
 
 def test_searxng_refuses_as_the_real_one_does() -> None:
+    http = httpx2.AsyncClient()
+
     async def main() -> list[tuple[int, Any]]:
-        async with SearXNGServer(PAGES) as server, httpx2.AsyncClient() as client:
+        async with SearXNGServer(PAGES) as server, http as client:
             base, answers = server.base_url, list[httpx2.Response]()
             for path in (
                 "/?q=rust",
@@ -54,9 +60,11 @@ def test_searxng_refuses_as_the_real_one_does() -> None:
 
 
 def test_brave_search_refuses_and_decorates_as_the_real_one_does() -> None:
+    http = httpx2.AsyncClient()
+
     async def main() -> list[tuple[int, Any]]:
         seen: list[tuple[int, Any]] = []
-        async with BraveServer(PAGES) as server, httpx2.AsyncClient() as client:
+        async with BraveServer(PAGES) as server, http as client:
             url = f"{server.base_url}/res/v1/web/search"
             for query, key in (
                 ({"q": "rust"}, None),
