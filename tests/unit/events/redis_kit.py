@@ -21,18 +21,31 @@ async def opened(url: str, **options: Any) -> AsyncGenerator[RedisEventStore]:
         await store.close()
 
 
+async def feeds(store: RedisEventStore) -> list[list[Event]]:
+    """Return the feed of each partition."""
+    pages = [await store.feed(START, limit=10**6, partition=p) for p in range(store.partitions)]
+    return [page.events for page in pages]
+
+
 async def everything(store: RedisEventStore) -> list[Event]:
     """Return the feeds of all partitions, one after the other."""
-    pages = [await store.feed(START, limit=100_000, partition=p) for p in range(store.partitions)]
-    return [event for page in pages for event in page.events]
+    return [event for events in await feeds(store) for event in events]
+
+
+@asynccontextmanager
+async def admin(url: str) -> AsyncGenerator[Server]:
+    """Reach a server as somebody else does."""
+    server = Server(url, "admin", connections=2, timeout_s=5)
+    try:
+        yield server
+    finally:
+        await server.close()
 
 
 async def commands(url: str, *lines: tuple[Any, ...]) -> list[Any]:
     """Return the answers of the server to commands of somebody else."""
-    server = Server(url, "admin", connections=1, timeout_s=5)
-    answers = [await server.call(*line) for line in lines]
-    await server.close()
-    return answers
+    async with admin(url) as server:
+        return [await server.call(*line) for line in lines]
 
 
 async def do(call: Any, *args: Any) -> Any:

@@ -1,18 +1,17 @@
 """How places of other versions and by other hands are opened."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events import RedisEventStore, RunQuery
 from lib.events.stores.redis import layout
-from lib.events.stores.redis.server import Server
 from lib.testing.aio import run
 from lib.testing.event_store.kit import attached, begin, note
 from lib.testing.servers import redis
+
+from .redis_kit import admin
 
 A, B = "a" * 64, "b" * 64
 KEY = "{lib}"
@@ -21,15 +20,6 @@ KEY = "{lib}"
 @pytest.fixture
 def url() -> str:
     return redis.fresh_url()
-
-
-@asynccontextmanager
-async def admin(url: str) -> AsyncGenerator[Server]:
-    server = Server(url, "admin", connections=2, timeout_s=5)
-    try:
-        yield server
-    finally:
-        await server.close()
 
 
 async def layout_1(url: str) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lib.events import Event, RedisEventStore
-from lib.events.store import START
+from lib.events import RedisEventStore
 from lib.events.verify import verify_store
 from lib.testing.aio import run
 from lib.testing.servers.redis import fresh_url, own_server
+
+from .redis_kit import everything, feeds
 
 APPENDER = Path(__file__).with_name("appender.py")
 Process = subprocess.Popen[str]
@@ -45,13 +46,6 @@ def let_go(processes: list[Process]) -> None:
         process.stdin.flush()
 
 
-async def all_of(store: RedisEventStore) -> dict[int, list[Event]]:
-    return {
-        p: (await store.feed(START, limit=10**6, partition=p)).events
-        for p in range(store.partitions)
-    }
-
-
 def test_processes_that_write_at_once_lose_nothing_and_agree(processes: list[Process]) -> None:
     url, times = fresh_url(), 25
     for number in range(3):
@@ -67,12 +61,12 @@ def test_processes_that_write_at_once_lose_nothing_and_agree(processes: list[Pro
         counter = await store.read("counter")
         assert counter[-1].data["total"] == 3 * times
         assert len(await store.read("signals")) == 3 * times + 1
-        feeds = await all_of(store)
+        found = await feeds(store)
         for info in await store.runs():
             log = await store.read(info.run_id)
             assert [event.seq for event in log] == list(range(1, len(log) + 1))
-            [own] = [p for p, events in feeds.items() if events and log[0] in events]
-            assert [event for event in feeds[own] if event.run_id == info.run_id] == log
+            [own] = [events for events in found if log[0] in events]
+            assert [event for event in own if event.run_id == info.run_id] == log
         await store.close()
 
     run(main())
@@ -102,9 +96,7 @@ def test_what_a_server_has_confirmed_survives_its_being_killed(processes: list[P
             assert found.head == len(await store.read(run_id))
             assert found.head % 3 == 1  # whole batches
         assert (await verify_store(store)).faults == []
-        assert sum(map(len, (await all_of(store)).values())) == sum(
-            info.head for info in await store.runs()
-        )
+        assert len(await everything(store)) == sum(info.head for info in await store.runs())
         await store.close()
 
     run(main())
