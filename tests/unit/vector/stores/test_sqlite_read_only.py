@@ -17,33 +17,10 @@ from lib.vector.records import Layout
 from lib.vector.stores.sqlite import layout
 from lib.vector.stores.sqlite.database import Database
 
+from .sqlite_kit import RECORDS, cannot_open, made
+
 Nobody = Callable[[], AbstractContextManager[None]]
-RECORDS = [Record(str(row), [1.0, float(row)], f"word{row} apple") for row in range(300)]
 LATER = [Record(str(row), [2.0, float(row)], f"later{row} pear") for row in range(100, 400)]
-
-
-def made(path: Path) -> Path:
-    """Make a store that holds the records."""
-
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        await store.close()
-
-    run(main())
-    return path
-
-
-def cannot_open(store: SQLiteVectorStore, expected: type[Exception]) -> Exception:
-    async def main() -> Exception:
-        with pytest.raises(expected) as caught:
-            await store.setup()
-        with pytest.raises(expected):  # and a second try is no different
-            await store.upsert(RECORDS)
-        await store.close()
-        return caught.value
-
-    return run(main())
 
 
 def test_a_store_on_a_read_only_disk_can_be_searched_and_not_written(
