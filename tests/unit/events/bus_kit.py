@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Container
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -75,19 +75,32 @@ class Store(MemoryEventStore):
 
 
 class Handler:
-    """Keeps what it is given, and raises what it is told to, for the events of these numbers."""
+    """Keeps what it is given; fails for events of some numbers, and in some calls, from 1."""
 
-    def __init__(self, error: Exception | None = None, *bad: int) -> None:
-        self.seen: list[int] = []
+    def __init__(
+        self, error: Exception | None = None, *bad: int, fails: Container[int] = ()
+    ) -> None:
+        self.batches: list[list[Event]] = []
         self.calls = 0
-        self.error, self.bad = error, set(bad)
+        self.error, self.bad, self.fails = error, set(bad), fails
 
     async def __call__(self, events: list[Event]) -> None:
         self.calls += 1
+        if self.calls in self.fails:
+            raise ConnectionError("nobody there")
         numbers = [event.seq for event in events]
         if self.error is not None and (not self.bad or self.bad.intersection(numbers)):
             raise self.error
-        self.seen += numbers
+        self.batches.append(events)
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for batch in self.batches for event in batch]
+
+    @property
+    def seen(self) -> list[int]:
+        """The numbers of the events."""
+        return [event.seq for event in self.events]
 
 
 async def subscribed(

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Container
 
 import pytest
 
@@ -14,26 +13,7 @@ from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
 
-from .bus_kit import opened, pause, running, until
-
-
-class Handler:
-    """Keeps what it is given; some calls fail, as numbered from 1."""
-
-    def __init__(self, *, fails: Container[int] = ()) -> None:
-        self.batches: list[list[Event]] = []
-        self.calls = 0
-        self._fails = fails
-
-    async def __call__(self, events: list[Event]) -> None:
-        self.calls += 1
-        if self.calls in self._fails:
-            raise ConnectionError("nobody there")
-        self.batches.append(events)
-
-    @property
-    def seen(self) -> list[Event]:
-        return [event for batch in self.batches for event in batch]
+from .bus_kit import Handler, opened, pause, running, until
 
 
 class Clock(ManualClock):
@@ -73,9 +53,9 @@ def test_every_group_gets_every_event_in_the_order_of_commits() -> None:
             async with running(bus):
                 log += await begin(store, "b")
                 log += await store.append("a", [note()], expected=3)
-                await until(lambda: len(one.seen) == len(two.seen) == len(log))
+                await until(lambda: len(one.events) == len(two.events) == len(log))
 
-        assert one.seen == two.seen == log
+        assert one.events == two.events == log
 
     run(main())
 
@@ -87,13 +67,13 @@ def test_flush_delivers_what_has_been_appended_whether_the_bus_runs_or_not() -> 
             await bus.subscribe("group", handler)
             log = await begin(store, "run", notes=6)
             assert await bus.flush() is True
-            assert handler.seen == log
+            assert handler.events == log
             assert [len(batch) for batch in handler.batches] == [2, 2, 2, 1]
 
             async with running(bus):
                 log += await store.append("run", [note()], expected=7)
                 assert await bus.flush() is True
-                assert handler.seen == log
+                assert handler.events == log
             assert bus.can_flush is True
 
     run(main())
@@ -120,7 +100,7 @@ def test_a_group_goes_on_where_it_was_in_another_process() -> None:
             await second.subscribe("group", after)
             await second.flush()
 
-        assert after.seen == more
+        assert after.events == more
 
     run(main())
 
@@ -136,8 +116,8 @@ def test_a_batch_that_was_not_handled_comes_again() -> None:
             await second.subscribe("group", reborn)
             assert await second.flush() is True
 
-        assert dying.seen == log[:2]
-        assert reborn.seen == log[2:]
+        assert dying.events == log[:2]
+        assert reborn.events == log[2:]
 
     run(main())
 
@@ -151,13 +131,13 @@ def test_a_group_may_begin_with_what_is_appended_from_now_on() -> None:
             await bus.subscribe("group", handler, start="now")
             log = await begin(store, "new")
             await bus.flush()
-            assert handler.seen == log
+            assert handler.events == log
 
             await bus.unsubscribe("group")
             missed = await store.append("new", [note()], expected=1)
             await bus.subscribe("group", again, start="now")
             await bus.flush()
-            assert again.seen == missed  # it had begun before: now is for the first time only
+            assert again.events == missed  # it had begun before: now is for the first time only
 
     run(main())
 
@@ -173,11 +153,11 @@ def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_nobody(
             await bus.subscribe("failing", failing)
             await bus.subscribe("sound", sound)
             async with running(bus):
-                await until(lambda: sound.seen == log)
+                await until(lambda: sound.events == log)
                 log += await store.append("run", [note()], expected=2)
-                await until(lambda: sound.seen == log)
+                await until(lambda: sound.events == log)
                 await failed(clock, failing, until_call=12)
-                await until(lambda: failing.seen == log)
+                await until(lambda: failing.events == log)
 
         assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
 
@@ -198,7 +178,7 @@ def test_the_pauses_begin_anew_after_a_success() -> None:
                 await failed(clock, handler, until_call=3)
                 log += await store.append("run", [note()], expected=1)
                 await failed(clock, handler, until_call=5)
-                await until(lambda: handler.seen == log)
+                await until(lambda: handler.events == log)
 
         assert clock.pauses == [0.1, 0.2, 0.1]
 
@@ -214,9 +194,9 @@ def test_flush_tells_that_a_handler_failed_and_serves_the_others() -> None:
             await bus.subscribe("sound", sound)
 
             assert await bus.flush() is False
-            assert (failing.seen, sound.seen) == ([], log)
+            assert (failing.events, sound.events) == ([], log)
             assert await bus.flush() is True
-            assert (failing.seen, sound.calls) == (log, 1)
+            assert (failing.events, sound.calls) == (log, 1)
 
     run(main())
 
@@ -233,9 +213,9 @@ def test_a_slow_handler_keeps_no_other_group_waiting() -> None:
             await bus.subscribe("slow", slow)
             await bus.subscribe("sound", sound)
             async with running(bus):
-                await until(lambda: sound.seen == log)
+                await until(lambda: sound.events == log)
                 log += await store.append("run", [note()], expected=1)
-                await until(lambda: sound.seen == log)
+                await until(lambda: sound.events == log)
                 gate.set()
 
     run(main())
@@ -249,14 +229,14 @@ def test_groups_come_and_go_while_the_bus_runs() -> None:
             async with running(bus):
                 await pause()
                 await bus.subscribe("group", handler)
-                await until(lambda: handler.seen == log)
+                await until(lambda: handler.events == log)
                 await bus.unsubscribe("group")
                 await store.append("run", [note()], expected=1)
                 assert await bus.flush() is True
-                assert handler.seen == log
+                assert handler.events == log
                 again = Handler()
                 await bus.subscribe("group", again)
-                await until(lambda: len(again.seen) == 1)
+                await until(lambda: len(again.events) == 1)
 
     run(main())
 
@@ -328,10 +308,10 @@ def test_a_bus_runs_once_at_a_time_and_again_later() -> None:
                 with pytest.raises(RuntimeError):
                     await bus.run()
                 log = await begin(store, "run")
-                await until(lambda: handler.seen == log)
+                await until(lambda: handler.events == log)
             async with running(bus):
                 log += await store.append("run", [note()], expected=1)
-                await until(lambda: handler.seen == log)
+                await until(lambda: handler.events == log)
 
     run(main())
 
@@ -345,6 +325,6 @@ def test_events_of_which_nobody_tells_are_found_by_looking() -> None:
         async with running(bus):
             await pause()
             log = await begin(store, "run")
-            await until(lambda: handler.seen == log)
+            await until(lambda: handler.events == log)
 
     run(main())

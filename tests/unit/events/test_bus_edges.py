@@ -1,11 +1,9 @@
 """Moments between two steps of a bus: events erased, stores that break, groups that begin."""
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -17,9 +15,8 @@ from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
 
-from .bus_kit import pause, running, until
+from .bus_kit import PLACE, Store, pause, running, until
 
-PLACE = "bus/group/0"
 PARTITIONS = 8
 
 
@@ -54,7 +51,7 @@ class Partitioned(MemoryEventStore):
         return await super().swap_mark(name, expected=expected, value=value)
 
 
-class Breaking(MemoryEventStore):
+class Breaking(Store):
     """Breaks in ways that no store may."""
 
     def __init__(self) -> None:
@@ -70,9 +67,6 @@ class Breaking(MemoryEventStore):
         await super().set_mark(name, value)
         if self.dies_at_marks and name.startswith("run/"):
             raise asyncio.CancelledError
-
-    async def place(self) -> dict[str, Any]:
-        return json.loads(await self.mark(PLACE) or "{}")
 
 
 async def many_partitions(runs: int = 32) -> Partitioned:
@@ -170,7 +164,7 @@ def test_what_an_erased_event_has_done_to_processes_is_not_held_against_the_next
         await store.setup()
         for name in ("deadly", "innocent", "later"):
             await begin(store, name)
-        await store.set_mark(PLACE, json.dumps({"cursor": "", "alone": 5}))
+        await store.put(alone=5)
         for _ in range(2):
             bus, gate = Bus(store, clock=clock), asyncio.Event()
 
@@ -184,7 +178,7 @@ def test_what_an_erased_event_has_done_to_processes_is_not_held_against_the_next
             place = await store.place()  # as a process that is killed leaves it
             flush.cancel()
             await asyncio.wait([flush])
-            await store.set_mark(PLACE, json.dumps({**place, "owner": "dead", "until": 0}))
+            await store.put(**place | {"owner": "dead", "until": 0})
         await store.erase("deadly")
         seen = list[str]()
 
@@ -205,7 +199,7 @@ def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_letter_fo
         clock, store = ManualClock(), Breaking()
         await store.setup()
         await begin(store, "bad")
-        await store.set_mark(PLACE, json.dumps({"cursor": "", "alone": 5}))
+        await store.put(alone=5)
 
         async def fail(_: list[Event]) -> None:
             await store.erase("bad")
@@ -219,7 +213,7 @@ def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_letter_fo
         store.dies_at_marks = False
         assert await store.marks("run/bad")
         place = await store.place()
-        await store.set_mark(PLACE, json.dumps({**place, "owner": "dead", "until": 0}))
+        await store.put(**place | {"owner": "dead", "until": 0})
 
         seen = list[str]()
 
@@ -241,7 +235,7 @@ def test_a_letter_that_is_erased_with_its_run_while_it_is_delivered_again_stays_
         clock, store = ManualClock(), Breaking()
         await store.setup()
         await begin(store, "bad")
-        await store.set_mark(PLACE, json.dumps({"cursor": "", "alone": 5}))
+        await store.put(alone=5)
         erases = False
 
         async def fail(_: list[Event]) -> None:
