@@ -10,12 +10,12 @@ from lib.engine import Engine
 from lib.errors import StoreError
 from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.llm import Reply, ScriptedClient, ToolCall
+from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.tools import Tool
 
-from .run_kit import pay, reached
+from .run_kit import ask, pay, reached
 
 
 class Failing(MemoryEventStore):
@@ -38,13 +38,10 @@ class Failing(MemoryEventStore):
         raise StoreError("and then the connection was lost")
 
 
-def call(name: str) -> ScriptedClient:
-    return ScriptedClient([Reply((ToolCall("c1", name),), stop="tool_calls"), "done"])
-
-
 async def interrupted_while(store: MemoryEventStore, used: Tool, **options: Any) -> Sequence[str]:
     """Close an engine while it makes a call; return what the log holds then."""
-    engine: Engine = make_engine(call(used.name), used, store=store, **options)
+    model = ScriptedClient([ask(used.name), "done"])
+    engine: Engine = make_engine(model, used, store=store, **options)
     async with engine:
         started = await engine.start("go")
         await reached(started, k.TOOL_REQUESTED)
