@@ -29,17 +29,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
-import logging
 import statistics
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import Any
+
+from peers.export.backend import Backend
+from peers.export.exporters import BATCH, PEERS, RESOURCE
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.events import MemoryEventStore
@@ -51,10 +49,8 @@ from lib.observe.dialects import GENAI
 from lib.observe.otlp import OTLPSender
 from lib.testing.logs import make_log, store_log
 
-BATCH = 512
 TICK_S = 0.001
 START_DATA: dict[str, Any] = {"algorithm": "a", "input": []}
-RESOURCE = {"service.name": "bench"}
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WORDS = "the order of a customer was shipped on monday and arrives in two or three days"
 
@@ -103,73 +99,6 @@ def prose(seed: int) -> str:
     """Return 2 kB of words that do not come in the same order every time."""
     words = WORDS.split()
     return " ".join(words[(seed * 7 + n * n) % len(words)] + str(n % 13) for n in range(350))[:2000]
-
-
-# -- the backend -------------------------------------------------------------------------------
-
-
-async def sink() -> None:
-    """Take whatever is posted; say on GET /seen how many spans of different ids that were."""
-    state: dict[str, Any] = {"bodies": [], "delay_s": 0.0}
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            fields = dict(line.lower().partition(": ")[::2] for line in head.decode().split("\r\n"))
-            body = await reader.readexactly(int(fields.get("content-length", 0)))
-            answer = b""
-            if head.startswith(b"GET /seen"):
-                answer = json.dumps(seen(state["bodies"])).encode()
-                state["bodies"].clear()
-            elif head.startswith(b"GET /delay"):
-                state["delay_s"] = float(head.split()[1].rpartition(b"/")[2])
-            else:
-                state["bodies"].append((body, fields.get("content-encoding")))
-                await asyncio.sleep(state["delay_s"])  # noqa: TID251 - a backend takes its time
-            writer.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n"
-                b"content-length: %d\r\n\r\n%b" % (len(answer), answer)
-            )
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-
-def seen(bodies: Sequence[tuple[bytes, str | None]]) -> dict[str, int]:
-    import zlib
-
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-    ids: set[bytes] = set()
-    for body, encoding in bodies:
-        plain = zlib.decompress(body, zlib.MAX_WBITS | 16) if encoding else body
-        for resource in ExportTraceServiceRequest.FromString(plain).resource_spans:
-            for scope in resource.scope_spans:
-                ids.update(span.span_id for span in scope.spans)
-    return {"spans": len(ids), "bytes": sum(len(body) for body, _ in bodies)}
-
-
-class Backend:
-    def __enter__(self) -> Self:
-        command = [sys.executable, __file__, "--sink"]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self.process.stdout
-        self.base = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait()
-
-    def ask(self, path: str) -> Any:
-        with urllib.request.urlopen(self.base + path) as answer:
-            return json.loads(answer.read() or b"null")
-
-    @property
-    def url(self) -> str:
-        return f"{self.base}/v1/traces"
 
 
 # -- the exporters -----------------------------------------------------------------------------
@@ -232,105 +161,12 @@ class Whole(Ours):
         await self.sink.aclose()
 
 
-class OpenTelemetry:
-    compressed = False
-
-    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
-        from opentelemetry.exporter.otlp.proto.http import Compression
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        logging.disable(logging.WARNING)  # one for each span that is dropped
-        self.spans = readable(spans)
-        gzip = Compression.Gzip if self.compressed else Compression.NoCompression
-        exporter = OTLPSpanExporter(url, compression=gzip)
-        size: dict[str, Any] = {} if queue is None else {"max_queue_size": queue}
-        self.processor = BatchSpanProcessor(exporter, max_export_batch_size=BATCH, **size)
-
-    async def export(self) -> None:
-        for number, span in enumerate(self.spans):
-            self.processor.on_end(span)
-            if number % 64 == 63:
-                await asyncio.sleep(0)  # noqa: TID251 - as the tasks that end them would
-        await asyncio.to_thread(self.processor.force_flush, 120_000)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self.processor.shutdown)
-
-
-class Compressed(OpenTelemetry):
-    compressed = True
-
-
-class Traced(OpenTelemetry):
-    """Spans are made by a tracer, as they are in an application."""
-
-    def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-
-        super().__init__(url, spans, queue=queue)
-        provider = TracerProvider(resource=Resource(RESOURCE), shutdown_on_exit=False)
-        provider.add_span_processor(self.processor)
-        self.tracer = provider.get_tracer("bench", "1")
-
-    async def export(self) -> None:
-        from opentelemetry.trace import NonRecordingSpan, SpanKind, set_span_in_context
-        from opentelemetry.trace.status import Status, StatusCode
-
-        for number, span in enumerate(self.spans):
-            made = self.tracer.start_span(
-                span.name,
-                set_span_in_context(NonRecordingSpan(span.parent)),
-                SpanKind.CLIENT,
-                start_time=span.start_time,
-            )
-            made.set_attributes(span.attributes)
-            made.set_status(Status(StatusCode.OK))
-            made.end(span.end_time)
-            if number % 64 == 63:
-                await asyncio.sleep(0)  # noqa: TID251 - as the tasks that end them would
-        await asyncio.to_thread(self.processor.force_flush, 120_000)
-
-
 EXPORTERS: dict[str, Callable[..., Any]] = {
     "lib": Ours,
     "lib ready": Ready,
     "lib sink": Whole,
-    "otel": OpenTelemetry,
-    "otel gzip": Compressed,
-    "otel tracer": Traced,
+    **PEERS,
 }
-
-
-def readable(spans: Sequence[Span]) -> list[Any]:
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
-    from opentelemetry.trace.status import Status, StatusCode
-
-    resource, scope = Resource(RESOURCE), InstrumentationScope("bench", "1")
-
-    def context(trace_id: str, span_id: str | None) -> SpanContext:
-        ids = int(trace_id, 16), int(span_id or "0", 16)
-        return SpanContext(*ids, is_remote=False, trace_flags=TraceFlags(1))
-
-    return [
-        ReadableSpan(
-            span.name,
-            context(span.trace_id, span.span_id),
-            context(span.trace_id, span.parent_id),
-            resource,
-            GENAI.attributes(span),
-            kind=SpanKind.CLIENT,
-            status=Status(StatusCode.OK),
-            start_time=int(span.start.timestamp() * 1e9),
-            end_time=int((span.end or span.start).timestamp() * 1e9),
-            instrumentation_scope=scope,
-        )
-        for span in spans
-    ]
 
 
 # -- measuring ---------------------------------------------------------------------------------
@@ -479,11 +315,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--delays-ms", type=int, nargs="*", default=[0, 20, 200])
     parser.add_argument("--exporters", nargs="*", default=list(EXPORTERS), choices=list(EXPORTERS))
-    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.sink:
-        asyncio.run(sink())
-        return
     with Backend() as backend:
         compare(backend, asked.spans, asked.rounds, asked.exporters)
         for big in (False, True):
