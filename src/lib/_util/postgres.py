@@ -56,7 +56,14 @@ _KEEP_ALIVE: Final = {
 
 # What passes by itself or by trying again: lost connections, deadlocks, full or stopping servers.
 _PASSING: Final = ("08", "40", "53", "55P03", "57")
-_PASSING_REFUSALS: Final = ("starting up", "shutting down", "too many", "connection slots")
+_REFUSAL: Final = "check user, password and database of the dsn"
+_TOO_MANY: Final = "it has as many as it allows"
+_PASSING_REFUSALS: Final = {
+    "starting up": "it is starting",
+    "shutting down": "it is shutting down",
+    "too many": _TOO_MANY,
+    "connection slots": _TOO_MANY,
+}
 
 
 class Overdue(psycopg.OperationalError):
@@ -106,11 +113,10 @@ def failure(place: str, error: psycopg.Error) -> Failure:
 def _unreached(place: str, error: psycopg.Error) -> Failure:
     said = str(error)
     if "FATAL" in said:  # the server was reached, and has refused
-        passing = any(reason in said for reason in _PASSING_REFUSALS)
+        passing = next((reason for reason in _PASSING_REFUSALS if reason in said), None)
+        told = _PASSING_REFUSALS[passing] if passing else _REFUSAL
         return Failure(
-            f"the server refused a connection for {place}: "
-            "check user, password and database of the dsn",
-            retryable=passing,
+            f"the server refused a connection for {place}: {told}", retryable=passing is not None
         )
     if isinstance(error, psycopg.OperationalError):
         return Failure(

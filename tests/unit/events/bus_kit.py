@@ -52,12 +52,13 @@ class Store(MemoryEventStore):
         super().__init__()
         self.swaps = self.feeds = 0
         self.fail_feeds = self.fail_swaps = 0
+        self.passing = True
 
     async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> Feed:
         self.feeds += 1
         if self.fail_feeds:
             self.fail_feeds -= 1
-            raise StoreError("no connection")
+            raise StoreError("no connection", retryable=self.passing)
         return await super().feed(after, limit=limit, partition=partition)
 
     async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:

@@ -15,10 +15,20 @@ from lib.testing.event_store.kit import begin
 from .bus_kit import Handler, Store, opened, running, subscribed, until
 
 
-def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("passing", "told"),
+    [
+        (True, ["bus group 'group' waits for the store: no connection"]),
+        (False, ["bus group 'group': a batch will be tried again"] * 3),
+    ],
+)
+def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again(
+    passing: bool, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         clock = ManualClock()
         async with opened(Store()) as store:
+            store.passing = passing
             await begin(store, "run")
             bus, handler = await subscribed(store, clock=clock)
             store.fail_feeds = 3
@@ -29,6 +39,9 @@ def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again() -> None:
                 await until(lambda: handler.seen)
 
     run(main())
+
+    assert caplog.messages == told
+    assert [bool(record.exc_info) for record in caplog.records] == [not passing] * len(told)
 
 
 STORE_FAILS = ExceptionGroup("in tasks", [StoreError("a"), ExceptionGroup("b", [StoreClosed("c")])])

@@ -289,7 +289,11 @@ class Share:
 
     async def _bear_the_store(self, error: Exception) -> End:
         """Wait for a store that fails: that is not the fault of an event."""
-        _log.error("bus group %r: a batch will be tried again", self._group, exc_info=error)
+        if isinstance(error, StoreError) and error.retryable:  # said once while it lasts
+            level = logging.DEBUG if self._store_failures else logging.WARNING
+            _log.log(level, "bus group %r waits for the store: %s", self._group, error)
+        else:
+            _log.error("bus group %r: a batch will be tried again", self._group, exc_info=error)
         self._store_failures += 1
         self._pause_s = pause_s(self._store_failures)
         await self._claim.give_back()

@@ -257,17 +257,25 @@ def test_a_server_that_cannot_be_had_is_named_without_its_address(
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("the database system is starting up", "it is starting"),
+        ("the database system is shutting down", "it is shutting down"),
+        ("sorry, too many clients already", "it has as many as it allows"),
+    ],
+)
 def test_a_server_that_starts_up_may_be_asked_again(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, reason: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server of its own would have to be caught in the act."""
 
     async def refuse(*_: Any, **__: Any) -> None:
-        raise psycopg.OperationalError("FATAL:  the database system is starting up")
+        raise psycopg.OperationalError(f"FATAL:  {reason}")
 
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", refuse)
 
-    with pytest.raises(StoreUnavailable) as failure:
+    with pytest.raises(StoreUnavailable, match=f"refused a connection .*: {told}$") as failure:
         run(PostgresVectorStore(dsn, dimension=2).setup())
     assert failure.value.retryable
 
