@@ -6,6 +6,9 @@ from collections.abc import Iterator
 import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
+from pydantic import create_model
+
+create_model("First")  # for the first one of a process pydantic looks for plugins, in files
 
 pytest.register_assert_rewrite("lib.testing")
 
