@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 
 from .fault_kit import Undecided, until_done, with_helper
-from .run_kit import Kept
+from .run_kit import NEVER_ANSWERS, Kept, reached
 
 
 class Unfolded(React):
@@ -52,6 +53,27 @@ def test_a_run_whose_algorithm_always_fails_ends_as_failed(agent: React) -> None
             assert (await verify_store(store)).faults == []
 
     run(main())
+
+
+class Unhashed(React):
+    """Asks a model for what cannot be hashed."""
+
+    def decide(self, state: Any) -> Any:
+        decision: Any = super().decide(state)
+        return [replace(request, messages=tuple(request.messages)) for request in decision]
+
+
+def test_a_run_whose_open_call_cannot_be_made_again_ends_as_failed() -> None:
+    async def main() -> Result:
+        store = Kept()
+        async with make_engine(NEVER_ANSWERS, store=store) as engine:
+            started = await engine.start("go")
+            await reached(started, k.LLM_REQUESTED)
+        async with make_engine(ScriptedClient([]), store=store, agent=Unhashed()) as engine:
+            return await until_done(engine.run(started.id).result, fault=AttributeError)
+
+    result = run(main())
+    assert (result.outcome, result.reason) == ("FAILED", "poison")
 
 
 @pytest.mark.parametrize("agent", FAULTY, ids=["decide", "evolve"])

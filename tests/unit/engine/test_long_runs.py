@@ -51,8 +51,8 @@ def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage
 def test_others_have_their_turn_while_a_long_conversation_is_hashed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def turns_of_others(*, at_once: int) -> int:
-        monkeypatch.setattr(driver, "_HASHED_AT_ONCE", at_once)
+    async def turns_of_others(*, chars: int) -> int:
+        monkeypatch.setattr(driver, "_HASHED_CHARS", chars)
         turns = 0
         async with make_engine(FunctionClient(lambda _: "good")) as engine:
             started = await engine.start([Message.user(str(number)) for number in range(40)])
@@ -62,5 +62,5 @@ def test_others_have_their_turn_while_a_long_conversation_is_hashed(
                 turns += 1
         return turns
 
-    whole, bit_by_bit = run(turns_of_others(at_once=40)), run(turns_of_others(at_once=1))
+    whole, bit_by_bit = run(turns_of_others(chars=10**6)), run(turns_of_others(chars=1))
     assert bit_by_bit >= whole + 39

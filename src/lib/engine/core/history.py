@@ -8,14 +8,16 @@ It is reckoned when somebody asks for it: most values of a fold are gone before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from lib._util.json import canonical, digest, quoted
 from lib.llm import Message, ToolResult, message_to_json
 
 EMPTY_DIGEST = digest()
+_MESSAGE_CHARS: Final = 500  # what takes as long as what is done for a message beside its text
 
 
 class History(Sequence[Message]):
@@ -34,15 +36,21 @@ class History(Sequence[Message]):
     @property
     def digest(self) -> str:
         """The digest of all its messages."""
-        self.reckon(self._size)
+        self.reckon(math.inf)
         return self._digests[self._size]
 
-    def reckon(self, most: int) -> bool:
-        """Reckon the digest further, by so many messages; tell whether any are left."""
+    def reckon(self, most_chars: float) -> bool:
+        """Reckon the digest further; tell whether any messages are left.
+
+        Args:
+            most_chars: after so many characters of JSON it is enough; a message counts as some
+                hundreds, however short, and is not cut.
+        """
         known = self._digests
-        done = len(known) - 1
-        for message in self._buffer[done : min(done + most, self._size)]:
-            known.append(digest(known[-1], _rendered(message)))
+        while len(known) <= self._size and most_chars > 0:
+            rendered = _rendered(self._buffer[len(known) - 1])
+            known.append(digest(known[-1], rendered))
+            most_chars -= len(rendered) + _MESSAGE_CHARS
         return len(known) <= self._size
 
     def append(self, message: Message) -> History:

@@ -38,8 +38,14 @@ def test_a_digest_is_reckoned_bit_by_bit_and_is_the_same() -> None:
     whole, history = History().extend(messages), History().extend(messages)
     shorter, longer = history, history.extend([Message.user("7"), Message.user("8")])
 
-    assert [shorter.reckon(3) for _ in range(4)] == [True, True, False, False]
+    assert [shorter.reckon(1_200) for _ in range(4)] == [True, True, False, False]
     assert [longer.reckon(1) for _ in range(3)] == [True, False, False]
     assert shorter.digest == whole.digest
     assert longer.digest == whole.extend(list(longer[7:])).digest
     assert not History().reckon(1)
+
+
+def test_a_long_message_counts_as_what_it_is() -> None:
+    history = History().extend([Message.user("x" * 9_000), *map(Message.user, "abc")])
+
+    assert [history.reckon(9_000) for _ in range(2)] == [True, False]
