@@ -29,8 +29,8 @@ _GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
 _PROJECTED_CELLS: Final = 1 << 20
 
 
-class _Chosen(NamedTuple):
-    """The rows of one selection, and their heads side by side."""
+class _Copied(NamedTuple):
+    """The rows of one selection, and a copy of their heads, side by side."""
 
     among: Selection
     places: NDArray[np.intp]
@@ -48,7 +48,7 @@ class Heads:
         self._size = 0
         self._longest = 1.0 if metric == "cosine" else 0.0  # |x|, with cosine of x / |x|
         self._last: Selection | None = None  # that was asked for
-        self._chosen: _Chosen | None = None
+        self._copied: _Copied | None = None
         self._lock = Lock()
 
     @property
@@ -86,9 +86,9 @@ class Heads:
         """Return every row that can be among the k nearest of a selection."""
         self._catch_up(rows)
         asked, wide = self._basis.query(query), query.astype(np.float64)
-        chosen = self._side_by_side(among)
-        if chosen is not None:
-            places, allowed, keys = chosen.places, None, chosen.heads @ asked
+        copied = self._side_by_side(among)
+        if copied is not None:
+            places, allowed, keys = copied.places, None, copied.heads @ asked
         else:
             places, allowed = among.positions, among.mask if among.positions is None else None
             keys = self._products(asked, len(rows.vectors), places)
@@ -96,24 +96,27 @@ class Heads:
             lengths = rows.scales if places is None else rows.scales[places]
             keys -= 0.5 * lengths * lengths
         sown = seeds(keys, allowed, k)
-        chosen = sown[0] if places is None else places[sown[0]]
-        best = highest(scored(rows, wide, chosen, self._metric), k)
+        seeded = sown[0] if places is None else places[sown[0]]
+        best = highest(scored(rows, wide, seeded, self._metric), k)
         least = float(best[0]) - self._slack(wide) if len(best) == k else -math.inf
-        chosen = left(keys, allowed, least, sown, k)
-        return chosen if places is None else places[chosen]
+        found = left(keys, allowed, least, sown, k)
+        return found if places is None else places[found]
 
-    def _side_by_side(self, among: Selection) -> _Chosen | None:
-        """Return the heads of a selection that is asked for again, if a copy of them pays."""
+    def _side_by_side(self, among: Selection) -> _Copied | None:
+        """Return a copy of the heads of a selection that pays; make it at the second call in a row.
+
+        There is one at a time, and none outlives the rows that were there when it was made.
+        """
         if among.mask is None or among.count > _COPIED_SHARE * len(among.mask):
             return None
-        kept, last, self._last = self._chosen, self._last, among
+        kept, last, self._last = self._copied, self._last, among
         if kept is not None and kept.among is among:
             return kept
         if last is not among or 4 * self.width * among.count > CACHE_BYTES:
             return None
         places = among.mask.nonzero()[0] if among.positions is None else among.positions
-        self._chosen = _Chosen(among, places, self._heads[places])
-        return self._chosen
+        self._copied = copied = _Copied(among, places, self._heads[places])
+        return copied
 
     def _products(self, asked: Floats, size: int, places: NDArray[np.intp] | None) -> Floats:
         """Return y z for the first rows, or for those at the places."""
@@ -151,6 +154,7 @@ class Heads:
 
     def _extend(self, vectors: Floats, scales: Floats) -> None:
         size = self._size + len(vectors)
+        self._copied = self._last = None
         if size > len(self._heads):
             self._heads = grown(self._heads, size + self._size // 2)
         step = max(1, _PROJECTED_CELLS // vectors.shape[1])

@@ -25,6 +25,7 @@ _LEARNING_CELLS: Final = 1 << 21
 _LEARNING_ROWS: Final = 4  # for each dimension: of long vectors, learning takes seconds
 _LEARNING_GROWTH: Final = 4
 _JUDGED_SEARCHES: Final = 32
+_FORGOTTEN: Final = 0.9  # of what a search has left, with the next one
 
 # What things cost for a row of codes or floats, in the time of reading one byte in order.
 _CODED_ROW: Final = 128.0  # what is done for it beside reading it
@@ -44,6 +45,7 @@ class LearningPass:
         self._products = products
         self._by, self._learn_at = by, learn_at
         self._searches, self._cost = 0, 0.0
+        self._left = 0.0  # of the rows, by the worst of the last searches
         self._lock = Lock()
 
     @classmethod
@@ -56,8 +58,9 @@ class LearningPass:
 
     @property
     def speedup(self) -> int:
-        """How many times faster than reading the rows as they are, about."""
-        return self._by.speedup
+        """How many times faster than reading the rows as they are, with what was left of late."""
+        rows = 1.0 / self._by.speedup + SURVIVOR / _FLOAT * self._left
+        return max(1, round(1.0 / rows))
 
     def pending(self, size: int) -> int:
         """Return how many of so many rows have to be read before a search."""
@@ -70,9 +73,12 @@ class LearningPass:
                 self._learn(rows.vectors)
         by = self._by
         found = by.candidates(rows, query, k, among)
-        if isinstance(by, Heads | ProjectedCodes) and among.positions is None:
+        left = len(found) / among.count
+        self._left = max(left, _FORGOTTEN * self._left)
+        many = among.positions is None or among.count * len(query) >= _LEARNING_CELLS
+        if isinstance(by, Heads | ProjectedCodes) and many:
             with self._lock:
-                self._judge(by, rows.vectors.shape, len(found) / among.count)
+                self._judge(by, rows.vectors.shape, left)
         return found
 
     def moved(self, kept: NDArray[np.intp], scales: Floats) -> Self:

@@ -160,7 +160,7 @@ def test_threads_that_search_while_rows_are_added_find_each_the_rows_they_know(
 
 def copied(first_pass: Heads) -> int:
     """Return how many heads it keeps a second time."""
-    chosen = first_pass._chosen  # pyright: ignore[reportPrivateUsage] - what it keeps is tested
+    chosen = first_pass._copied  # pyright: ignore[reportPrivateUsage] - what it keeps is tested
     return 0 if chosen is None else len(chosen.heads)
 
 
@@ -208,4 +208,16 @@ def test_what_would_save_little_is_not_copied(
         among = Selection.of(np.arange(2_000) % 5 > 0)
     for _ in range(3):
         nearest(rows, vectors[0], 7, metric="dot", among=among)
+    assert copied(first_pass) == 0
+
+
+def test_a_copy_does_not_outlive_the_rows_that_were_there() -> None:
+    vectors = near(2_000)
+    first_pass = Heads("dot", BASIS)
+    among = half(vectors[:1_500])
+    for _ in range(2):
+        rows = rows_of(vectors[:1_500], "dot", first_pass)
+        nearest(rows, vectors[0], 7, metric="dot", among=among)
+    assert copied(first_pass) == 750
+    nearest(rows_of(vectors, "dot", first_pass), vectors[0], 7, metric="dot", among=whole(vectors))
     assert copied(first_pass) == 0
