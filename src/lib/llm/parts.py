@@ -17,21 +17,24 @@ A = TypeVar("A", bound="Attachment")
 
 
 class _Nothing(dict[str, Any]):
-    """An `extra` without keys. Nearly all parts share it, so it takes none."""
+    """An `extra` without keys. Nearly all parts share it, so it takes none; its copies do."""
 
     __slots__ = ()
+
+    def __new__(cls, *items: Any) -> dict[str, Any]:  # `asdict` copies so
+        return dict(*items)
 
     def _refuse(self, *_args: Any, **_more: Any) -> NoReturn:
         raise TypeError("an `extra` cannot be changed: make the part or message again with it")
 
     __setitem__ = __ior__ = _refuse
-    setdefault = update = _refuse  # pyright: ignore[reportAssignmentType] - whatever they take
+    __init__ = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType] - whatever they take
 
-    def __reduce__(self) -> tuple[Callable[[], dict[str, Any]], tuple[()]]:
-        return no_extra, ()
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[()]]:
+        return dict, ()
 
 
-_NOTHING: Final = _Nothing()
+_NOTHING: Final = dict.__new__(_Nothing)
 
 
 def no_extra() -> dict[str, Any]:

@@ -189,6 +189,7 @@ def test_what_has_no_extra_says_so_and_cannot_be_given_one_in_place() -> None:
         lambda: text.extra.setdefault("lang", "en"),
         lambda: text.extra.__setitem__("lang", "en"),
         lambda: message.extra.__ior__({"lang": "en"}),
+        lambda: message.extra.__init__(lang="en"),
     ):
         with pytest.raises(TypeError, match="cannot be changed: make the part or message again"):
             change()
@@ -204,5 +205,13 @@ def test_messages_can_be_copied_pickled_and_written(message: Message) -> None:
         pickle.loads(pickle.dumps(message)),
     ):
         assert again == message
-        assert again.extra is message.extra
-    assert json.loads(json.dumps(asdict(message)))["extra"] == {}
+    extras: list[dict[str, Any]] = [
+        copy.deepcopy(message).extra,
+        pickle.loads(pickle.dumps(message)).extra,
+        asdict(message)["extra"],
+        message.extra.copy(),
+        message.extra | {},
+    ]
+    for extra in extras:
+        extra["lang"] = "en"
+    assert json.loads(json.dumps(asdict(message)))["extra"] == message.extra == {}
