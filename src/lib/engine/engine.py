@@ -101,7 +101,7 @@ class Engine:
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
             UnknownTool: an algorithm offers a tool that no handler has, and `drive` is not False.
         """
-        check_has(store, "append", "is no event store: open_store(…) makes one")
+        check_has(store, "claim", "is no event store: open_store(…) makes one")
         handlers = as_handlers(handlers)
         if blobs is not None:
             check_has(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
@@ -200,7 +200,7 @@ class Engine:
             BlobMissing: it names a blob to which no run of the tenant refers.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunErased: the run that the key has started has been erased.
-            ValueError: there is no message, or the tenant is empty.
+            ValueError: there is no message, or the tenant or the key is empty.
             TypeError: something is not what it is named to be; nothing is kept of it.
         """
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=(budget,))
@@ -246,7 +246,7 @@ class Engine:
             UnknownAlgorithm: the engine has no such algorithm.
             IdempotencyMismatch: the key has started another request.
             ValueError: the algorithm is a session itself, or no run may hang below it, or the
-                tenant is empty.
+                tenant or the key is empty.
             TypeError: something is not what it is named to be.
         """
         budgets = (budget, turn_budget)

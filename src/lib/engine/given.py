@@ -46,6 +46,27 @@ def check_names(**names: object) -> None:
             raise TypeError(f"{told}: write {name}=str(…)")
 
 
+def check_key(idempotency_key: object) -> None:
+    """Refuse a key that is empty: all that lacks one would be taken for the same.
+
+    Raises:
+        ValueError: it is.
+    """
+    if idempotency_key == "":
+        raise ValueError("an idempotency key has at least one character")
+
+
+def check_texts(**texts: object) -> None:
+    """Refuse what is no text where it is to be written into a log.
+
+    Raises:
+        TypeError: one is none.
+    """
+    for name, given in texts.items():
+        if not isinstance(given, str):
+            raise TypeError(f"{name} is text, got {kind_of(given)}")
+
+
 def checked_id(given: object) -> str:
     """Return the id of a run.
 

@@ -10,6 +10,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.blind import BLIND
 from lib.engine.core.decide import refold
 from lib.engine.core.state import RunState, fold
+from lib.engine.given import check_texts
 from lib.engine.handler import Live
 from lib.engine.history import Histories
 from lib.engine.result import Result
@@ -170,6 +171,7 @@ class Run:
 
         Raises:
             NotPending: no such call waits; the first decision counts.
+            TypeError: the comment is no text.
         """
         await self._decide(key, comment=comment, user=user, approved=True)
 
@@ -178,10 +180,12 @@ class Run:
 
         Raises:
             NotPending: no such call waits; the first decision counts.
+            TypeError: the comment is no text.
         """
         await self._decide(key, comment=comment, user=user, approved=False)
 
     async def _decide(self, key: str, *, comment: str, user: str | None, approved: bool) -> None:
+        check_texts(comment=comment)
         if key not in {call.key for call in await self.pending()}:
             raise NotPending(self.id, key)
         data: dict[str, Any] = {"key": key, "approved": approved}
@@ -194,7 +198,12 @@ class Run:
 
         What is under way is interrupted, every open call gets a result, and the run ends as
         CANCELLED: `await run.result()` to see it done.
+
+        Raises:
+            RunNotFound: there is no such run.
+            TypeError: the reason is no text.
         """
+        check_texts(reason=reason)
         if (await self.info()).status == "closed":
             return False
         data = {"reason": reason} if reason else {}

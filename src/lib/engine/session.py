@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
-from lib.engine.given import check_names, kind_of
+from lib.engine.given import check_key, check_names, kind_of
 from lib.engine.history import Histories
 from lib.engine.run import Run
 from lib.engine.turn import LiveHost, Turn, request_digest
@@ -139,8 +139,7 @@ class Session:
         given = as_messages(input)
         if not given or any(message.role != "user" for message in given):
             raise ValueError("what is sent to a session is one message of the user or several")
-        if idempotency_key == "":
-            raise ValueError("an idempotency key has at least one character")
+        check_key(idempotency_key)
         key = self._engine.new_id() if idempotency_key is None else idempotency_key
         await self._catch_up()
         given = await self._engine.messages(given, tenant=self._tenant)

@@ -9,7 +9,7 @@ from lib._util.json import canonical, digest
 from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.derived import Nursery
-from lib.engine.given import check_names, kind_of
+from lib.engine.given import check_key, check_names, kind_of
 from lib.errors import Conflict, IdempotencyMismatch, RunErased
 from lib.events import EventStore
 from lib.events import kinds as k
@@ -33,9 +33,10 @@ def check_start(
 
     Raises:
         TypeError: a name is no text, or a budget none.
-        ValueError: the tenant is empty.
+        ValueError: the tenant or the key is empty.
     """
     check_names(tenant=tenant, user=user, idempotency_key=idempotency_key)
+    check_key(idempotency_key)
     if tenant == "":
         raise ValueError("a tenant has an id that is not empty; None is for nobody's runs")
     for budget in budgets:

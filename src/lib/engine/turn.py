@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from lib._util.json import canonical, digest
 from lib.engine.core.budget import Spend
+from lib.engine.given import check_texts
 from lib.engine.handler import Live
 from lib.engine.handlers.turn import turn_run_id
 from lib.engine.live import LiveHub
@@ -164,7 +165,9 @@ class Turn:
 
         Raises:
             RunNotFound: the session is not there (any more).
+            TypeError: the reason is no text.
         """
+        check_texts(reason=reason)
         await self._look()
         if self._result is not None or self._closed is not None:
             return False

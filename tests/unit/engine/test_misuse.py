@@ -41,6 +41,7 @@ GUARDS = "guards are given as a list, such as [InjectionGuard()], got"
 TO_GUARDS = "is no guard: give an instance, such as InjectionGuard()"
 MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
     (Engine, (MemoryEventStore, []), {}, "the class MemoryEventStore is no event store: open_st"),
+    (Engine, ([MODEL], MemoryEventStore()), {}, "list is no event store: open_store(…) makes one"),
     (Engine, (MemoryEventStore(), MODEL), {}, f"{HANDLERS} LLMHandler"),
     (Engine, (MemoryEventStore(), None), {}, f"{HANDLERS} NoneType"),
     (Engine, (MemoryEventStore(), look), {}, f"{HANDLERS} Tool"),
@@ -138,6 +139,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("send", {"user": 5}, "user is text or None, got int"),
     ("send", {"idempotency_key": 5}, "idempotency_key is text or None, got int"),
     ("cancel", {"user": 5}, "user is text or None, got int"),
+    ("cancel", {"reason": 5}, "reason is text, got int"),
 ]
 
 
@@ -162,13 +164,40 @@ def test_a_call_with_the_wrong_thing_has_no_effect(
     run(main())
 
 
-def test_an_empty_tenant_is_refused_before_its_content_is_stored() -> None:
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("tenant", "a tenant has an id that is not empty; None is"),
+        ("idempotency_key", "an idempotency key has at least one character"),
+    ],
+)
+def test_an_empty_name_is_refused_before_its_content_is_stored(name: str, told: str) -> None:
+    empty: dict[str, Any] = {name: ""}
+
     async def main() -> None:
         blobs = MemoryBlobStore()
         async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
-            with pytest.raises(ValueError, match="a tenant has an id that is not empty; None is"):
-                await engine.start(PHOTO, tenant="")
+            with pytest.raises(ValueError, match=told):
+                await engine.start(PHOTO, **empty)
+            with pytest.raises(ValueError, match=told):
+                await engine.start_session(**empty)
             assert await blobs.stored() == []
+
+    run(main())
+
+
+def test_what_a_person_says_to_a_decision_or_a_turn_is_text() -> None:
+    said: Any = 5
+
+    async def main() -> None:
+        async with make_engine(ScriptedClient(["hi"])) as engine:
+            started = await engine.start("go")
+            for decide in (started.approve, started.deny):
+                with pytest.raises(TypeError, match=r"^comment is text, got int$"):
+                    await decide("tool/1/c1", comment=said)
+            turn = await (await engine.start_session()).send("hi")
+            with pytest.raises(TypeError, match=r"^reason is text, got int$"):
+                await turn.cancel(said)
 
     run(main())
 
