@@ -40,7 +40,7 @@ SURVIVOR: Final = 12.0
 _SAMPLE: Final = 4096
 _TRIALS: Final = 24
 _WANTED: Final = 10  # neighbours that a search is assumed to be for
-_WIDTHS: Final = (31, 47, 63, 127, 191, 255, 383, 511)  # with the tail, whole cache lines
+_WIDTHS: Final = (31, 47, 63, 127, 191, 255, 383, 511)  # with the tail, whole cache lines of floats
 _LARGEST_DIMENSION: Final = 1536  # above, learning takes seconds
 _TINY: Final = 2.0**-100
 
