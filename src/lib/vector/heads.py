@@ -24,6 +24,8 @@ from lib.vector.seeds import Floats, highest, left, scored, seeds
 CACHE_BYTES: Final = 24 << 20
 """As much of the processor's cache as heads may fill."""
 
+_ONE_THREAD_BYTES: Final = 4 << 20  # as much as is searched on the event loop
+_ONE_THREAD_CELLS: Final = 8192
 _COPIED_SHARE: Final = 0.75
 _GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
 _PROJECTED_CELLS: Final = 1 << 20
@@ -88,7 +90,7 @@ class Heads:
         asked, wide = self._basis.query(query), query.astype(np.float64)
         copied = self._side_by_side(among)
         if copied is not None:
-            places, allowed, keys = copied.places, None, copied.heads @ asked
+            places, allowed, keys = copied.places, None, _product(copied.heads, asked)
         else:
             places, allowed = among.positions, among.mask if among.positions is None else None
             keys = self._products(asked, len(rows.vectors), places)
@@ -122,13 +124,13 @@ class Heads:
         """Return y z for the first rows, or for those at the places."""
         heads = self._heads[:size]
         if places is None:
-            return heads @ asked
+            return _product(heads, asked)
         products = np.empty(len(places), np.float32)
         step = max(1, _GATHERED_BYTES // asked.nbytes)
         for start in range(0, len(places), step):
             part = slice(start, start + step)
             # "clip" checks nothing, and the places are right: faster than "raise"
-            np.matmul(np.take(heads, places[part], 0, mode="clip"), asked, out=products[part])
+            products[part] = _product(np.take(heads, places[part], 0, mode="clip"), asked)
         return products
 
     def _slack(self, query: NDArray[np.float64]) -> float:
@@ -169,3 +171,23 @@ class Heads:
             self._heads[place] = taken
         self._measure(scales)
         self._size = size
+
+
+def _product(heads: Floats, asked: Floats) -> Floats:
+    """Return y z for each of these heads; of few of them by one thread, so that none waits.
+
+    OpenBLAS shares a product of more than 9,216 cells among threads, which wait for each other:
+    where something else runs, one in a hundred takes milliseconds. Of many heads, the others are
+    twice as fast.
+    Source: `interface/gemv.c` of OpenBLAS, `GEMM_MULTITHREAD_THRESHOLD`.
+    """
+    if heads.nbytes > _ONE_THREAD_BYTES:
+        return heads @ asked
+    width = len(asked)
+    step = max(1, _ONE_THREAD_CELLS // width)
+    stacked = len(heads) // step * step
+    products = np.empty(len(heads), np.float32)
+    stack = heads[:stacked].reshape(-1, step, width)
+    np.matmul(stack, asked, out=products[:stacked].reshape(-1, step))
+    np.matmul(heads[stacked:], asked, out=products[stacked:])
+    return products

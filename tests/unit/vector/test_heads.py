@@ -221,3 +221,18 @@ def test_a_copy_does_not_outlive_the_rows_that_were_there() -> None:
     assert copied(first_pass) == 750
     nearest(rows_of(vectors, "dot", first_pass), vectors[0], 7, metric="dot", among=whole(vectors))
     assert copied(first_pass) == 0
+
+
+@pytest.mark.parametrize("size", [1, 29, 630, 631, 5_000])
+@pytest.mark.parametrize("bytes_at_once", [0, 1 << 30])
+def test_products_are_the_same_by_one_thread_and_by_many(
+    size: int, bytes_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads, "_ONE_THREAD_BYTES", bytes_at_once)
+    vectors = near(size, away=0.05)
+    rows, plain = rows_of(vectors, "dot", Heads("dot", BASIS)), rows_of(vectors, "dot", None)
+    some = Selection.of(np.arange(size) % 5 == 0)
+
+    for among in (whole(vectors), some, some):
+        expected = nearest(plain, vectors[0], 7, metric="dot", among=among)
+        assert nearest(rows, vectors[0], 7, metric="dot", among=among) == expected
