@@ -24,7 +24,8 @@ from lib.vector.seeds import Floats, highest, left, scored, seeds
 CACHE_BYTES: Final = 24 << 20
 """As much of the processor's cache as heads may fill."""
 
-_ONE_THREAD_BYTES: Final = 4 << 20  # as much as is searched on the event loop
+_ONE_THREAD_BYTES: Final = 16 << 20
+_CACHED: Final = 4  # times as fast as from memory
 _ONE_THREAD_CELLS: Final = 8192
 _COPIED_SHARE: Final = 0.75
 _GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
@@ -61,7 +62,8 @@ class Heads:
     @property
     def speedup(self) -> int:
         """How many times faster than reading the rows as they are, about."""
-        return max(1, len(self._basis.directions) // self._basis.width)
+        cached = 4 * self.width * self._size <= _ONE_THREAD_BYTES
+        return max(1, len(self._basis.directions) * (_CACHED if cached else 1) // self.width)
 
     def pending(self, size: int) -> int:
         """Return how many of so many rows have no head yet."""
@@ -174,11 +176,10 @@ class Heads:
 
 
 def _product(heads: Floats, asked: Floats) -> Floats:
-    """Return y z for each of these heads; of few of them by one thread, so that none waits.
+    """Return y z for each of these heads; if the cache holds them, by one thread.
 
     OpenBLAS shares a product of more than 9,216 cells among threads, which wait for each other:
-    where something else runs, one in a hundred takes milliseconds. Of many heads, the others are
-    twice as fast.
+    where something else runs, one in a hundred takes milliseconds, on the event loop, too.
     Source: `interface/gemv.c` of OpenBLAS, `GEMM_MULTITHREAD_THRESHOLD`.
     """
     if heads.nbytes > _ONE_THREAD_BYTES:

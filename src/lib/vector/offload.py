@@ -1,4 +1,6 @@
-"""When work leaves the event loop: a scan longer than 0.2 ms does, a shorter one is not worth it.
+"""When work leaves the event loop: more than 0.3 ms does, a scan of 0.2 and what surrounds it.
+
+Less is not worth it: to go to a thread and back takes about as long.
 
 Effort is counted in floats read from memory, some five of which take a nanosecond.
 """
@@ -15,7 +17,7 @@ from lib._util.tasks import whole
 
 T = TypeVar("T")
 
-_INLINE_EFFORT = 1_000_000
+_INLINE_EFFORT = 1_500_000
 _COPY_EFFORT, _FLOAT_EFFORT = 20_000, 75  # copying a record, and each float of its vector
 
 

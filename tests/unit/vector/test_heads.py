@@ -236,3 +236,14 @@ def test_products_are_the_same_by_one_thread_and_by_many(
     for among in (whole(vectors), some, some):
         expected = nearest(plain, vectors[0], 7, metric="dot", among=among)
         assert nearest(rows, vectors[0], 7, metric="dot", among=among) == expected
+
+
+def test_heads_that_the_cache_holds_are_read_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = near(1_000)
+    first_pass = Heads("dot", BASIS)
+    first_pass.candidates(rows_of(vectors, "dot", first_pass), vectors[0], 7, whole(vectors))
+
+    monkeypatch.setattr(heads, "_ONE_THREAD_BYTES", 1_000 * 4 * first_pass.width)
+    assert first_pass.speedup == 4 * DIMENSION // 13
+    monkeypatch.setattr(heads, "_ONE_THREAD_BYTES", 1_000 * 4 * first_pass.width - 1)
+    assert first_pass.speedup == DIMENSION // 13

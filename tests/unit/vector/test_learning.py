@@ -138,7 +138,7 @@ def test_it_learns_once_there_is_enough_and_again_with_four_times_as_much(settin
 
     assert list(map(type, chosen)) == [setting.plain] * 2 + [setting.reduced] * 5
     assert len(set(map(id, chosen))) == 3
-    expected = DIMENSION // by(first_pass).width if setting.reduced is Heads else 4
+    expected = 4 * DIMENSION // by(first_pass).width if setting.reduced is Heads else 4
     assert by(first_pass).speedup == expected
     assert 1 < first_pass.speedup <= expected
 

@@ -191,7 +191,7 @@ def test_a_query_that_was_cancelled_does_not_keep_the_next_ones_waiting(
     run(main())
 
 
-@pytest.mark.parametrize(("k", "include_vectors"), [(60, False), (20, True)])
+@pytest.mark.parametrize(("k", "include_vectors"), [(80, False), (20, True)])
 def test_what_takes_long_leaves_the_event_loop(
     tmp_path: Path, asked: list[bool], k: int, include_vectors: bool
 ) -> None:
