@@ -73,12 +73,12 @@ class LearningPass:
                 self._learn(rows.vectors)
         by = self._by
         found = by.candidates(rows, query, k, among)
-        left = len(found) / among.count
-        self._left = max(left, _FORGOTTEN * self._left)
-        many = among.positions is None or among.count * len(query) >= _LEARNING_CELLS
-        if isinstance(by, Heads | ProjectedCodes) and many:
-            with self._lock:
-                self._judge(by, rows.vectors.shape, left)
+        if among.count * len(query) >= _LEARNING_CELLS:  # of few, a large share is little
+            left = len(found) / among.count
+            self._left = max(left, _FORGOTTEN * self._left)
+            if isinstance(by, Heads | ProjectedCodes):
+                with self._lock:
+                    self._judge(by, rows.vectors.shape, left)
         return found
 
     def moved(self, kept: NDArray[np.intp], scales: Floats) -> Self:
