@@ -32,7 +32,7 @@ def resident() -> int:
 def alone(function: object, *arguments: object) -> object:
     """Return what a function returns in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()  # type: ignore[arg-type]  # callable
+        return pool.submit(function, *arguments).result()  # type: ignore[arg-type] - callable
 
 
 def filled_file(path: str, count: int, dimension: int) -> None:

@@ -113,7 +113,7 @@ def test_a_store_that_filters_by_what_it_was_said_to_refuse_is_caught() -> None:
 
 def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError):
-        StoreTests.kind.__wrapped__(StoreTests())  # type: ignore[attr-defined]  # a fixture
+        StoreTests.kind.__wrapped__(StoreTests())  # type: ignore[attr-defined] - a fixture
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_an_interrupted_run_of_the_same_question_is_taken_up(
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    hanging = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
+    hanging = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore[reportArgumentType] - never answers
 
     async def interrupt() -> None:
         store = SQLiteEventStore(data / "runs.db")

@@ -245,7 +245,7 @@ def test_a_store_that_does_not_tell_its_dimension_asks_for_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Silent(SQLiteVectorStore):
-        existing = None  # type: ignore[assignment]  # to be without it
+        existing = None  # type: ignore[assignment] - to be without it
 
     monkeypatch.setattr(lib.vector, "SQLiteVectorStore", Silent)
 

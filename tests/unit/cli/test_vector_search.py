@@ -146,7 +146,7 @@ def serving(model_server: OpenAIServer) -> Generator[str]:
             self.end_headers()
             self.wfile.write(answer.content)
 
-        def log_message(self, *arguments: Any) -> None:  # type: ignore[override]  # says nothing
+        def log_message(self, *arguments: Any) -> None:  # type: ignore[override] - says nothing
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

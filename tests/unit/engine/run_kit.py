@@ -13,7 +13,7 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import Tool, tool
 
-NEVER_ANSWERS = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore - never answers
+NEVER_ANSWERS = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore[reportArgumentType] - never answers
 
 
 def ask(name: str, **arguments: Any) -> Reply:

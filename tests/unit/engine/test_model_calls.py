@@ -204,7 +204,7 @@ def test_a_missing_blob_fails_the_call_and_names_it() -> None:
     blobs = MemoryBlobStore()
     store = MemoryEventStore()
     shown = frozenset({"text", "image"})
-    hanging = FunctionClient(lambda _: asyncio.Event().wait(), modalities=shown)  # pyright: ignore - never answers
+    hanging = FunctionClient(lambda _: asyncio.Event().wait(), modalities=shown)  # pyright: ignore[reportArgumentType] - never answers
 
     async def main() -> tuple[Result, Result]:
         async with make_engine(hanging, store=store, blobs=blobs) as engine:

@@ -139,7 +139,7 @@ def test_a_parameter_that_no_model_could_fill_is_refused_at_definition() -> None
     def described(n: int = Field(3, gt=0)) -> None: ...
 
     with pytest.raises(TypeError, match="'x' has no annotation"):
-        tool(lambda x: x)  # pyright: ignore - that it has no type is the point
+        tool(lambda x: x)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - that is the point
     with pytest.raises(TypeError, match="a model cannot fill"):
         tool(rest)
     with pytest.raises(TypeError, match="a model cannot fill"):

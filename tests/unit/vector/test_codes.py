@@ -49,7 +49,7 @@ def test_a_few_rows_of_thousands_are_left(metric: Metric) -> None:
 
     for query in vectors[:5]:
         unit = query / np.linalg.norm(query) if metric == "cosine" else query
-        assert 10 <= len(rows.first_pass.candidates(rows, unit, 10, WHOLE)) < 400  # type: ignore[union-attr]  # there
+        assert 10 <= len(rows.first_pass.candidates(rows, unit, 10, WHOLE)) < 400  # type: ignore[union-attr] - there
 
 
 @pytest.mark.parametrize(("dimension", "width"), [(1, 64), (64, 64), (65, 128), (384, 384)])
@@ -82,14 +82,14 @@ def test_codes_follow_the_rows_and_are_made_once() -> None:
         among = Selection(mask=None, count=size)
         fresh = rows_of(vectors[:size], "dot", Codes("dot", 16, products))
         found = codes.candidates(rows, vectors[0], min(5, size), among)
-        expected = fresh.first_pass.candidates(fresh, vectors[0], min(5, size), among)  # type: ignore[union-attr]  # there
+        expected = fresh.first_pass.candidates(fresh, vectors[0], min(5, size), among)  # type: ignore[union-attr] - there
         assert found.tolist() == expected.tolist()
         assert codes.pending(size) == 0
     assert codes.pending(3_100) == 100
     assert effort(whole, Selection(mask=None, count=3_000)) == 3_000 * 16
     large = rows_of(clustered(20_000, 64), "dot", Codes("dot", 64, products))
     assert effort(large, WHOLE) > 1_000_000  # codes have to be made
-    large.first_pass.candidates(large, large.vectors[0], 5, WHOLE)  # type: ignore[union-attr]  # there
+    large.first_pass.candidates(large, large.vectors[0], 5, WHOLE)  # type: ignore[union-attr] - there
     assert effort(large, WHOLE) == 20_000 * 64 // 4
 
 
@@ -98,20 +98,20 @@ def test_codes_move_with_their_rows(metric: Metric, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "_BLOCK_BYTES", 16 * 300)
     vectors = clustered(2_000, 16)
     rows = rows_of(vectors, metric, Codes(metric, 16, products))
-    known = rows_of(vectors[:1_500], metric, rows.first_pass)  # type: ignore[arg-type]  # there
+    known = rows_of(vectors[:1_500], metric, rows.first_pass)  # type: ignore[arg-type] - there
     assert known.first_pass is not None
     known.first_pass.candidates(known, vectors[0], 5, Selection(mask=None, count=1_500))
 
     kept = np.flatnonzero(np.arange(2_000) % 3 > 0)
     moved = known.first_pass.moved(kept, rows.scales)
     assert moved.pending(len(kept)) == len(kept) - 1_000  # those that had none have none
-    left = rows_of(vectors[kept], metric, moved)  # type: ignore[arg-type]  # codes
+    left = rows_of(vectors[kept], metric, moved)  # type: ignore[arg-type] - codes
     fresh = rows_of(vectors[kept], metric, Codes(metric, 16, products))
     among = Selection(mask=None, count=len(kept))
     for query in vectors[:20]:
         unit = query / np.linalg.norm(query) if metric == "cosine" else query
         found = moved.candidates(left, unit, 5, among)
-        assert found.tolist() == fresh.first_pass.candidates(fresh, unit, 5, among).tolist()  # type: ignore[union-attr]  # there
+        assert found.tolist() == fresh.first_pass.candidates(fresh, unit, 5, among).tolist()  # type: ignore[union-attr] - there
     assert known.first_pass.pending(1_500) == 0
 
 
@@ -119,7 +119,7 @@ def test_vectors_that_are_nearly_nothing_are_left_out_of_the_codes_and_not_of_th
     vectors = np.array([[1e-40, 0], [0, 0], [1e-38, 1e-38], [1, 0]], np.float32)
     rows = rows_of(vectors, "dot", Codes("dot", 2, products))
 
-    found = rows.first_pass.candidates(rows, vectors[2], 4, Selection(mask=None, count=4))  # type: ignore[union-attr]  # there
+    found = rows.first_pass.candidates(rows, vectors[2], 4, Selection(mask=None, count=4))  # type: ignore[union-attr] - there
     assert found.tolist() == [0, 1, 2, 3]
 
 

@@ -215,7 +215,7 @@ def test_what_cannot_be_copied_is_refused_before_anything_is_written() -> None:
 class WithoutScan(InMemoryVectorStore):
     """A store that cannot be read in order."""
 
-    scan = None  # type: ignore[assignment]  # to be without it
+    scan = None  # type: ignore[assignment] - to be without it
 
 
 def test_progress_counts_over_all_namespaces() -> None:

@@ -125,7 +125,7 @@ def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
     "batch",
     [
         [("1", [1.0])],
-        [Record("1", [1.0, 0.0], "", None)],  # type: ignore[arg-type]  # on purpose
+        [Record("1", [1.0, 0.0], "", None)],  # type: ignore[arg-type] - on purpose
         [Record("", [1.0])],
     ],
 )

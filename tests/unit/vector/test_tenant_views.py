@@ -77,8 +77,8 @@ def test_a_view_of_a_store_that_has_one_of_the_two_has_that_one() -> None:
         async def query_hybrid(self, *arguments: Any, **options: Any) -> list[Match]:
             return []
 
-    scanned: Any = TenantVectorStore(Scanned(), "a")  # type: ignore[arg-type]  # by __getattr__
-    worded: Any = TenantVectorStore(Worded(), "a")  # type: ignore[arg-type]  # by __getattr__
+    scanned: Any = TenantVectorStore(Scanned(), "a")  # type: ignore[arg-type] - by __getattr__
+    worded: Any = TenantVectorStore(Worded(), "a")  # type: ignore[arg-type] - by __getattr__
 
     assert (isinstance(scanned, ScanStore), isinstance(scanned, HybridStore)) == (True, False)
     assert (isinstance(worded, ScanStore), isinstance(worded, HybridStore)) == (False, True)

@@ -39,11 +39,11 @@ RECORDS: dict[str, Any] = {
     "a long id": Record("x" * 513, [1.0, 0.0]),
     "NUL in an id": Record("a\0", [1.0, 0.0]),
     "a surrogate in an id": Record("\ud800", [1.0, 0.0]),
-    "an id that is no text": Record(1, [1.0, 0.0]),  # type: ignore[arg-type]  # on purpose
+    "an id that is no text": Record(1, [1.0, 0.0]),  # type: ignore[arg-type] - on purpose
     "NUL in a text": Record("a", [1.0, 0.0], "a\0b"),
     "a surrogate in a text": Record("a", [1.0, 0.0], "\ud83d"),
-    "a text that is none": Record("a", [1.0, 0.0], None),  # type: ignore[arg-type]  # on purpose
-    "metadata that is none": Record("a", [1.0, 0.0], "", None),  # type: ignore[arg-type]  # on purpose
+    "a text that is none": Record("a", [1.0, 0.0], None),  # type: ignore[arg-type] - on purpose
+    "metadata that is none": Record("a", [1.0, 0.0], "", None),  # type: ignore[arg-type] - on purpose
     "NaN": Record("a", [1.0, 0.0], "", {"x": [float("nan")]}),
     "infinity": Record("a", [1.0, 0.0], "", {"x": float("inf")}),
     "an integer that is too large": Record("a", [1.0, 0.0], "", {"x": 2**63}),
@@ -51,7 +51,7 @@ RECORDS: dict[str, Any] = {
     "NUL in a key": Record("a", [1.0, 0.0], "", {"\0": 1}),
     "NUL in a value": Record("a", [1.0, 0.0], "", {"x": "\0"}),
     "a surrogate in a value": Record("a", [1.0, 0.0], "", {"x": "\udfff"}),
-    "a key that is no text": Record("a", [1.0, 0.0], "", {1: 1}),  # type: ignore[dict-item]  # on purpose
+    "a key that is no text": Record("a", [1.0, 0.0], "", {1: 1}),  # type: ignore[dict-item] - on purpose
     "a nested one": Record("a", [1.0, 0.0], "", {"x": {None: 1}}),
     "a datetime": Record("a", [1.0, 0.0], "", {"x": datetime(2026, 1, 1, tzinfo=UTC)}),
     "bytes": Record("a", [1.0, 0.0], "", {"x": b""}),

@@ -125,7 +125,7 @@ class RecordContract(StoreTests):
             wanted = Record("a", [1.0, 0.0], "", {"list": [1], "object": {"x": 1}})
 
             vector[0] = 9.0
-            meta["list"].append(2)  # type: ignore[union-attr]  # the caller's own list
+            meta["list"].append(2)  # type: ignore[union-attr] - the caller's own list
             assert await store.get(["a"]) == [wanted]
             (match,) = await store.query([1.0, 0.0], include_vectors=True)
             match.meta["object"]["x"] = 2

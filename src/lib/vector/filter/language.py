@@ -112,10 +112,10 @@ class F:
         """
         self._field = _checked_field(field)
 
-    def __eq__(self, value: Scalar | None) -> Filter:  # type: ignore[override]  # a builder
+    def __eq__(self, value: Scalar | None) -> Filter:  # type: ignore[override] - a builder
         return self._leaf("$eq", value)
 
-    def __ne__(self, value: Scalar | None) -> Filter:  # type: ignore[override]  # a builder
+    def __ne__(self, value: Scalar | None) -> Filter:  # type: ignore[override] - a builder
         return self._leaf("$ne", value)
 
     def __gt__(self, value: float | str) -> Filter:

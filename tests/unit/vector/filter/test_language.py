@@ -171,10 +171,10 @@ def test_a_refusal_says_what_where_and_by_which_rule(name: str) -> None:
 
 def test_the_builder_refuses_when_the_filter_is_written() -> None:
     with pytest.raises(InvalidFilter) as refusal:
-        assert F("x") > None  # type: ignore[operator]  # the mistake
+        assert F("x") > None  # type: ignore[operator] - the mistake
     assert (refusal.value.rule, refusal.value.field, refusal.value.operator) == ("R5", "x", "$gt")
     with pytest.raises(InvalidFilter):
-        F(1)  # type: ignore[arg-type]  # the mistake
+        F(1)  # type: ignore[arg-type] - the mistake
     with pytest.raises(InvalidFilter):
         F("x").in_(f"{number}" for number in range(10_001))
 

@@ -38,9 +38,9 @@ def test_the_first_vector_settles_the_dimension() -> None:
 def test_impossible_stores_are_refused() -> None:
     for dimension in (0, -1, True, 1.5):
         with pytest.raises(ValueError, match="dimension"):
-            InMemoryVectorStore(dimension)  # type: ignore[arg-type]  # on purpose
+            InMemoryVectorStore(dimension)  # type: ignore[arg-type] - on purpose
     with pytest.raises(ValueError, match="metric"):
-        InMemoryVectorStore(2, "manhattan")  # type: ignore[arg-type]  # on purpose
+        InMemoryVectorStore(2, "manhattan")  # type: ignore[arg-type] - on purpose
 
 
 def test_a_scan_that_has_begun_does_not_see_later_writes(monkeypatch: pytest.MonkeyPatch) -> None:

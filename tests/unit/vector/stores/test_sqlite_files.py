@@ -225,7 +225,7 @@ def test_impossible_stores_are_refused_when_they_are_made() -> None:
     with pytest.raises(ValueError, match="dimension"):
         SQLiteVectorStore(dimension=0)
     with pytest.raises(ValueError, match="metric"):
-        SQLiteVectorStore(dimension=2, metric="manhattan")  # type: ignore[arg-type]  # on purpose
+        SQLiteVectorStore(dimension=2, metric="manhattan")  # type: ignore[arg-type] - on purpose
 
 
 @pytest.mark.parametrize("name", ["ü 日本", "a?b=c", "100%", "#x"])
