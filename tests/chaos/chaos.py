@@ -114,6 +114,13 @@ class Workers:
         self.done["killed"] += 1
         self.fill()
 
+    def replace(self) -> None:
+        """Start others for those that gave up because the server was away while they started."""
+        for process in [each for each in self.running if each.poll() == 1]:
+            self.running.remove(process)
+            self.done["gave_up"] += 1
+        self.fill()
+
     async def pause(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         process.send_signal(signal.SIGSTOP)
         await SYSTEM_CLOCK.sleep(seconds)
@@ -159,6 +166,7 @@ async def disturb(workers: Workers, place: Place, seconds: float, chance: random
             await asyncio.to_thread(restart)
             workers.done["restarts"] += 1
             restart = None
+        workers.replace()
         victim = chance.choice(workers.running)
         if chance.random() < 0.5:
             workers.kill(victim)
@@ -167,6 +175,7 @@ async def disturb(workers: Workers, place: Place, seconds: float, chance: random
             pauses.add(asyncio.create_task(paused(workers, victim, pause_s)))
         await SYSTEM_CLOCK.sleep(chance.uniform(0.1, 1.2))
     await asyncio.gather(*pauses)
+    workers.replace()
 
 
 async def paused(workers: Workers, process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -34,4 +34,5 @@ def test_every_run_ends_once_whatever_becomes_of_its_workers(store: str) -> None
     assert found["bookings"] == 2 * RUNS, found
     assert found["faults"] == [], found
     assert found["untold"] == {"audit": 0, "billing": 0}, found
+    assert found.get("gave_up", 0) <= 4 * found.get("restarts", 0), found
     assert found["exit"] == [0, 0, 0, 0], found
