@@ -1,4 +1,4 @@
-"""The shape of the package: what loads, how large files are, what is public."""
+"""The shape of the package: what loads, what is suppressed, what is public."""
 
 import importlib
 import json
@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     path for part in ("src", "tests", "benchmarks") for path in (ROOT / part).rglob("*.py")
 )
-MAX_LINES = 400
 SUPPRESSION = re.compile(r"# (noqa|type: ignore|pyright: ignore|pragma: no)\b(?P<more>.*)")
 DRIVERS = (
     *("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch"),
@@ -74,13 +73,15 @@ def test_a_package_loads_only_what_it_needs(
     assert loaded_by(f"import {package}").isdisjoint(without)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_module_is_too_long_and_each_suppression_says_why(module: Path) -> None:
-    lines = module.read_text(encoding="utf-8").splitlines()
+def test_each_suppression_says_why() -> None:
+    silent = [
+        f"{module.relative_to(ROOT)}: {line.strip()}"
+        for module in MODULES
+        for line in module.read_text(encoding="utf-8").splitlines()
+        if (found := SUPPRESSION.search(line)) and not re.search(r" - \w", found["more"])
+    ]
 
-    assert len(lines) <= MAX_LINES
-    suppressed = [found["more"] for line in lines if (found := SUPPRESSION.search(line))]
-    assert [more for more in suppressed if not re.search(r" - \w", more)] == []
+    assert silent == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
