@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-live check docs bench clean
+.PHONY: demo wheel test test-live check docs bench clean
 
 demo: .venv/.ready-demo
 	@$(BIN)/lib demo $(ARGS)
@@ -15,6 +15,9 @@ test-live: .venv/.ready-dev
 	@scripts/test-live $(ARGS)
 
 check: test
+
+wheel: | .venv/bin/python
+	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
 
 docs: .venv/.ready-dev
 	@$(BIN)/zensical build --strict

@@ -182,7 +182,7 @@ def test_prices_without_their_package_are_one_line_and_no_traceback(
     result = told(path, "--prices")
 
     assert result.exit_code == 1
-    assert "pip install 'lib-agents[prices]'" in result.stderr
+    assert "pip install 'genai-prices" in result.stderr
 
 
 def test_reading_costs_writes_nothing(path: Path) -> None:

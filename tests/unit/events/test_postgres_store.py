@@ -336,5 +336,5 @@ def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.M
         return None
 
     monkeypatch.setattr("importlib.util.find_spec", nothing)
-    with pytest.raises(MissingDriver, match=r"lib-agents\[postgres\]"):
+    with pytest.raises(MissingDriver, match="pip install 'psycopg"):
         importlib.reload(importlib.import_module("lib.events.stores.postgres"))

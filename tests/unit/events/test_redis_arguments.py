@@ -47,5 +47,5 @@ def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
 
 def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[redis\]'"):
+    with pytest.raises(MissingDriver, match=r"pip install 'redis"):
         RedisEventStore("redis://host")

@@ -261,7 +261,7 @@ def test_without_its_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setitem(sys.modules, "genai_prices.data", None)
 
-    with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[prices\]'") as caught:
+    with pytest.raises(MissingDriver, match=r"pip install 'genai-prices") as caught:
         GenAIPrices()
 
     assert (caught.value.driver, caught.value.extra) == ("genai-prices", "prices")

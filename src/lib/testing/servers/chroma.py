@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from lib.errors.base import install_command
+
 _HOST: Final = "127.0.0.1"
 _START_S: Final = 30.0
 _POLL_S: Final = 0.02
@@ -48,7 +50,7 @@ def forget_collections() -> None:
 def _started() -> int:
     command = _command()
     if command is None:
-        raise RuntimeError("there is no command 'chroma': pip install 'lib-agents[chroma]'")
+        raise RuntimeError(f"there is no command 'chroma': {install_command('chroma')}")
     folder = tempfile.mkdtemp(prefix="lib-chroma-")
     port = _free_port()
     with Path(folder, "log").open("wb") as log:

@@ -139,7 +139,7 @@ def test_what_cannot_be_opened_is_refused_at_once(tmp_path: Path, kwargs: Any) -
 
 def test_a_missing_driver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
-    with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[lancedb\]'"):
+    with pytest.raises(MissingDriver, match=r"pip install 'lancedb"):
         store_at(tmp_path)
 
 

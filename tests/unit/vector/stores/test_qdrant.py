@@ -304,7 +304,7 @@ def test_what_cannot_be_opened_is_refused_at_once(kwargs: Any) -> None:
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
-    with pytest.raises(MissingDriver, match=r"pip install 'lib-agents\[qdrant\]'"):
+    with pytest.raises(MissingDriver, match=r"pip install 'qdrant-client"):
         in_memory()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lib.errors import ToolError
+from lib.errors.base import install_command
 
 MAX_PAGES: Final = 200
 TIMEOUT_S: Final = 8.0
@@ -41,7 +42,7 @@ def read_pdf(
             it cannot be read.
     """
     if find_spec("pypdf") is None:
-        raise ToolError("unsupported", "reading PDF needs pypdf: pip install 'lib-agents[pdf]'")
+        raise ToolError("unsupported", f"reading PDF needs pypdf: {install_command('pdf')}")
     lines, in_time = _run(body, [str(max_pages), str(max_chars), str(MAX_MEMORY_BYTES)], timeout_s)
     said: dict[str, Any] = {}
     pages: list[str] = []

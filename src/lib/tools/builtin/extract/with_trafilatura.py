@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 from lib.errors import ToolError
+from lib.errors.base import install_command
 from lib.tools.builtin.extract.blocks import Block, Blocks
 from lib.tools.builtin.extract.html import Choice
 
@@ -28,7 +29,7 @@ def choice(source: str) -> Choice:
         import trafilatura  # noqa: PLC0415 - an extra
     except ImportError:
         raise ToolError(
-            "unsupported", "trafilatura is not installed: pip install 'lib-agents[trafilatura]'"
+            "unsupported", f"trafilatura is not installed: {install_command('trafilatura')}"
         ) from None
     try:
         text = trafilatura.extract(source, fast=True, include_links=False) or ""

@@ -83,7 +83,7 @@ def no_module(name: str) -> None:
 def test_a_pdf_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf, "find_spec", no_module)
 
-    with pytest.raises(ToolError, match=r"lib-agents\[pdf\]") as caught:
+    with pytest.raises(ToolError, match="pip install 'pypdf") as caught:
         read(a_pdf(1), "application/pdf")
     assert caught.value.code == "unsupported"
 
