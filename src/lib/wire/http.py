@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from lib.errors import RemoteError
+from lib.wire import leftovers
 
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ class Wire:
     """Posts requests. Closing it closes its connections, unless they are somebody else's.
 
     Connections belong to the event loop that opened them, so that each loop has its own. They are
-    closed with the loop (by `asyncio.run` and all that shut down asynchronous generators).
+    closed with the loop (by `asyncio.run` and all that shut down asynchronous generators). One on
+    which anything is left after an answer is closed at once.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Wire:
         auth: dict[str, Any] = {"auth": None} if _has_authorization(headers) else {}
         sending = client.send(request, stream=True, follow_redirects=False, **auth)
         response = await guard.run(sending)
+        await leftovers.watch(response)
         try:
             yield Answer(response, guard, self.max_bytes, self._unreadable)
         finally:

@@ -1,10 +1,10 @@
 """A web server on a real loopback socket that does everything a fetch must survive.
 
 It answers with the scenarios of `SCENARIOS`, redirects as told, by http and by https, and remembers
-who asked for what.
+who asked for what. It keeps connections open, whatever stands on them.
 """
 
-from lib.testing.hostile_server.scenarios import SCENARIOS, Scenario
+from lib.testing.hostile_server.scenarios import SCENARIOS, SENT_AHEAD, Scenario
 from lib.testing.hostile_server.server import Asked, HostileServer, blackhole
 
-__all__ = ["SCENARIOS", "Asked", "HostileServer", "Scenario", "blackhole"]
+__all__ = ["SCENARIOS", "SENT_AHEAD", "Asked", "HostileServer", "Scenario", "blackhole"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
@@ -34,6 +35,15 @@ def answer(
 def raw(*headers: bytes, body: bytes = b"") -> bytes:
     """Return an answer with these headers and no other, whatever they say of the body."""
     return b"\r\n".join([b"HTTP/1.1 200 OK", *headers]) + b"\r\n\r\n" + body
+
+
+def ends_by_itself(scenario: bytes) -> bool:
+    """Tell whether a client finds the end of an answer before the connection is closed."""
+    head, _, body = scenario.partition(b"\r\n\r\n")
+    if b"Transfer-Encoding: chunked" in head:
+        return b"0\r\n\r\n" in body
+    length = re.search(rb"Content-Length: ([0-9]+)", head)
+    return b" 204 " in head if length is None else len(body) >= int(length[1])
 
 
 def coded(coding: bytes, body: bytes) -> bytes:
@@ -183,6 +193,26 @@ _FRAMING: Final[Mapping[str, Scenario]] = {
     "partial": answer(b"a page", _TEXT, status=b"206 Partial Content"),
 }
 
+_POISON: Final = answer(b"an answer that was sent ahead")
+
+SENT_AHEAD: Final[Mapping[str, bytes]] = {
+    "sent_ahead": answer(b"a page") + _POISON,
+    "sent_ahead_after_chunks": _chunked(b"a page", trailer=b"\r\n") + _POISON,
+    "sent_ahead_after_a_part": raw(_TEXT, b"Content-Length: 3", body=b"a p" + _POISON),
+    "sent_ahead_after_204": b"HTTP/1.1 204 None\r\n\r\n" + _POISON,
+    "sent_ahead_after_304": b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n" + _POISON,
+    "sent_ahead_after_a_redirect": (
+        b"HTTP/1.1 302 Found\r\nLocation: /harmless\r\nContent-Length: 0\r\n\r\n" + _POISON
+    ),
+    "sent_ahead_in_two_ways": raw(
+        _TEXT,
+        *(b"Content-Length: 100", b"Transfer-Encoding: chunked"),
+        body=b"6\r\na page\r\n0\r\n\r\n" + _POISON,
+    ),
+    "sent_ahead_at_the_end_of_a_read": answer(b"x" * (64 * 1024 - 100)) + b"\r\n" * 50 + _POISON,
+}
+"""Answers with another one behind them, which nobody has asked for."""
+
 _TYPES: Final[Mapping[str, Scenario]] = {
     "no_content_type_html": raw(
         body=b"\n<!doctype html><title>t</title><p>a page of some words</p>"
@@ -243,5 +273,12 @@ _TEXTS: Final[Mapping[str, Scenario]] = {
     ),
 }
 
-SCENARIOS: Final[Mapping[str, Scenario]] = {**_CODINGS, **_TIME, **_FRAMING, **_TYPES, **_TEXTS}
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    **_CODINGS,
+    **_TIME,
+    **_FRAMING,
+    **SENT_AHEAD,
+    **_TYPES,
+    **_TEXTS,
+}
 """What is served at the path of each name."""

@@ -1,9 +1,10 @@
 """Connections that are pinned to checked addresses, under the pool of httpcore2.
 
-The pool knows a host by its name: TLS, SNI, the certificate's check, the Host header and the reuse
-of connections are the name's. Only the opening of a socket is ours, and it is by address. Rewriting
-the URL to the address instead would let a second name on one address use the first one's connection
-without a look at its certificate.
+The pool knows a host by its name: TLS, SNI, the certificate's check and the Host header are the
+name's. Only the opening of a socket is ours, and it is by address.
+
+A connection serves one request and is closed. On a connection that is kept, whatever a server sends
+beyond its answer would be the answer to the next request.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from lib.tools.builtin.fetch.resolver import Addresses
 from lib.tools.builtin.fetch.url import Target
 
 MAX_CONNECTIONS: Final = 100
-MAX_IDLE_CONNECTIONS: Final = 20
-IDLE_S: Final = 5.0
+_ONCE: Final = (b"Connection", b"close")
 
 FAILURES: Final = (
     httpcore2.TimeoutException,
@@ -110,7 +110,7 @@ async def _verified(
 
 
 class Network:
-    """Asks over own connections: a pool for each event loop, closed with it."""
+    """Asks over own connections, one a request: a pool for each event loop, closed with it."""
 
     failures: tuple[type[Exception], ...] = FAILURES
 
@@ -142,7 +142,7 @@ class Network:
                 port=target.port,
                 target=target.path.encode("ascii"),
             ),
-            headers=[(b"Host", target.authority.encode("ascii")), *headers],
+            headers=[(b"Host", target.authority.encode("ascii")), *headers, _ONCE],
             # What is not limited here is limited by the deadline of the fetch.
             extensions={"timeout": {"connect": connect_timeout_s}},
         )
@@ -176,8 +176,7 @@ class Network:
             ssl_context=self._verify,
             proxy=self._proxy,
             max_connections=MAX_CONNECTIONS,
-            max_keepalive_connections=MAX_IDLE_CONNECTIONS,
-            keepalive_expiry=IDLE_S,
+            max_keepalive_connections=0,
             http2=False,
             retries=0,
             network_backend=backend,

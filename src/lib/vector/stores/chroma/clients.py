@@ -20,6 +20,7 @@ from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 
 from lib.errors import StoreUnavailable
+from lib.wire.leftovers import watch
 
 TIMEOUT_S: Final = 120.0
 """For each answer of a server; Chroma's own client would wait for ever."""
@@ -102,7 +103,9 @@ class _Client(AsyncClient):
             shared._identifier_to_system.pop(self._identifier, None)  # noqa: SLF001 - see above
         self._server = server
         self._http = httpx.AsyncClient(
-            timeout=TIMEOUT_S, headers={"content-type": "application/json"}
+            timeout=TIMEOUT_S,
+            headers={"content-type": "application/json"},
+            event_hooks={"response": [watch]},
         )
         server._clients = {hash(loop): self._http}  # noqa: SLF001 - see above
 

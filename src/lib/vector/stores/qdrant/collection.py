@@ -20,6 +20,7 @@ from lib.vector.stores.qdrant.failures import damage, typed_errors
 from lib.vector.stores.qdrant.translate import NAMESPACE, condition, within
 from lib.vector.ties import nearest
 from lib.vector.validate import Batch
+from lib.wire.leftovers import watch
 
 _DISTANCES: Final[dict[Metric, models.Distance]] = {
     "cosine": models.Distance.COSINE,
@@ -62,7 +63,7 @@ def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
         ValueError: the arguments contradict each other.
     """
     # It would ask the server for its version here and now, on this thread, and only warn.
-    kwargs = {"check_compatibility": False, **kwargs}
+    kwargs = {"check_compatibility": False, "event_hooks": {"response": [watch]}, **kwargs}
     try:
         with damage():
             return AsyncQdrantClient(**kwargs)

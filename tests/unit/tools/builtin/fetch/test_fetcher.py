@@ -58,6 +58,7 @@ def test_what_is_sent(fetch: Any, internet: Any) -> None:
     assert accept.startswith("text/markdown, text/html;q=0.9")
     assert asked.headers == {
         "host": "srv.test",
+        "connection": "close",
         "user-agent": "me/1",
         "accept": accept,
         "accept-encoding": "gzip, deflate",

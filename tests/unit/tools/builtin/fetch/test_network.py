@@ -13,7 +13,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import FetchBlocked, ToolError
 from lib.testing.aio import run
-from lib.testing.hostile_server import HostileServer
+from lib.testing.hostile_server import SENT_AHEAD, HostileServer
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.network import PinnedBackend
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules
@@ -32,7 +32,7 @@ class Names:
         return self._answers[min(self.asked, len(self._answers)) - 1]
 
 
-def test_a_connection_is_used_again_without_another_lookup(internet: Any) -> None:
+def test_a_connection_serves_one_request(internet: Any) -> None:
     names = Names(TWO)
 
     async def main() -> None:
@@ -42,8 +42,46 @@ def test_a_connection_is_used_again_without_another_lookup(internet: Any) -> Non
 
     run(main())
 
-    assert {asked.connection for asked in internet.server.asked} == {0}
-    assert (names.asked, internet.dialled) == (1, [("93.184.216.34", 80)])
+    assert [asked.connection for asked in internet.server.asked] == [0, 1, 2]
+    assert (names.asked, internet.dialled) == (3, [("93.184.216.34", 80)] * 3)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_nothing_that_a_server_sends_ahead_answers_a_later_fetch(
+    secure: bool,
+    internet: Any,
+) -> None:
+    url = f"{'https' if secure else 'http'}://a.example.com"
+
+    async def main() -> list[str]:
+        wrong: list[str] = []
+        server = HostileServer(certificate=TLS / "good.pem")
+        fetcher = SafeFetcher(resolver=Names(TWO), verify=False)
+        async with server as internet.server, fetcher:
+            for name in SENT_AHEAD:
+                with suppress(ToolError):
+                    await fetcher.fetch(f"{url}/{name}")
+                page = await fetcher.fetch(f"{url}/harmless")
+                wrong += [name] if page.body != b"a page" else []
+        return wrong
+
+    assert run(main()) == []
+
+
+def test_what_a_proxy_sends_ahead_answers_no_later_fetch(internet: Any) -> None:
+    async def main() -> list[str]:
+        wrong: list[str] = []
+        async with HostileServer() as internet.server:
+            proxy = f"http://127.0.0.1:{internet.server.http_port}"
+            async with SafeFetcher(proxy=proxy) as fetcher:
+                for name in SENT_AHEAD:
+                    with suppress(ToolError):
+                        await fetcher.fetch(f"http://srv.test/{name}")
+                    page = await fetcher.fetch("http://srv.test/harmless")
+                    wrong += [name] if page.body != b"a page" else []
+        return wrong
+
+    assert run(main()) == []
 
 
 def test_a_name_that_moves_inside_is_caught_with_the_next_connection(internet: Any) -> None:
