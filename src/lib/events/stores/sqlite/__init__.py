@@ -3,6 +3,7 @@
     layout.py   the tables and how an older file becomes a newer one
     rows.py     runs and events as rows
     errors.py   SQLite's errors as ours
+    file.py     the open file, and whether its name still leads to it
     writer.py   the one connection that writes, a batch of operations per transaction
     reader.py   the connection that reads
     store.py    `SQLiteEventStore`, the asynchronous shell around them

@@ -14,6 +14,7 @@ from lib.events.runs import RunInfo, RunQuery
 from lib.events.store import END, Feed, Tombstone, tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.errors import typed_errors
+from lib.events.stores.sqlite.file import OpenFile, leave_log
 from lib.events.stores.sqlite.layout import check_readable
 
 _TRIES: Final = 5
@@ -22,11 +23,18 @@ _TRIES: Final = 5
 class Reader:
     """Reads one file; every method sees all that has been committed before its call."""
 
-    def __init__(self, connection: sqlite3.Connection, store: str, path: str = "") -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        path: str = "",
+        file: OpenFile | None = None,
+    ) -> None:
         """Take a connection to a file that has the newest layout, and where it is."""
         self._connection = connection
         self._path = path
         self._store = store
+        self._file = file or OpenFile(store)
         self._version: int | None = None
 
     @classmethod
@@ -39,13 +47,15 @@ class Reader:
         with typed_errors(store), ExitStack() as held:
             connection = held.enter_context(closing(connect_to_read(path)))
             check_readable(connection, store)
-            reader = cls(connection, store, path)
+            reader = cls(connection, store, path, OpenFile.of(connection, path, store))
             reader.look()
             held.pop_all()
             return reader
 
     def close(self) -> None:
         """Close the connection."""
+        if not self._file.is_there():
+            leave_log(self._connection)
         self._connection.close()
 
     def look(self) -> bool:
@@ -57,6 +67,7 @@ class Reader:
     def schema_version(self) -> int:
         """Return the layout version; see `EventStore.schema_version`."""
         with typed_errors(self._store):
+            self._file.check()
             return check_readable(self._connection, self._store)
 
     def read(self, run_id: str, after: int, limit: int | None) -> list[Event]:
@@ -148,11 +159,15 @@ class Reader:
                     found = self._connection.execute(query, values).fetchall()
                 except sqlite3.DatabaseError:
                     if not outdated(self._connection):
+                        self._file.check()
                         raise
                 else:
                     if not outdated(self._connection):
+                        self._file.check()
                         return found
+                self._file.check()
                 behind, self._connection = self._connection, connect_to_read(self._path)
+                self._file = OpenFile.of(self._connection, self._path, self._store)
                 self._version = None
                 behind.close()
         raise StoreError(f"{self._store} changes faster than it is read: let this process lock it")

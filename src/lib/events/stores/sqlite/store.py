@@ -40,6 +40,9 @@ class SQLiteEventStore:
 
     Appends that wait at the same time share a transaction. Processes that write to the same file
     take turns, and see each other's commits within a quarter of a second.
+
+    A file that is deleted, moved or replaced while it is open raises `StoreCorrupt` from then on,
+    in reads and writes: nothing is confirmed that only a nameless file holds.
     """
 
     def __init__(
@@ -139,15 +142,19 @@ class SQLiteEventStore:
 
     async def _watch(self, thread: ThreadPoolExecutor, look: Callable[[], bool]) -> None:
         """Wake listeners when another process has committed something."""
-        pause_s = SHORTEST_LOOK_S
+        pause_s, failing = SHORTEST_LOOK_S, False
         while True:
             await self._wakeups.demanded()
             await self._clock.sleep(pause_s)
             try:
                 changed = await _run(thread, look)
+                failing = False
             except StoreError:
-                _log.exception("%s: cannot look for what other processes have written", self._name)
-                changed = False
+                if not failing:
+                    _log.exception(
+                        "%s: cannot look for what other processes have written", self._name
+                    )
+                changed, failing = False, True
             if changed:
                 self._wakeups.foreign()
             pause_s = next_look_s(pause_s, _LONGEST_LOOK_S, changed=changed)

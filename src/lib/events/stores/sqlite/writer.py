@@ -11,6 +11,8 @@ Everything here runs in one thread, and blocks.
    file) is made under the write lock. Else SQLite before 3.51.3 has a race in which the other one
    restarts the log meanwhile, and commits are lost.
    Source: https://www.sqlite.org/wal.html#walresetbug
+5. What is confirmed is in the file that has the store's name: that is looked at before a batch is
+   written, and again before it is confirmed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from lib._util.sqlite import connect, transaction, use_write_ahead_log
+from lib._util.sqlite import MEMORY, connect, transaction, use_write_ahead_log
 from lib.errors import RunErased, StoreError
 from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import encode_time, with_copies
@@ -35,6 +37,7 @@ from lib.events.store import tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.erasure import erase_marks, erase_run, scrub, truncate_log
 from lib.events.stores.sqlite.errors import typed_errors
+from lib.events.stores.sqlite.file import OpenFile, leave_log
 from lib.events.stores.sqlite.layout import USE_BLOB, migrate, refuse_newer
 
 _log = logging.getLogger(__name__)
@@ -84,10 +87,13 @@ class Commit:
 class Writer:
     """Writes one file."""
 
-    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
-        """Take a connection to a file that has the newest layout."""
+    def __init__(
+        self, connection: sqlite3.Connection, store: str, file: OpenFile | None = None
+    ) -> None:
+        """Take a connection to a file that has the newest layout; None for one in memory."""
         self.connection = connection
         self._store = store
+        self._file = file or OpenFile(store)
         self._version: int | None = None
         self._layout_checked = False
         self._shared = False
@@ -116,7 +122,8 @@ class Writer:
             migrate(connection, store)
             # A file that cannot be written is refused here, and not at the first append.
             connection.execute("UPDATE lib_meta SET value = value WHERE FALSE")
-            writer = cls(connection, store)
+            file = None if path == MEMORY else OpenFile.of(connection, path, store)
+            writer = cls(connection, store, file)
             writer.look()
             held.pop_all()
             return writer
@@ -129,10 +136,12 @@ class Writer:
         """
         self._grown = {}
         try:
+            self._file.check()
             with typed_errors(self._store), transaction(self.connection):
                 foreign = self._refresh()
                 outcomes = [self._outcome(operation) for operation in operations]
                 self._flush()
+            self._file.check()
         except BaseException:
             self._forget()
             raise
@@ -169,6 +178,9 @@ class Writer:
     def close(self) -> None:
         """Close the connection; the last one to go moves the log into the file."""
         try:
+            if not self._file.is_there():
+                leave_log(self.connection)
+                return
             with typed_errors(self._store):
                 if self._log_holds_erased:
                     truncate_log(self.connection)
