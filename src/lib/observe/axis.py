@@ -32,8 +32,8 @@ class Axis:
     length_us: int
 
     def offset_us(self, at: datetime) -> int:
-        """Return how long after the first moment that is."""
-        return (at - self.start) // _US
+        """Return how long after the first moment that is, at most the length of the axis."""
+        return min(max((at - self.start) // _US, 0), self.length_us)
 
     def end_us(self, span: Span) -> int:
         """Return where a span ends; an open one goes on to the last moment there is."""
@@ -57,9 +57,13 @@ class Tick:
 
 
 def axis_of(spans: Sequence[Span]) -> Axis:
-    """Return the axis of a trace of at least one span; moments of spans count, too."""
-    start = min(span.start for span in spans)
-    last = max(max(_times(span)) for span in spans)
+    """Return the axis of a trace of at least one span; moments of spans count, too.
+
+    Scores do not: a person may judge a run days after it has ended.
+    """
+    drawn = [span for span in spans if span.kind != "evaluator"] or spans
+    start = min(span.start for span in drawn)
+    last = max(max(_times(span)) for span in drawn)
     return Axis(start, max((last - start) // _US, 1))
 
 

@@ -92,6 +92,7 @@ def parcel(
     updates: Updates,
     again: bool,
     known: frozenset[str] = frozenset(),
+    scores_apart: bool = False,
 ) -> Parcel:
     """Return what a sink lacks of a trace.
 
@@ -101,6 +102,8 @@ def parcel(
         updates: what it does with a span that it has already.
         again: whether a sink that replaces gets everything again, open spans included.
         known: the ids of spans that it turned out to have, though it has not acknowledged them.
+        scores_apart: whether it gets scores as such, and so no spans of them: a score that comes
+            hours later would stretch its trace.
     """
     everything = again and updates == "replace"
     spans, judgements, held = list[Span](), list[Judgement](), set[str]()
@@ -108,6 +111,8 @@ def parcel(
     cut, unscored = set(done.cut), set(done.unscored)
     for run in runs:
         lacking = list(run.spans) if everything else list(_lacking(run, done, updates))
+        if scores_apart:
+            lacking = [span for span in lacking if span.kind != "evaluator"]
         spans += [span for span in lacking if span.span_id not in known]
         early |= {s.span_id: digest(s) for s in lacking if s.span_id not in run.settled}
         told = early.keys() | run.settled
@@ -150,13 +155,19 @@ def with_early(done: Delivered, spans: Iterable[Span]) -> Delivered:
     return replace(done, early={**done.early, **{span.span_id: digest(span) for span in spans}})
 
 
-def with_score(done: Delivered, judged: Judgement, *, last: bool) -> Delivered:
-    """Return what a sink has that took one more score, maybe the last one of its run."""
-    return replace(
-        done,
-        scored={**done.scored, judged.run_id: judged.seq},
-        unscored=done.unscored - {judged.run_id} if last else done.unscored,
-    )
+def with_scores(
+    done: Delivered, judged: Sequence[Judgement], *, left: AbstractSet[str]
+) -> Delivered:
+    """Return what a sink has that took more scores.
+
+    Args:
+        done: what it had.
+        judged: the scores, those of a run in their order.
+        left: the runs of which more are to come.
+    """
+    scored = {**done.scored, **{each.run_id: each.seq for each in judged}}
+    complete = {each.run_id for each in judged} - left
+    return replace(done, scored=scored, unscored=done.unscored - complete)
 
 
 def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]:

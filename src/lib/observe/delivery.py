@@ -13,16 +13,20 @@ from typing import Any, Final, Protocol, runtime_checkable
 from lib._util.clock import Clock
 from lib.errors import ExportError, LibError
 from lib.events import EventStore, RunInfo, RunQuery
-from lib.observe.delivered import Parcel, parcel, with_early, with_score
+from lib.observe.delivered import Delivered, Parcel, parcel, with_early, with_scores
 from lib.observe.lane import Result, is_permanent
 from lib.observe.ledger import Account, Ledger
 from lib.observe.span import ScoringSink, Span, TraceSink, Updates, trace_id_of
-from lib.observe.trace import Capture, beside, derived, is_dead, read_logs
+from lib.observe.trace import Capture, Judgement, beside, derived, is_dead, read_logs
 
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S: Final = 1.0
 """How soon to look at a trace again that another observer exports: it mostly takes no time."""
+
+
+_SCORES_AT_ONCE: Final = 16
+"""How many calls of `score` may be under way at one sink."""
 
 
 @runtime_checkable
@@ -47,11 +51,25 @@ class _Claimed:
 
 
 @dataclass(slots=True)
+class _Waiting:
+    """A trace whose spans have arrived, and its scores that have not.
+
+    Attributes:
+        refused: why the sink will never take one of them.
+    """
+
+    claimed: _Claimed
+    left: list[Judgement]
+    refused: Exception | None = None
+
+
+@dataclass(slots=True)
 class _Round:
     """What one call of `Delivery.send` wants, and what has come of it."""
 
     dead_at: datetime
     again: bool
+    resend: bool
     sent: set[str] = field(default_factory=set[str])
     lacked: set[str] = field(default_factory=set[str])
     busy: dict[str, float] = field(default_factory=dict[str, float])
@@ -97,7 +115,12 @@ class Delivery:
         self._claimed: list[_Claimed] = []
 
     async def send(
-        self, root_ids: Sequence[str], *, dead_for_s: float = 0.0, again: bool = False
+        self,
+        root_ids: Sequence[str],
+        *,
+        dead_for_s: float = 0.0,
+        again: bool = False,
+        resend: bool = False,
     ) -> Result:
         """Give the sink what it lacks of some traces.
 
@@ -105,20 +128,21 @@ class Delivery:
             root_ids: their roots.
             dead_for_s: how long a run has been without a process to count as interrupted.
             again: whether a sink that replaces gets everything once more.
+            resend: whether nothing counts that the sink has acknowledged, only what it tells to
+                have if it can.
         """
         async with self._turn:
             await self.give_back()  # what a call that was cancelled has left
             dead_at = self._clock.now() - timedelta(seconds=dead_for_s)
-            this = _Round(dead_at, again)
+            this = _Round(dead_at, again, resend)
             for root_id in root_ids:
                 with _Told(self._name, root_id, this):
                     await self._claim(root_id, this)
             claimed = list(self._claimed)
-            certain = [each for each in claimed if not (each.account.doubt and self._knows)]
-            await self._deliver(certain, this)
-            for each in claimed:
-                if each.account.doubt and self._knows:  # asking may take a while: alone
-                    await self._deliver([each], this)
+            asked = [each for each in claimed if self._asks(each, this)]
+            await self._deliver([each for each in claimed if each not in asked], this)
+            for each in asked:  # an answer may take a while: alone
+                await self._deliver([each], this)
             await self.give_back()
             return Result(
                 sent=frozenset(this.sent),
@@ -153,7 +177,7 @@ class Delivery:
         if not self._wants(root_id, runs, this):
             return
         dead = {info.run_id for info in runs if is_dead(info, this.dead_at)}
-        everything = this.again and self._updates == "replace"
+        everything = this.resend or (this.again and self._updates == "replace")
         if not everything and not any(peeked.lacks(i, dead=i.run_id in dead) for i in runs):
             return
         now = self._clock.now()
@@ -173,9 +197,9 @@ class Delivery:
     async def _read(self, claimed: _Claimed, this: _Round) -> bool:
         """Find out what to send of a trace, now that nobody else does; tell if it is still here."""
         known = frozenset[str]()
-        if claimed.account.doubt and self._knows:
+        if self._asks(claimed, this):
             known = await self._known(trace_id_of(claimed.root_id))
-        delivered = claimed.account.delivered
+        delivered = Delivered() if this.resend else claimed.account.delivered
         everything = this.again and self._updates == "replace"
         runs = await self._store.runs(RunQuery(root_id=claimed.root_id))
         logs = await read_logs(
@@ -197,10 +221,15 @@ class Delivery:
                 updates=self._updates,
                 again=this.again,
                 known=known,
+                scores_apart=self._scores,
             )
 
         claimed.parcel = await beside(logs.size, what)
         return True
+
+    def _asks(self, claimed: _Claimed, this: _Round) -> bool:
+        """Tell whether the sink itself is to say what it has of a trace."""
+        return self._knows and (this.resend or claimed.account.doubt)
 
     async def _known(self, trace_id: str) -> frozenset[str]:
         try:
@@ -219,10 +248,8 @@ class Delivery:
                 if await self._read(each, this):
                     read.append(each)
         await self._send(read, this)
-        for each in read:
-            if each not in self._claimed and each.parcel.judgements and self._scores:
-                with _Told(self._name, each.root_id, this):
-                    await self._score(each)
+        if self._scores:
+            await self._score([each for each in read if each not in self._claimed], this)
 
     async def _send(self, claimed: Sequence[_Claimed], this: _Round) -> None:
         """Export what is left of some traces together, and write down what has arrived."""
@@ -234,7 +261,7 @@ class Delivery:
             await self._failed(claimed, error, this)
             return
         this.sent.update(span.span_id for span in spans)
-        this.lacked.update(each.root_id for each in claimed if each.parcel.spans)
+        this.lacked.update(each.root_id for each in claimed if self._lacked(each.parcel))
         await asyncio.gather(*[self._settle(each, this) for each in claimed])
 
     def _exported(self, spans: Sequence[Span], claimed: Sequence[_Claimed]) -> Awaitable[None]:
@@ -267,34 +294,40 @@ class Delivery:
             await self._ledger.settle(claimed.root_id, claimed.account, claimed.parcel.then)
             self._claimed.remove(claimed)
 
-    async def _score(self, claimed: _Claimed) -> None:
-        """Send the scores that the sink lacks, one after the other, each written down.
+    def _lacked(self, parcel: Parcel) -> bool:
+        return bool(parcel.spans or (self._scores and parcel.judgements))
 
-        Raises:
-            ExportError: one was not taken; those after it follow only if it never will be.
-        """
-        root_id, refused = claimed.root_id, None
-        left = list(claimed.parcel.judgements)
-        while left:
-            judged = left.pop(0)
+    async def _score(self, claimed: Sequence[_Claimed], this: _Round) -> None:
+        """Send the scores that the sink lacks, several at once, and write down which it took."""
+        waiting = [_Waiting(each, list(each.parcel.judgements)) for each in claimed]
+        while now := _next_scores(waiting):
+            await asyncio.gather(*[self._score_some(each, some, this) for each, some in now])
+        for each in waiting:
+            with _Told(self._name, each.claimed.root_id, this):
+                if each.refused is not None:
+                    raise each.refused
+
+    async def _score_some(self, waiting: _Waiting, some: Sequence[Judgement], this: _Round) -> None:
+        """Send some scores of a trace; those after them follow unless one is to be tried again."""
+        root_id, rest = waiting.claimed.root_id, waiting.left
+        waiting.left = []
+        with _Told(self._name, root_id, this):
             account = await self._ledger.claim(root_id, now=self._clock.now())
             if isinstance(account, datetime):
-                return  # somebody else does
-            delivered = account.delivered
-            if delivered.scored.get(judged.run_id, 0) < judged.seq:
-                try:
-                    await self._judge(trace_id_of(root_id), judged.span_id, judged.score)
-                except Exception as error:
-                    if not is_permanent(error):
-                        await self._ledger.settle(root_id, account, delivered)
-                        raise
-                    refused = error
-                more = any(other.run_id == judged.run_id for other in left)
-                last = not more and judged.run_id not in claimed.parcel.held
-                delivered = with_score(delivered, judged, last=last)
-            await self._ledger.settle(root_id, account, delivered)
-        if refused is not None:
-            raise refused
+                return  # another observer sends them
+            has = account.delivered
+            due = [judged for judged in some if has.scored.get(judged.run_id, 0) < judged.seq]
+            calls = [self._judge(trace_id_of(root_id), each.span_id, each.score) for each in due]
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            failed = next((at for at, error in enumerate(errors) if _may_pass(error)), len(due))
+            refused = [error for error in errors[:failed] if isinstance(error, Exception)]
+            waiting.refused = waiting.refused or next(iter(refused), None)
+            left = waiting.claimed.parcel.held | {each.run_id for each in [*due[failed:], *rest]}
+            then = with_scores(has, due[:failed], left=left)
+            await self._ledger.settle(root_id, account, then)
+            if failed < len(due) and (error := errors[failed]) is not None:
+                raise error
+            waiting.left = rest
 
     async def _judge(self, trace_id: str, span_id: str, score: Any) -> None:
         try:
@@ -336,6 +369,28 @@ class _Told:
         )
         self._failed[self._root_id] = error
         return True
+
+
+def _next_scores(waiting: Iterable[_Waiting]) -> list[tuple[_Waiting, list[Judgement]]]:
+    """Take out the scores to send together: two of one name on one span keep their order."""
+    room, found = _SCORES_AT_ONCE, list[tuple[_Waiting, list[Judgement]]]()
+    for each in waiting:
+        names, some = set[tuple[str, str]](), list[Judgement]()
+        for judged in each.left[:room]:
+            if (name := (judged.span_id, judged.score.name)) in names:
+                break
+            names.add(name)
+            some.append(judged)
+        if some:
+            found.append((each, some))
+            del each.left[: len(some)]
+            room -= len(some)
+    return found
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Tell whether what failed is to be tried again."""
+    return error is not None and not (isinstance(error, Exception) and is_permanent(error))
 
 
 def _note_taken(claimed: Sequence[_Claimed], ids: Iterable[str]) -> None:

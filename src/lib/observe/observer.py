@@ -208,7 +208,9 @@ class Observer:
             return False
         return flushed and not any(channel.lane.failed for channel in self._channels)
 
-    async def export_trace(self, root_run_id: str, *, final: bool = True) -> int:
+    async def export_trace(
+        self, root_run_id: str, *, final: bool = True, resend: bool = False
+    ) -> int:
         """Export the trace of a root run, and return how many spans some sink has acknowledged.
 
         A trace outside of the sample or of the tenant is not exported.
@@ -218,6 +220,8 @@ class Observer:
             final: the whole trace, as it is now: once more, to sinks that replace what they have.
                 False sends, to each sink, the closed spans that it does not have yet, and the root,
                 which may still change, to those that replace it.
+            resend: also what a sink has acknowledged, scores included, for a backend that has lost
+                it. Sinks that can tell what they have, such as `LangfuseSink`, get what they lack.
 
         Raises:
             RunNotFound: there is no root run of this id.
@@ -226,7 +230,7 @@ class Observer:
         if root is None or root.parent_id is not None:
             raise RunNotFound(root_run_id)
         wanted = [root.run_id] if self._wants(root) else []
-        return len((await self._export(wanted, again=final)).sent)
+        return len((await self._export(wanted, again=final, resend=resend)).sent)
 
     async def flush_open(self) -> int:
         """Export what is new in every root run that is open; return how many spans were sent.
@@ -236,23 +240,25 @@ class Observer:
         """
         return await self._flush(dead_for_s=0.0)
 
-    async def backfill(self, *, since: datetime | None = None, limit: int | None = None) -> int:
+    async def backfill(
+        self, *, since: datetime | None = None, limit: int | None = None, resend: bool = False
+    ) -> int:
         """Export what sinks lack of root runs that have ended; return how many spans were sent.
 
         Args:
             since: only runs that were started then or later; None for all.
             limit: at most so many of which a sink lacks something, the oldest first; None for all.
+            resend: also what sinks have acknowledged; see `export_trace`.
         """
         query = RunQuery(status="closed", roots=True, tenant=self._tenant, since=since)
         if limit is None:
-            return len(
-                (await self._export([info.run_id async for info in self._roots(query)])).sent
-            )
+            roots = [info.run_id async for info in self._roots(query)]
+            return len((await self._export(roots, resend=resend)).sent)
         sent, left = 0, limit
         async for info in self._roots(query):
             if left <= 0:
                 break
-            result = await self._export([info.run_id])
+            result = await self._export([info.run_id], resend=resend)
             sent += len(result.sent)
             left -= bool(result.lacked)
         return sent
@@ -299,12 +305,15 @@ class Observer:
         *,
         dead_for_s: float = 0.0,
         again: bool = False,
+        resend: bool = False,
         rested: bool = False,
     ) -> _Sent:
         """Give every sink what it lacks of some traces; return what came of it in any."""
         async with asyncio.TaskGroup() as tasks:
             sending = [
-                tasks.create_task(channel.send(root_ids, dead_for_s=dead_for_s, again=again))
+                tasks.create_task(
+                    channel.send(root_ids, dead_for_s=dead_for_s, again=again, resend=resend)
+                )
                 for channel in self._channels
                 if not (rested and channel.lane.resting)
             ]
@@ -349,12 +358,16 @@ class _Channel:
     lane: Lane
     at_once: int
 
-    async def send(self, root_ids: Sequence[str], *, dead_for_s: float, again: bool) -> _Sent:
+    async def send(
+        self, root_ids: Sequence[str], *, dead_for_s: float, again: bool, resend: bool
+    ) -> _Sent:
         """Export traces now, past the queue."""
         results = list[Result]()
         for start in range(0, len(root_ids), self.at_once):
             some = root_ids[start : start + self.at_once]
-            result = await self.delivery.send(some, dead_for_s=dead_for_s, again=again)
+            result = await self.delivery.send(
+                some, dead_for_s=dead_for_s, again=again, resend=resend
+            )
             await self.lane.note(some, result)
             results.append(result)
         return _Sent.of(results)

@@ -101,8 +101,9 @@ class TraceSink(Protocol):
     - `tells_taken: bool`. True: that `export` takes a function as `on_taken`, and calls it with the
       ids of spans as soon as they are delivered; False, if it is missing.
     - `traces_at_once: int`. How many traces one export may hold; 1, if it is missing.
-    - `scores_as_spans: bool`. True: that a span of kind "evaluator" tells of a score is enough, and
-      an observer does not call `score`; False, if it is missing.
+    - `scores_as_spans: bool`. True: an observer sends a span of kind "evaluator" for each score,
+      and does not call `score`. False, if it is missing: an observer calls `score`, for several
+      scores at once, and sends no such spans. A sink without `score` gets the spans.
     """
 
     async def export(self, spans: Sequence[Span]) -> None:
@@ -128,7 +129,7 @@ class ScoringSink(TraceSink, Protocol):
 
         Args:
             trace_id: of the trace, which has been exported to this sink.
-            scores: each with its time.
+            scores: one without a time has that of its recording. Those of an observer have theirs.
             span_id: of the span that was judged, None for the trace.
 
         Raises:

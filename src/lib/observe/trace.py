@@ -210,7 +210,6 @@ def _run_trace(
         content_limit=capture.limit,
     )
     own = span_id_of(events[0].run_id, "run", "")
-    known = {span.span_id for span in spans}
     told = interrupt(spans, _last_heard_of(events)) if cut else spans
     return RunTrace(
         run_id=events[0].run_id,
@@ -218,12 +217,21 @@ def _run_trace(
         spans=[replace(span, trace=facts) for span in told],
         settled=_closed(spans),
         cut=cut,
-        judgements=_judgements(events, own, known, content=capture.content),
+        judgements=_judgements(events, own, _judged(spans), content=capture.content),
     )
 
 
+def _judged(spans: Sequence[Span]) -> dict[str, str | None]:
+    """Return by the id of each span the one that a score of it is of: no score is of a score."""
+    found: dict[str, str | None] = {}
+    for span in spans:  # parents come before their children
+        score_of_score = span.kind == "evaluator"
+        found[span.span_id] = found.get(span.parent_id or "") if score_of_score else span.span_id
+    return found
+
+
 def _judgements(
-    events: Sequence[Event], own: str, known: set[str], *, content: bool
+    events: Sequence[Event], own: str, judged_by_id: Mapping[str, str | None], *, content: bool
 ) -> list[Judgement]:
     found: dict[str, Judgement] = {}
     for event in events:
@@ -232,8 +240,7 @@ def _judgements(
             score = _without_content(score)
         if score is None:
             continue
-        asked = word(event.data.get("span_id"))
-        span_id = asked if asked in known else None
+        span_id = judged_by_id.get(word(event.data.get("span_id")) or "")
         judged = Judgement(run_id=event.run_id, seq=event.seq, span_id=span_id or own, score=score)
         found.setdefault(str(event.data.get("signal_id", event.seq)), judged)
     return list(found.values())

@@ -26,6 +26,17 @@ def test_the_axis_goes_from_the_first_start_to_the_last_thing_that_happened():
     assert axis_of([span(0, 4), span(-2, 1), late]) == Axis(span(-2, None).start, 9_000_000)
 
 
+def test_a_score_that_comes_later_does_not_make_the_axis_longer_and_lies_at_its_end():
+    score = replace(span(72_000, 72_000), kind="evaluator")
+
+    axis = axis_of([span(0, 4), score])
+
+    assert axis == Axis(ROOT.start, 4_000_000)
+    assert stretch(axis, score, 10) == Stretch(19, 19)
+    assert axis.offset_us(span(-1, None).start) == 0
+    assert axis_of([score]).length_us == 1
+
+
 def test_a_trace_that_takes_no_time_has_an_axis_too():
     assert axis_of([span(0, 0)]) == Axis(ROOT.start, 1)
     assert axis_of([span(0, None)]).length_us == 1

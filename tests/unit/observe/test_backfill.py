@@ -1,15 +1,23 @@
 """A backfill exports what is lacking, page by page, and gets further each time."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
 
 from lib.errors import ExportError
+from lib.evals import Score
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.observe.ledger import StoreLedger
 from lib.testing.logs import make_log
 from lib.testing.observed import ended, observed
 
-from .delivery_kit import Backend, Engine, main
+from .delivery_kit import Backend, Engine, Telling, called, main
+
+HOUR: Final = timedelta(hours=1)
 
 
 def test_a_limit_of_a_backfill_counts_what_is_lacking_so_that_it_gets_further_each_time():
@@ -90,3 +98,99 @@ def test_a_limit_of_a_backfill_holds_for_a_sink_that_takes_nothing():
             return sent
 
     assert main(body) == 0
+
+
+# -- what a backend has lost -------------------------------------------------------------------
+
+
+class Lossy(Backend):
+    """A backend that takes scores, and loses what it has acknowledged."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.scores: list[str] = []
+
+    async def score(
+        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
+    ) -> None:
+        self.scores += [score.name for score in scores]
+
+    def lose(self, *span_ids: str) -> None:
+        self.spans = [span for span in self.spans if span_ids and span.span_id not in span_ids]
+        self.scores.clear()
+
+
+class Knowing(Lossy, Telling):
+    """The same, and it tells what is left."""
+
+
+@pytest.mark.parametrize("updates", ["first", "replace"])
+def test_what_a_backend_has_acknowledged_and_lost_is_sent_again_scores_included(updates: str):
+    sink = Lossy(updates=updates)
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run-0"), ended("run-1"))
+        await engine.judged("run-0", "one", "two")
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 2
+            whole = sink.ids()
+            sink.lose()
+            assert await observer.backfill() == 0
+            assert await observer.backfill(resend=True) == 2
+            assert (sink.ids(), sink.scores) == (whole, ["one", "two"])
+            sink.lose()
+            assert await observer.export_trace("run-0", resend=True) == 1
+            assert (sink.ids(), sink.scores) == (whole[:1], ["one", "two"])
+            assert await observer.backfill() == 0
+
+    main(body)
+
+
+def test_a_backfill_sends_again_only_what_began_since():
+    sink = Lossy(updates="first")
+
+    async def body(engine: Engine) -> None:
+        old, new = ended("old"), [replace(event, at=event.at + HOUR) for event in ended("new")]
+        await engine.has(old, new)
+        async with observed(engine, sink) as observer:
+            await observer.backfill()
+            sink.lose()
+            since = new[0].at
+            assert await observer.backfill(resend=True, since=since, limit=5) == 1
+
+    main(body)
+
+    assert [span.run_id for span in sink.spans] == ["new"]
+
+
+def test_a_sink_that_tells_what_it_has_is_sent_only_what_it_lost():
+    sink = Knowing(updates="first")
+
+    async def body(engine: Engine) -> None:
+        await engine.has(called())
+        await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == 2
+            lost = sink.spans[1]
+            sink.lose(lost.span_id)
+            assert await observer.backfill(resend=True) == 1
+            assert sink.spans[-1] == lost
+            assert await observer.backfill(resend=True) == 0
+
+    main(body)
+
+
+def test_a_run_that_was_interrupted_is_sent_again_as_it_is_now():
+    sink = Lossy(updates="first")
+
+    async def body(engine: Engine) -> None:
+        await engine.has(called())
+        async with observed(engine, sink) as observer:
+            await observer.export_trace("run", final=False)
+            sink.lose()
+            await engine.grows("run", (3, k.RUN_COMPLETED, {"outcome": "COMPLETED"}))
+            assert await observer.backfill(resend=True) == 2
+
+    main(body)
+
+    assert [span.kind for span in sink.spans] == ["agent", "tool"]

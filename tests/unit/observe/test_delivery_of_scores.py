@@ -1,12 +1,13 @@
 """Scores follow their trace, each once, and a refused one holds no other back."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lib.errors import ExportError
-from lib.evals import Score
+from lib.evals import Score, score_event
 from lib.events import MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.observe import span_id_of, trace_id_of
@@ -77,7 +78,7 @@ def test_scores_follow_their_trace_late_ones_too_and_each_once():
     run_span = trace_id_of("run"), span_id_of("run", "run", "")
     assert told == [(*run_span, 0.25), (*run_span, 0.75)]
     assert all(score.at == at(90) for _, _, score in backend.scores)
-    assert len(set(backend.ids())) == 3  # the run and its two judgements
+    assert [span.kind for span in backend.spans] == ["agent"]  # scores are no spans here
 
 
 @pytest.mark.parametrize("captured", [True, False])
@@ -119,7 +120,7 @@ def test_scores_that_a_sink_does_not_take_are_tried_again_without_the_spans():
             backend.trouble = [taken]
             assert not await observer.drain()
             assert await observer.drain()
-            assert len(backend.exports) == exported + 1
+            assert len(backend.exports) == exported
 
     main(body)
 
@@ -169,7 +170,7 @@ def test_a_score_of_nothing_is_a_score_of_the_run(span_id: Any):
         async with observed(engine, sink) as observer:
             return await observer.backfill()
 
-    assert main(body) == 2
+    assert main(body) == 1
     assert sink.names == ["good"]
 
 
@@ -183,7 +184,7 @@ def test_scores_beyond_a_rate_limit_go_on_where_they_stopped():
         await engine.has(ended("run"))
         await engine.judged("run", *[f"score-{number}" for number in range(5)])
         async with observed(engine, sink) as observer:
-            assert await observer.backfill() == 6
+            assert await observer.backfill() == 1
             assert len(sink.names) == 3
             sink.limit = 1000
             await observer.backfill()
@@ -191,7 +192,7 @@ def test_scores_beyond_a_rate_limit_go_on_where_they_stopped():
     main(body)
 
     assert sink.names == [f"score-{number}" for number in range(5)]
-    assert sink.calls == 6
+    assert sink.calls == 5 + 2
 
 
 def test_a_score_that_is_refused_for_good_holds_no_other_back_and_is_not_sent_again():
@@ -231,10 +232,106 @@ def test_a_score_that_somebody_else_sends_is_left_to_them():
         await engine.has(ended("run"))
         await engine.judged("run", "one")
         async with observed(engine, sink) as observer:
-            assert await observer.backfill() == 2
+            assert await observer.backfill() == 1
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         main(body, Engine(Store()))
 
     assert (sink.names, sink.calls) == ([], 0)
+
+
+# -- many scores -------------------------------------------------------------------------------
+
+
+class Busy(Backend):
+    """A backend that counts the scores that are under way at once."""
+
+    def __init__(self, enough: int) -> None:
+        super().__init__(traces_at_once=32)
+        self.enough, self.most, self.under_way = enough, 0, 0
+        self.full = asyncio.Event()
+        self.scores: list[tuple[str | None, str, object]] = []
+
+    async def score(
+        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
+    ) -> None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        if self.under_way == self.enough:
+            self.full.set()
+        await self.full.wait()
+        self.under_way -= 1
+        self.scores += [(span_id, score.name, score.value) for score in scores]
+
+
+@pytest.mark.parametrize(("runs", "scores"), [(30, 1), (1, 30), (3, 10)])
+def test_scores_are_sent_several_at_once_but_not_all(runs: int, scores: int):
+    sink = Busy(enough=16)
+
+    async def body(engine: Engine) -> None:
+        for run_id in range(runs):
+            await engine.has(ended(f"run-{run_id}"))
+            await engine.judged(f"run-{run_id}", *[f"score-{number}" for number in range(scores)])
+        async with observed(engine, sink) as observer:
+            assert await observer.backfill() == runs
+            for run_id in range(runs):
+                await observer.export_trace(f"run-{run_id}", final=False)
+
+    main(body)
+
+    assert sink.most == 16
+    assert len(sink.scores) == len(set(sink.scores)) == 30
+
+
+def test_two_scores_of_one_name_are_sent_one_after_the_other():
+    sink = Busy(enough=1)
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        for value in range(5):
+            await engine.scored("run", value)
+        async with observed(engine, sink) as observer:
+            await observer.backfill()
+
+    main(body)
+
+    assert [value for _, _, value in sink.scores] == [0, 1, 2, 3, 4]
+    assert sink.most == 1
+
+
+def test_a_score_of_a_score_is_one_of_what_that_one_is_of():
+    sink = Busy(enough=1)
+    judgement = span_id_of("run", "score", "run/1")
+
+    async def body(engine: Engine) -> None:
+        await engine.has(ended("run"))
+        await engine.scored("run", 1)
+        judged = Score(name="agreed", value=True)
+        event = score_event(judged, signal_id="s", now=at(91), span_id=judgement)
+        await engine.store.append("run", [event], expected=None)
+        async with observed(engine, sink) as observer:
+            await observer.backfill()
+
+    main(body)
+
+    root = span_id_of("run", "run", "")
+    assert sink.scores == [(root, "good", 1), (root, "agreed", True)]
+
+
+def test_a_score_that_comes_late_makes_no_trace_longer():
+    with_scores, without = Scoring(), Backend()
+
+    async def body(engine: Engine) -> None:
+        async with observed(engine, with_scores, without) as observer:
+            await engine.has(ended("run"))
+            await observer.drain()
+            event = score_event(Score(name="x", value=1), signal_id="s", now=at(72_000))
+            await engine.store.append("run", [event], expected=None)
+            await observer.drain()
+
+    main(body)
+
+    assert [span.kind for span in with_scores.spans] == ["agent"]
+    assert [(name.name, name.at) for _, _, name in with_scores.scores] == [("x", at(72_000))]
+    assert [span.kind for span in without.spans] == ["agent", "evaluator"]

@@ -13,6 +13,7 @@ from lib.llm import ScriptedClient
 from lib.observe import Observer
 from lib.observe.sinks.langfuse import LangfuseSink, normalized, score_id
 from lib.testing.agents import make_engine
+from lib.testing.clock import ManualClock
 from lib.testing.otlp_receiver import Drop, Hang, Response, attributes_of
 from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
@@ -267,13 +268,13 @@ def test_a_score_that_comes_again_changes_in_place_even_at_another_hour_and_zone
     assert score["value"] == 0.7
 
 
-def test_a_score_without_a_time_is_refused_since_it_would_be_another_one_tomorrow():
-    async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
-        scores = [Score(name="quality", value=1, at=AT), Score(name="safe", value=True)]
-        with pytest.raises(ValueError, match="'safe' has no time"):
-            await sink.score(ROOT.trace_id, scores)
+def test_a_score_without_a_time_has_the_present():
+    server = served(
+        lambda sink, _: sink.score(ROOT.trace_id, [Score(name="safe", value=True)]),
+        clock=ManualClock(AT),
+    )
 
-    assert served(work).calls == []
+    assert [one["timestamp"] for one in server.scores.values()] == ["2026-01-01T23:59:59.999Z"]
 
 
 def test_no_scores_are_no_request():

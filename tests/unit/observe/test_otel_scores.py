@@ -11,6 +11,7 @@ from lib.observe import LANGFUSE, OTelSink, Score
 from lib.observe import attributes as a
 from lib.observe.span import ScoringSink
 from lib.testing.aio import run
+from lib.testing.clock import ManualClock
 from lib.testing.sink import make_trace
 
 from .otel_kit import AT, Exporter, Sending
@@ -100,14 +101,14 @@ def test_ids_of_scores_are_fixed_by_trace_span_and_name():
     assert len({one, *others}) == 4
 
 
-def test_a_score_without_a_time_is_refused_before_any_is_sent():
+def test_a_score_without_a_time_has_the_present():
     sending = Sending()
     scores = [Score(name="x", value=1, at=AT), Score(name="y", value=1)]
+    later = AT + timedelta(hours=1)
 
-    with pytest.raises(ValueError, match=r"score 'y' has no time.*model_copy"):
-        run(OTelSink(sending).score("a" * 32, scores))
+    run(OTelSink(sending, clock=ManualClock(later)).score("a" * 32, scores))
 
-    assert sending.sent == []
+    assert [(span.start, span.end) for span, _ in sending.sent] == [(AT, AT), (later, later)]
 
 
 def test_a_failure_tells_how_many_of_the_first_scores_were_taken():

@@ -252,9 +252,37 @@ def test_a_failure_tells_how_many_of_the_first_scores_are_not_to_be_sent_again()
 def test_with_a_wrong_key_no_further_score_is_tried():
     wrong = ExportError("check the key", permanent=True, setup=True)
 
-    names, error = sent(None, wrong, None)
+    names, error = sent(wrong, None, None)
 
-    assert (names, error, wrong.taken_scores) == (["0", "1"], wrong, 1)
+    assert (names, error, wrong.taken_scores) == (["0"], wrong, 0)
+
+
+def test_more_scores_are_under_way_each_time_up_to_sixteen_and_never_two_of_one_name():
+    rounds = list[list[str]]()
+    under_way = list[str]()
+
+    async def send(score: Score) -> None:
+        under_way.append(score.name)
+        await asyncio.sleep(0)  # noqa: TID251 - lets the others begin
+        if under_way:
+            rounds.append(under_way.copy())
+            under_way.clear()
+
+    def names(*scores: Score) -> list[int]:
+        rounds.clear()
+        run(send_each(scores, send))
+        return [len(each) for each in rounds]
+
+    assert names(*[Score(name=str(number), value=1) for number in range(40)]) == [1, 2, 4, 8, 16, 9]
+    assert names(*[Score(name="same", value=number) for number in range(4)]) == [1, 1, 1, 1]
+
+
+def test_an_error_that_is_none_of_a_sink_is_raised_as_it_is():
+    async def send(score: Score) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(send_each([Score(name="x", value=1)], send))
 
 
 def test_all_scores_are_sent_in_order():

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import ExportError
@@ -25,6 +25,7 @@ from lib.observe.sinks.rest import (
     place_of,
     send_each,
 )
+from lib.observe.sinks.scores import timed
 from lib.observe.span import Span
 
 _TRACES: Final = "/api/public/otel/v1/traces"
@@ -98,11 +99,11 @@ class LangfuseSink(OTelSink):
             sender,
             dialect=Enriched(dialect or LANGFUSE, {k: v for k, v in more.items() if v}),
             batch_size=batch_size,
+            clock=clock,
             **kw,
         )
         project = hashlib.sha256(public_key.encode()).hexdigest()[:12]
         self.destination = f"langfuse {place_of(base)} {project}"
-        self._clock = clock
         # The process before this one may have ended in the middle of an export.
         self._readable_at = clock.monotonic() + _INGESTION_S
         self._rest = RestAPI("Langfuse", base, auth, http=http, clock=clock)
@@ -125,25 +126,25 @@ class LangfuseSink(OTelSink):
         """Send scores of a trace or of an observation in it, one request each.
 
         A repeat changes a score in place, if its time is of the same day (UTC): Langfuse takes
-        another day's for another score. They may come before the trace.
+        another day's for another score. They may come before the trace. Several are under way at
+        once.
 
         Args:
             trace_id: of the trace.
-            scores: each with its time.
+            scores: one without a time has the present.
             span_id: of the observation that was judged, None for the trace.
 
         Raises:
             ExportError: one was not delivered.
-            ValueError: a score has no time.
         """
-        bodies = [_told(score, trace_id, span_id, self._environment) for score in scores]
 
-        async def send(body: dict[str, Any]) -> None:
+        async def send(score: Score) -> None:
+            body = _told(timed(score, self._clock), trace_id, span_id, self._environment)
             reply = await self._rest.call("POST", _SCORES, body=body)
             if reply.status == 207:  # noqa: PLR2004 - HTTP: some of what came was refused
                 raise ExportError("Langfuse refused a score", permanent=True)
 
-        await send_each(bodies, send)
+        await send_each(scores, send)
 
     async def known(self, trace_id: str) -> frozenset[str]:
         """Return the ids of the spans of a trace that Langfuse has.
@@ -194,11 +195,6 @@ def score_id(trace_id: str, span_id: str | None, name: str) -> str:
 def _told(
     score: Score, trace_id: str, span_id: str | None, environment: str | None
 ) -> dict[str, Any]:
-    if score.at is None:
-        raise ValueError(
-            f"score {score.name!r} has no time, by which Langfuse tells a repeat from another "
-            "score: give it one, as score.model_copy(update={'at': ...})"
-        )
     value, kind = _value(score)
     told = {
         "id": score_id(trace_id, span_id, score.name),
@@ -210,7 +206,7 @@ def _told(
         "comment": score.comment,
         "metadata": {**score.meta, "lib.source": score.source},
         "environment": environment,
-        "timestamp": _timestamp(score.at),
+        "timestamp": _timestamp(cast(datetime, score.at)),
     }
     return {name: value for name, value in told.items() if value is not None}
 

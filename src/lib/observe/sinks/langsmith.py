@@ -96,9 +96,11 @@ class LangSmithSink(OTelSink):
             batch_size=batch_size,
             clock=clock,
         )
-        super().__init__(sender, dialect=dialect or LANGSMITH, batch_size=batch_size, **kw)
+        super().__init__(
+            sender, dialect=dialect or LANGSMITH, batch_size=batch_size, clock=clock, **kw
+        )
         self.destination = f"langsmith {place_of(base)} {self._project}"
-        self._provider, self._clock = provider, clock
+        self._provider = provider
         self._session_id: str | None = None
         self._starts: OrderedDict[str, datetime] = OrderedDict()
         api = checked_url(api_url, "api_url")
@@ -115,7 +117,7 @@ class LangSmithSink(OTelSink):
 
         Args:
             trace_id: of the trace.
-            scores: each with its time; LangSmith takes its own for one that has none.
+            scores: LangSmith takes its own time for one that has none.
             span_id: of the span that was judged. Required: run ids come from span ids.
 
         Raises:

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import ExportError, MissingDriver
 from lib.evals import Score
 from lib.observe import attributes as a
@@ -27,7 +28,7 @@ from lib.observe.sinks.environment import (
     traces_url,
 )
 from lib.observe.sinks.lazily import Lazily
-from lib.observe.sinks.scores import score_span
+from lib.observe.sinks.scores import score_span, timed
 from lib.observe.span import Span, Updates
 
 _MAX_ROOTS: Final = 10_000
@@ -101,6 +102,7 @@ class OTelSink:
         service_name: str = _NAMELESS,
         resource_attributes: dict[str, Any] | None = None,
         batch_size: int = 512,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -114,6 +116,7 @@ class OTelSink:
             service_name: the `service.name` of the resource; "lib" leaves it open.
             resource_attributes: more of the resource; they win over `service_name`.
             batch_size: how many spans to hand over at once, at most.
+            clock: the time of scores that have none of their own.
 
         Raises:
             ValueError: the batch size is not positive, or an environment variable is malformed.
@@ -131,6 +134,7 @@ class OTelSink:
         )
         self._sender, where = _sender(exporter, batch_size)
         self.destination = f"{type(self).__name__} {service_name} {where}"
+        self._clock = clock
         self._roots: OrderedDict[str, Span] = OrderedDict()
 
     async def export(self, spans: Sequence[Span], *, on_taken: OnTaken | None = None) -> None:
@@ -161,15 +165,14 @@ class OTelSink:
 
         Args:
             trace_id: of the trace.
-            scores: each with its time.
+            scores: one without a time has the present.
             span_id: of the span that was judged, None for the trace's root.
 
         Raises:
             ExportError: they were not delivered.
-            ValueError: a score has no time.
         """
         root = self._roots.get(trace_id)
-        spans = [score_span(score, trace_id, span_id, root) for score in scores]
+        spans = [score_span(timed(one, self._clock), trace_id, span_id, root) for one in scores]
         try:
             await self._send(Lazily(spans, self._outgoing))
         except ExportError as error:

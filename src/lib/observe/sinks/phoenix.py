@@ -77,10 +77,10 @@ class PhoenixSink(OTelSink):
             dialect=dialect or OPENINFERENCE,
             resource_attributes={**(resource_attributes or {}), _PROJECT: named},
             batch_size=batch_size,
+            clock=clock,
             **kw,
         )
         self.destination = f"phoenix {place_of(url.removesuffix(_TRACES))} {named}"
-        self._clock = clock
         api = url.removesuffix(_TRACES)
         self._rest = RestAPI("Phoenix", api, auth, http=http, clock=clock)
 

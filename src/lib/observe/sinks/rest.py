@@ -6,25 +6,28 @@ can hold a key, a comment or a label.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from lib._util.clock import Clock
 from lib._util.json import canonical, parse
 from lib.errors import ExportError, RemoteError
+from lib.evals import Score
 from lib.observe.otlp.calls import Calls
 from lib.wire.failures import status_error
 from lib.wire.http import Wire
-
-T = TypeVar("T")
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _REFUSED: Final = frozenset({400, 409, 413, 422})
 """What is sent is refused for what it is; any other refusal is for how the sink is set up."""
 
 _TIMEOUT_S: Final = 10.0
+_AT_ONCE: Final = 16
+"""How many scores may be under way at one backend."""
+
 _JSON: Final = {"content-type": "application/json", "accept": "application/json"}
 
 
@@ -127,26 +130,49 @@ class RestAPI:
         )
 
 
-async def send_each(scores: Iterable[T], send: Callable[[T], Awaitable[object]]) -> None:
-    """Send scores one after the other; one that is refused for good holds none back.
+async def send_each(scores: Sequence[Score], send: Callable[[Score], Awaitable[object]]) -> None:
+    """Send scores: the first alone, then twice as many at once each time, up to 16.
+
+    Two of one name are never under way together, since the later one counts. One that is refused
+    for good holds none back.
 
     Raises:
         ExportError: one was not delivered: after the others if it is refused for what it is, else
-            at once.
+            after those that were under way with it.
     """
     refused: ExportError | None = None
-    for place, score in enumerate(scores):
-        try:
-            await send(score)
-        except ExportError as error:
+    sent, room = 0, 1
+    while some := _different(scores[sent : sent + room]):
+        results = await asyncio.gather(*map(send, some), return_exceptions=True)
+        for place, error in enumerate(results, sent):
+            if not isinstance(error, ExportError):
+                _raise(error)
+                continue
             error.taken_scores = place
             if error.setup or not error.permanent:
                 if refused is not None:
                     error.add_note(f"a score before was refused for good: {refused}")
-                raise
+                raise error
             refused = refused or error
+        sent, room = sent + len(some), min(2 * room, _AT_ONCE)
     if refused is not None:
         raise refused
+
+
+def _different(scores: Sequence[Score]) -> Sequence[Score]:
+    """Return the first scores of which no two have one name."""
+    names = set[str]()
+    for place, score in enumerate(scores):
+        if score.name in names:
+            return scores[:place]
+        names.add(score.name)
+    return scores
+
+
+def _raise(result: object) -> None:
+    """Raise what a call has raised."""
+    if isinstance(result, BaseException):
+        raise result
 
 
 def checked_key(key: str, name: str) -> str:

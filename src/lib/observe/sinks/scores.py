@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, cast
 
+from lib._util.clock import Clock
 from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
@@ -12,24 +14,22 @@ from lib.observe.span import Span, span_id_of
 _MAX_NAME: Final = 128
 
 
+def timed(score: Score, clock: Clock) -> Score:
+    """Return the score with a time: the present if it has none of its own."""
+    return score if score.at is not None else score.model_copy(update={"at": clock.now()})
+
+
 def score_span(score: Score, trace_id: str, span_id: str | None, root: Span | None) -> Span:
     """Return the span of a score, with the same id for the same trace, span and name.
 
     Args:
-        score: with its time.
+        score: with its time, which `timed` gives it.
         trace_id: of the trace that was judged.
         span_id: of the span that was judged, None for the trace.
         root: of the trace, if it is known: it says whose trace this is, and the score of a trace
             hangs under it.
-
-    Raises:
-        ValueError: the score has no time.
     """
-    if score.at is None:
-        raise ValueError(
-            f"score {score.name!r} has no time, and the one at which it happens to be sent would "
-            "change with each attempt: give it one, as score.model_copy(update={'at': ...})"
-        )
+    at = cast(datetime, score.at)
     attributes: dict[str, Any] = {
         a.EVALUATION_NAME: score.name,
         a.EVALUATION_VALUE: score.numeric,
@@ -44,8 +44,8 @@ def score_span(score: Score, trace_id: str, span_id: str | None, root: Span | No
         span_id,
         f"evaluate {score.name}"[:_MAX_NAME],
         "evaluator",
-        score.at,
-        score.at,
+        at,
+        at,
         attributes={name: attributes[name] for name in attributes if attributes[name] is not None},
     )
     if root is None:
