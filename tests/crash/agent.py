@@ -253,6 +253,6 @@ async def hold_session(engine: Engine) -> dict[str, Any]:
             for event in log
             if event.kind in (k.TURN_STARTED, k.TURN_COMPLETED)
         ],
-        "outcome": outcomes.pop() if len(outcomes) == 1 else sorted(outcomes),
+        "outcome": outcomes.pop() if len(outcomes) == 1 else sorted(map(str, outcomes)),
         "output": " | ".join(result.output for result in results),
     }

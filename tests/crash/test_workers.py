@@ -90,7 +90,7 @@ async def crew(folder: Path, env: dict[str, str]) -> AsyncGenerator[Crew]:
         yield some
 
 
-async def outcomes(runs: Sequence[Run]) -> Counter[str]:
+async def outcomes(runs: Sequence[Run]) -> Counter[str | None]:
     return Counter([(await each.result()).outcome for each in runs])
 
 

@@ -23,6 +23,7 @@ from lib.engine.result import Result
 from lib.engine.run import Run
 from lib.engine.session import Session
 from lib.engine.turn import Turn
+from lib.engine.waiting import WaitingFor
 from lib.engine.worker import Worker
 from lib.errors import (
     IdempotencyMismatch,
@@ -68,6 +69,7 @@ __all__ = [
     "UnknownTool",
     "Wait",
     "WaitingCall",
+    "WaitingFor",
     "Worker",
     "pending_approvals",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
+from lib._util.json import canonical, digest
 from lib.engine.core.session import SESSION
 from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
@@ -26,6 +27,11 @@ class PendingApproval:
     name: str
     arguments: Mapping[str, Any]
 
+    @property
+    def arguments_digest(self) -> str:
+        """SHA-256 of the arguments, which names them where they must not be shown."""
+        return digest(canonical(dict(self.arguments)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCall(PendingApproval):
@@ -40,6 +46,12 @@ class WaitingCall(PendingApproval):
     run_id: str
     tenant: str | None
     since: datetime
+
+    @classmethod
+    def of(cls, requested: Event) -> Self:
+        """Return the call that a `lib.approval.requested` is about."""
+        run_id, tenant, since = requested.run_id, requested.tenant, requested.at
+        return cls(**_told(requested), run_id=run_id, tenant=tenant, since=since)
 
 
 async def pending_approvals(
@@ -56,28 +68,27 @@ async def pending_approvals(
     """
     async for info in each_run(store, RunQuery(status="open", tenant=tenant)):
         if info.head > 1 and info.algorithm != SESSION:
-            for event in await _waiting_in(store, info.run_id):
-                yield WaitingCall(
-                    **_told(event), run_id=info.run_id, tenant=info.tenant, since=event.at
-                )
+            for event in await _questions(store, info.run_id):
+                yield WaitingCall.of(event)
 
 
 def pending_in(log: Iterable[Event]) -> list[PendingApproval]:
     """Return the calls of a log that wait for a person, oldest first."""
     waiting: dict[str, Event] = {}
-    _note(waiting, log)
+    waiting_in(waiting, log)
     return [PendingApproval(**_told(event)) for event in waiting.values()]
 
 
-async def _waiting_in(store: EventStore, run_id: str) -> list[Event]:
+async def _questions(store: EventStore, run_id: str) -> list[Event]:
     """Return the questions of a run without an answer; none if it has been erased meanwhile."""
     waiting: dict[str, Event] = {}
     async for events in log_pages(store, run_id):
-        _note(waiting, events)
+        waiting_in(waiting, events)
     return list(waiting.values())
 
 
-def _note(waiting: dict[str, Event], events: Iterable[Event]) -> None:
+def waiting_in(waiting: dict[str, Event], events: Iterable[Event]) -> None:
+    """Keep the requests for an approval that the next events of a log leave open, by key."""
     for event in events:
         if event.kind == k.APPROVAL_REQUESTED:
             waiting[event.data["key"]] = event

@@ -143,6 +143,11 @@ class Engine:
         self._pump: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
+    @property
+    def drives(self) -> bool:
+        """Whether it drives runs, or leaves that to other processes."""
+        return self.hosting.drives
+
     # -- life ------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isnan
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -77,3 +78,22 @@ def checked_id(given: object) -> str:
         told = f"a run is named by its id, a text, got {kind_of(given)}"
         raise TypeError(f"{told}: write its .id" if hasattr(given, "id") else told)
     return given
+
+
+def check_wait(wait: object, timeout_s: object) -> None:
+    """Refuse what is no way to wait for a result.
+
+    Raises:
+        TypeError: `wait` is no bool, or `timeout_s` no number.
+        ValueError: `timeout_s` is negative or NaN, or goes with `wait=False`.
+    """
+    if not isinstance(wait, bool):
+        raise TypeError(f"wait is True or False, got {kind_of(wait)}: timeout_s= bounds the wait")
+    if timeout_s is None:
+        return
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+        raise TypeError(f"timeout_s is a number of seconds or None, got {kind_of(timeout_s)}")
+    if isnan(timeout_s) or timeout_s < 0:
+        raise ValueError(f"timeout_s is 0 or more seconds, got {timeout_s!r}")
+    if not wait:
+        raise ValueError("expected wait=False or timeout_s=, got both: wait=False never waits")

@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""How a run ended, or what is known of it while it is open."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from typing import Any
 
 from lib.engine.core.budget import Spend
 from lib.engine.core.state import RunState
+from lib.engine.waiting import WaitingFor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a run ended.
+    """How a run ended, or what is known of it while it is open.
 
     Attributes:
-        outcome: COMPLETED, FAILED, CANCELLED, BLOCKED or LIMITED.
+        outcome: COMPLETED, FAILED, CANCELLED, BLOCKED or LIMITED; None while it is open.
         output: the answer; what there was of it when the run did not complete.
         reason: why it did not, in a word or two.
         error: the type and message of what failed.
         spend: what it has used.
+        waiting_for: what an open run waits for, None once it has ended.
     """
 
     run_id: str
-    outcome: str
+    outcome: str | None
     output: str
     reason: str
     error: Mapping[str, Any] | None
     spend: Spend
+    waiting_for: WaitingFor | None = None
 
     @classmethod
     def of(cls, state: RunState[Any]) -> Result:
@@ -40,6 +43,19 @@ class Result:
             reason=finish.get("reason", ""),
             error=finish.get("error"),
             spend=state.spend,
+        )
+
+    @classmethod
+    def unfinished(cls, state: RunState[Any], waiting_for: WaitingFor) -> Result:
+        """Return what is known of a run that has not ended."""
+        return cls(
+            run_id=state.run_id,
+            outcome=None,
+            output="",
+            reason="",
+            error=None,
+            spend=state.spend,
+            waiting_for=waiting_for,
         )
 
     def to_json(self) -> dict[str, Any]:

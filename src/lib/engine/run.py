@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Final, Protocol
 
@@ -10,10 +11,11 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.blind import BLIND
 from lib.engine.core.decide import refold
 from lib.engine.core.state import RunState, fold
-from lib.engine.given import check_texts
+from lib.engine.given import check_texts, check_wait
 from lib.engine.handler import Live
 from lib.engine.history import Histories
 from lib.engine.result import Result
+from lib.engine.waiting import WaitingLog, waiting_for
 from lib.errors import NotPending, RunNotFound
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
@@ -28,6 +30,11 @@ class Host(Protocol):
     store: EventStore
     poll_s: float
     histories: Histories
+
+    @property
+    def drives(self) -> bool:
+        """Whether it drives runs, or leaves that to other processes."""
+        ...
 
     def hosted(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; return its state then."""
@@ -71,18 +78,43 @@ class Run:
             raise RunNotFound(self.id)
         return info
 
-    async def result(self) -> Result:
+    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result:
         """Wait for the end and return it, driving the run here whenever nobody else does.
 
-        A run that waits for a person makes this wait, too.
+        A run that waits for a person, or for the lease of another worker, makes this wait, too;
+        the logger `lib.engine` says so once, with the reason.
+
+        Args:
+            wait: False returns at once what is known by now, and drives nothing.
+            timeout_s: seconds to wait at most, None for as long as it takes; then what is known
+                is returned, and the run goes on. The `outcome` of a run that has not ended is
+                None, and its `waiting_for` says what it waits for.
 
         Raises:
             RunNotFound: there is no such run.
             RunAbandoned: the engine is closing.
             UnknownAlgorithm: the engine does not have its algorithm.
             MissingHandler: it asks for what no handler of the engine fulfils.
+            ValueError: the timeout is negative, or none.
             StoreError: its store failed; other errors are faults of a handler or an algorithm.
         """
+        check_wait(wait, timeout_s)
+        if wait:
+            deadline = asyncio.timeout(timeout_s)
+            try:
+                async with deadline:
+                    return await self._end()
+            except TimeoutError:
+                if not deadline.expired():
+                    raise  # a fault of a handler
+        info = await self.info()
+        state = await self._blind()
+        if state.outcome is not None:
+            return Result.of(state)
+        return Result.unfinished(state, await waiting_for(self._engine.store, info))
+
+    async def _end(self) -> Result:
+        reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
         with self._engine.store.wakeups.listen(self.id) as wake:
             while True:
                 state = await self._engine.hosted(self.id)
@@ -90,8 +122,9 @@ class Run:
                     return Result.of(state)
                 info = await self.info()
                 if info.status == "closed":
-                    return Result.of(await self._ended())
+                    return Result.of(await self._blind())
                 if not (info.ready and await self._engine.resume(self.id)):
+                    await reasons.note(info)
                     await self._rest(wake, info)
 
     async def _rest(self, wake: Listener, info: RunInfo) -> None:
@@ -108,7 +141,7 @@ class Run:
         else:
             await wake.wait(poll_s * _IDLE_POLLS, rest_s=poll_s)
 
-    async def _ended(self) -> RunState[Any]:
+    async def _blind(self) -> RunState[Any]:
         """Return what does not depend on its algorithm, which need not be here, nor work."""
         return fold(BLIND, await self._log())
 

@@ -35,6 +35,11 @@ class OneTenant:
         self.hub = engine.hub
         self.new_id = engine.new_id
 
+    @property
+    def drives(self) -> bool:
+        """Whether the engine drives runs."""
+        return self._engine.drives
+
     def hosted(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; None if it is not the tenant's."""
         return self._own(run_id, self._engine.hosted(run_id))

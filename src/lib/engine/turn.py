@@ -6,16 +6,18 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from lib._util.json import canonical, digest
 from lib.engine.core.budget import Spend
-from lib.engine.given import check_texts
+from lib.engine.given import check_texts, check_wait
 from lib.engine.handler import Live
 from lib.engine.handlers.turn import turn_run_id
 from lib.engine.live import LiveHub
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
+from lib.engine.waiting import WaitingLog
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event
 from lib.events import kinds as k
@@ -92,10 +94,15 @@ class Turn:
         """The run that answers the turn; it is not there before the turns before it have ended."""
         return Run(self._engine, self.run_id)
 
-    async def result(self) -> Result:
+    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result:
         """Wait for the end of the turn and return it, driving its session here if nobody else does.
 
-        A turn that waits for a person makes this wait, too: `run.pending()` tells for what.
+        A turn that waits for a person, or for the lease of another worker, makes this wait, too;
+        the logger `lib.engine` says so once, with the reason.
+
+        Args:
+            wait: False returns at once what is known by now, and drives nothing.
+            timeout_s: seconds to wait at most, None for as long as it takes; see `Run.result`.
 
         Raises:
             SessionClosed: the session has ended, or was asked to, before the turn.
@@ -103,15 +110,38 @@ class Turn:
             RunAbandoned: the engine is closing.
             UnknownAlgorithm: the engine does not have the turn's algorithm.
             MissingHandler: it asks for what no handler of the engine fulfils.
+            ValueError: the timeout is negative, or none.
             StoreError: the store failed; other errors are faults of a handler or an algorithm.
         """
+        check_wait(wait, timeout_s)
+        if wait:
+            deadline = asyncio.timeout(timeout_s)
+            try:
+                async with deadline:
+                    return await self._end()
+            except TimeoutError:
+                if not deadline.expired():
+                    raise  # a fault of a handler
+        await self._look()
+        self._check()
+        return self._result or await self._unfinished()
+
+    async def _end(self) -> Result:
+        reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
         with self._engine.store.wakeups.listen(self.session_id) as wake:
             while self._result is None:
                 await self._look()
                 self._check()
                 if self._result is None:
-                    await self._progress(wake)
+                    await self._progress(wake, reasons)
         return self._result
+
+    async def _unfinished(self) -> Result:
+        """Return what is known of a turn that has not ended."""
+        if await self._engine.store.run(self.run_id) is not None:
+            return await self.run.result(wait=False)
+        session = await Run(self._engine, self.session_id).result(wait=False)
+        return replace(session, run_id=self.run_id, spend=Spend())
 
     async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of the turn's run in order as they are appended, until it has ended.
@@ -255,14 +285,20 @@ class Turn:
         except RunNotFound:  # erased since
             return False
 
-    async def _progress(self, wake: Listener) -> None:
+    async def _progress(self, wake: Listener, reasons: WaitingLog | None = None) -> None:
         """Wait until something may have changed, with the session being driven meanwhile.
+
+        Args:
+            wake: of the session.
+            reasons: where to log what the turn waits for if it is not driven here.
 
         Raises:
             Exception: whatever stopped this process from driving it.
         """
         info = await self._engine.store.run(self.session_id)
         driven = info is not None and info.ready and await self._engine.resume(self.session_id)
+        if info is not None and reasons is not None and not driven:
+            await reasons.note(await self._engine.store.run(self.run_id) or info)
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(wake.wait(self._engine.poll_s))]
         if driven:
             waits.append(asyncio.ensure_future(self._engine.hosted(self.session_id)))

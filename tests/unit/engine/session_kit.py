@@ -40,7 +40,7 @@ async def faults(store: EventStore) -> list[Any]:
     return (await verify_store(store, deep=True, checks=[request_check([AGENT], store)])).faults
 
 
-async def outcome(turn: Turn) -> str:
+async def outcome(turn: Turn) -> str | None:
     return (await turn.result()).outcome
 
 

@@ -23,7 +23,7 @@ def test_a_child_is_guarded_like_any_run() -> None:
     agent = Agent(name="helper", description="helps", algorithm="react")
     watch = Watch("input")
 
-    async def main() -> tuple[str, str]:
+    async def main() -> tuple[str | None, str]:
         store = MemoryEventStore()
         handlers = [
             LLMHandler(ScriptedClient([asked, "it was blocked"]), guards=[watch]),

@@ -80,7 +80,7 @@ def test_what_earlier_turns_said_is_not_checked_again() -> None:
 
 
 def test_thinking_is_checked_and_not_shown_before_the_verdict() -> None:
-    async def shown(word: str) -> tuple[str, list[str]]:
+    async def shown(word: str) -> tuple[str | None, list[str]]:
         reply = Reply((Thinking(f"an {word} plan"), Text("sure")))
         async with guarded(ScriptedClient([reply]), llm=[Watch("output")]) as engine:
             started = await engine.start("hi")

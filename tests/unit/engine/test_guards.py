@@ -87,7 +87,7 @@ def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
 def test_what_guards_cost_counts_against_the_budget() -> None:
     watch = Watch("input", usage=Usage(input_tokens=1000))
 
-    async def main() -> str:
+    async def main() -> str | None:
         client = ScriptedClient([CALL])
         async with guarded(client, look, llm=[watch]) as engine:
             started = await engine.start("hi", budget=Budget(tokens=500))
@@ -290,7 +290,7 @@ def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_ve
 
     asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
 
-    async def main() -> tuple[str, list[Event]]:
+    async def main() -> tuple[str | None, list[Event]]:
         first = guarded(ScriptedClient([asked]), write, calls=[Dies("tool_call")], store=store)
         async with first as engine:
             started = await engine.start("go")
@@ -311,7 +311,7 @@ def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_ve
 def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
     watch = Watch("input")
 
-    async def main() -> list[str]:
+    async def main() -> list[str | None]:
         async with guarded(ScriptedClient(["fine", "fine"]), llm=[watch]) as engine:
             session = await engine.start_session()
             said = ("hello", "be evil", "sorry")

@@ -1,0 +1,258 @@
+"""Waiting for a result: what it waits for is logged once, and returned where it does not wait."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from lib.engine import Engine, Result, Run, Spend, Turn, WaitingFor
+from lib.events import kinds as k
+from lib.llm import FunctionClient, ScriptedClient
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.testing.team import boss_of, call, child_of, say, task, team, told
+from lib.tools import tool
+
+from .run_kit import NEVER_ANSWERS, Kept, ask, reached
+from .run_kit import told as answers
+from .worker_kit import until
+
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@asynccontextmanager
+async def caller(
+    engine: Engine, watched: Run | Turn, caplog: pytest.LogCaptureFixture
+) -> AsyncGenerator[Result]:
+    """Let a caller wait until something is logged, and look again after each of three notes."""
+    run_id = watched.session_id if isinstance(watched, Turn) else watched.id
+    waiting = asyncio.create_task(watched.result())
+    try:
+        await until(lambda: caplog.records)
+        for _ in range(3):
+            await engine.signal(run_id, "note", {})
+            await engine.hosted(run_id)
+            await asyncio.sleep(0.02)  # noqa: TID251 - lets the caller look
+        yield await watched.result(wait=False)
+    finally:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        client = ScriptedClient([ask("pay", amount=5000), answers])
+        async with make_engine(client, pay) as engine:
+            started = await engine.start("go")
+            async with caller(engine, started, caplog) as known:
+                (record,) = caplog.records
+                assert (record.name, record.levelno) == ("lib.engine", logging.WARNING)
+                assert started.id in record.getMessage()
+                assert "'pay'" in record.getMessage()
+                assert "5000" not in record.getMessage()
+                assert (known.outcome, known.output, known.spend.llm_calls) == (None, "", 1)
+                assert known.waiting_for is not None
+                (waits,) = known.waiting_for.approvals
+                assert (waits.run_id, waits.key, waits.name) == (started.id, "tool/1/c1", "pay")
+                assert waits.arguments_digest[:12] in record.getMessage()
+
+            await engine.run(waits.run_id).approve(waits.key)
+            done = await started.result()
+            assert (done.outcome, done.output, done.waiting_for) == ("COMPLETED", "paid 5000", None)
+
+    with caplog.at_level(logging.WARNING, "lib"):
+        run(main())
+
+
+def test_the_lease_of_a_dead_worker_is_logged_once_with_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        store = Kept()
+        async with make_engine(NEVER_ANSWERS, store=store, drive=False) as web:
+            started = await web.start("go")
+            (lease,) = await store.claim("dead-worker", ttl_s=3600, run_id=started.id)
+        async with (
+            make_engine(NEVER_ANSWERS, store=store) as engine,
+            caller(engine, engine.run(started.id), caplog) as known,
+        ):
+            (record,) = caplog.records
+            assert record.levelno == logging.WARNING
+            assert "'dead-worker'" in record.getMessage()
+            assert f"{lease.until:%Y-%m-%d %H:%M:%S} UTC" in record.getMessage()
+            assert known.waiting_for == WaitingFor(
+                owner="dead-worker", lease_until=lease.until, ready=True
+            )
+
+    with caplog.at_level(logging.INFO, "lib"):
+        run(main())
+
+
+def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with make_engine(NEVER_ANSWERS, drive=False) as web:
+            started = await web.start("go")
+            async with caller(web, started, caplog):
+                assert ["waits for a worker" in line for line in caplog.messages] == [True]
+                await web.store.claim("busy-worker", ttl_s=3600, run_id=started.id)
+                await until(lambda: "'busy-worker'" in caplog.text)
+            assert {record.levelno for record in caplog.records} == {logging.INFO}
+
+    with caplog.at_level(logging.INFO, "lib.engine"):
+        run(main())
+
+
+def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    def helper(messages: Any) -> Any:
+        results = told(messages)
+        return say(results[0].content) if results else call(*ask("pay", amount=7).tool_calls)
+
+    async def main() -> None:
+        async with team(boss_of(task(0, "pay")), helper, pay) as engine:
+            started = await engine.start("go")
+            child = await child_of(engine.store, started.id)
+            await reached(engine.run(child.run_id), k.APPROVAL_REQUESTED)
+            waiting = asyncio.create_task(started.result())
+            await until(lambda: caplog.records)
+            known = await started.result(timeout_s=0.01)
+
+            assert known.waiting_for is not None
+            (waits,) = known.waiting_for.approvals
+            assert (known.waiting_for.children, waits.run_id) == ((child.run_id,), child.run_id)
+            (line,) = caplog.messages
+            assert child.run_id in line
+            assert child.run_id in str(known.waiting_for)
+            await engine.run(child.run_id).approve(waits.key)
+            assert (await waiting).output == "paid 7"
+
+    with caplog.at_level(logging.WARNING, "lib.engine"):
+        run(main())
+
+
+def test_a_turn_tells_what_it_waits_for_and_an_idle_session_that_it_is_idle(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        client = ScriptedClient([ask("pay", amount=1), answers])
+        async with make_engine(client, pay) as engine:
+            session = await engine.start_session()
+            turn = await session.send("go")
+            waiting = asyncio.create_task(turn.result())
+            await until(lambda: caplog.records)
+            known = await turn.result(timeout_s=0.01)
+
+            assert known.waiting_for is not None
+            (waits,) = known.waiting_for.approvals
+            assert (known.run_id, waits.run_id) == (turn.run_id, turn.run_id)
+            whole = (await session.run.result(wait=False)).waiting_for
+            assert whole is not None
+            assert (whole.children, whole.approvals) == ((turn.run_id,), (waits,))
+            await turn.run.approve(waits.key)
+            done = await waiting
+            assert await turn.result(wait=False) == done
+            await engine.hosted(session.id)
+            idle = (await session.run.result(wait=False)).waiting_for
+            assert idle == WaitingFor()
+            assert "waits for a signal" in str(idle)
+
+    with caplog.at_level(logging.WARNING, "lib.engine"):
+        run(main())
+    assert len(caplog.records) == 1
+
+
+def test_a_turn_whose_session_another_worker_holds_names_that_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with make_engine(NEVER_ANSWERS, drive=False) as web:
+            session = await web.start_session()
+            turn = await session.send("go")
+            known = await turn.result(wait=False)
+            assert (known.run_id, known.outcome, known.spend) == (turn.run_id, None, Spend())
+            assert known.waiting_for == WaitingFor(ready=True)
+            await web.store.claim("other", ttl_s=3600, run_id=session.id)
+            async with caller(web, turn, caplog):
+                (line,) = caplog.messages
+                assert "worker 'other' holds its lease until" in line
+
+    with caplog.at_level(logging.INFO, "lib.engine"):
+        run(main())
+
+
+def test_without_waiting_nothing_is_driven_and_an_end_is_returned_once_there_is_one() -> None:
+    async def main() -> None:
+        store = Kept()
+        async with make_engine(NEVER_ANSWERS, store=store, drive=False) as web:
+            started = await web.start("go")
+        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+            known = await engine.run(started.id).result(wait=False)
+            assert (known.outcome, known.waiting_for) == (None, WaitingFor(ready=True))
+            assert started.id not in engine.hosting
+            done = await engine.run(started.id).result()
+            assert await engine.run(started.id).result(wait=False) == done
+            assert await engine.run(started.id).result(timeout_s=0) == done
+
+    run(main())
+
+
+def test_a_timeout_of_the_caller_ends_no_run_and_tells_what_holds_it() -> None:
+    async def main() -> None:
+        async with make_engine(NEVER_ANSWERS, worker="me") as engine:
+            started = await engine.start("go")
+            await reached(started, k.LLM_REQUESTED)
+            known = await started.result(timeout_s=0.01)
+            assert known.waiting_for is not None
+            assert (known.waiting_for.owner, known.waiting_for.approvals) == ("me", ())
+            assert started.id in engine.hosting
+
+    run(main())
+
+
+def test_a_fault_of_a_handler_that_is_a_timeout_is_raised() -> None:
+    async def fail(_: object) -> str:
+        raise TimeoutError("the handler's")
+
+    async def main() -> None:
+        async with make_engine(FunctionClient(fail)) as engine:
+            started = await engine.start("go")
+            session = await engine.start_session()
+            turn = await session.send("go")
+            for watched in (started, turn):
+                with pytest.raises(TimeoutError, match="the handler's"):
+                    await watched.result(timeout_s=60)
+
+    run(main())
+
+
+def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"wait": 5}, TypeError),
+        ({"wait": None}, TypeError),
+        ({"timeout_s": "5"}, TypeError),
+        ({"timeout_s": True}, TypeError),
+        ({"timeout_s": -1}, ValueError),
+        ({"timeout_s": float("nan")}, ValueError),
+        ({"timeout_s": 5, "wait": False}, ValueError),
+    ]
+
+    async def main() -> None:
+        async with make_engine(NEVER_ANSWERS) as engine:
+            started = await engine.start("go")
+            turn = await (await engine.start_session()).send("go")
+            for options, error in wrong:
+                for watched in (started, turn):
+                    with pytest.raises(error):
+                        await watched.result(**options)
+
+    run(main())
