@@ -13,14 +13,15 @@ def refund(order: int, amount: int) -> str:
     return f"refunded {amount} for order {order}"
 
 
-def engine(*steps: Reply | str) -> Engine:
-    handlers = [LLMHandler(ScriptedClient(steps)), ToolHandler([refund])]
+def engine() -> Engine:
+    call = Reply((ToolCall("call-1", "refund", {"order": 7, "amount": 80}),))
+    model = ScriptedClient([call, "You have your 80 back."])
+    handlers = [LLMHandler(model), ToolHandler([refund])]
     return Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()])
 
 
 async def ask() -> None:
-    call = Reply((ToolCall("call-1", "refund", {"order": 7, "amount": 80}),))
-    async with engine(call) as shop:
+    async with engine() as shop:
         run = await shop.start("My parcel never came, order 7.")
         async for event in run.events():
             if event.kind == "lib.approval.requested":
@@ -28,7 +29,7 @@ async def ask() -> None:
 
 
 async def decide() -> None:
-    async with engine("You have your 80 back.") as shop:
+    async with engine() as shop:
         async for call in pending_approvals(shop.store):
             print("waits:", call.name, dict(call.arguments))
             run = shop.run(call.run_id)

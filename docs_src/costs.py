@@ -1,10 +1,11 @@
 import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 
 from lib.algorithms import React
 from lib.engine import Budget, Engine, LLMHandler
 from lib.events import MemoryEventStore
-from lib.llm import GenAIPrices, Reply, ScriptedClient, Text, Usage
+from lib.llm import FunctionClient, GenAIPrices, Message, Reply, Text, Usage
 from lib.observe import TotalSpend, spend_of
 from lib.testing.clock import ManualClock
 
@@ -16,14 +17,18 @@ answer = Reply(
 local = Reply((Text("About 340,000."),), usage=Usage(output_tokens=8), model="a-model-of-my-own")
 
 
+def think(messages: Sequence[Message]) -> Reply:
+    return local if "roughly" in messages[0].text else answer
+
+
 async def main() -> None:
     store, clock = MemoryEventStore(), ManualClock()
-    handler = LLMHandler(ScriptedClient([answer, local]), prices=GenAIPrices("openai"))
+    handler = LLMHandler(FunctionClient(think), prices=GenAIPrices("openai"))
     async with Engine(store, [handler], algorithms=[React()], clock=clock) as engine:
         spends: list[TotalSpend] = []
         # The second model has no price: a ceiling of cost could not hold it, one of tokens does.
-        for budget in (Budget(cost=0.50), Budget(tokens=10_000)):
-            run = await engine.start("How many people live in Bonn?", budget=budget)
+        for how, budget in (("exactly", Budget(cost=0.50)), ("roughly", Budget(tokens=10_000))):
+            run = await engine.start(f"How many people live in Bonn, {how}?", budget=budget)
             result = await run.result()
             spends.append(spend_of(await store.read(run.id)))
             print(result.output, result.spend.cost)

@@ -13,7 +13,7 @@ from lib.vector import Record, SQLiteVectorStore, TenantVectorStore
 async def main() -> None:
     store, blobs = SQLiteEventStore("runs.db"), DirectoryBlobStore("blobs")
     vectors = SQLiteVectorStore("vectors.db", dimension=2)
-    handlers = [LLMHandler(ScriptedClient(["Hello, Ada.", "Hello again.", "Hello, Bob."]))]
+    handlers = [LLMHandler(ScriptedClient(["Hello."]))]
     async with Engine(store, handlers, algorithms=[React()], blobs=blobs) as engine:
         runs = [
             await engine.start(said, tenant=tenant)

@@ -391,5 +391,5 @@ async def _reckoned(requests: Iterable[Request]) -> None:
     """
     for request in requests:
         if isinstance(request, LLMRequest):
-            while request.messages.reckon(_HASHED_CHARS):
+            while request.history.reckon(_HASHED_CHARS):
                 await SYSTEM_CLOCK.sleep(_PAUSE_S)

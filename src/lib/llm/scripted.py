@@ -1,21 +1,29 @@
-"""Clients for tests: one plays a script and complains about deviations, one asks a function."""
+"""Clients for tests: one plays a script and complains about deviations, one asks a function.
+
+Neither counts calls: a script's step is chosen by the conversation that is sent, so a run that is
+resumed in another process goes on where it was, and several runs share one client.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from lib._util.json import canonical, digest
 from lib.errors import ScriptError
 from lib.llm.client import Delta, Output, Reply, ToolSpec, Usage, check_modalities
-from lib.llm.messages import Message
-from lib.llm.parts import Text
+from lib.llm.messages import Message, message_to_json
+from lib.llm.parts import Text, ToolCall, ToolResult
 from lib.llm.pieces import deltas_of, estimate_tokens
 
 TEXT_ONLY: Final = frozenset({"text"})
 CHARS_PER_DELTA: Final = 8
+KEPT_CALLS: Final = 1_000
+"""How many of its last calls a client keeps by default."""
 
 Answer: TypeAlias = "str | Reply | CutOff"
 Answerer: TypeAlias = "Callable[[Sequence[Message]], Answer | Awaitable[Answer]]"
@@ -48,20 +56,40 @@ class FunctionClient:
     A string stands for a reply of that text. A reply without usage gets an estimate that is the
     same each time, one with tool calls stops for them.
 
-    Attributes:
-        calls: what it was asked, oldest first.
     """
 
     name = "function"
 
     def __init__(
-        self, answer: Answerer, *, modalities: frozenset[str] = TEXT_ONLY, model: str = "function"
+        self,
+        answer: Answerer,
+        *,
+        modalities: frozenset[str] = TEXT_ONLY,
+        model: str = "function",
+        keep_calls: int | None = KEPT_CALLS,
     ) -> None:
-        """Take the function; `modalities` and `model` are what the client says of itself."""
+        """Take the function.
+
+        Args:
+            answer: returns the answer to the messages.
+            modalities: what the client says it can read.
+            model: what the client says is its model.
+            keep_calls: how many of the last calls `calls` holds, None for all, 0 for none.
+
+        Raises:
+            ValueError: `keep_calls` is negative.
+        """
+        if keep_calls is not None and keep_calls < 0:
+            raise ValueError(f"keep_calls is 0 or more, or None for all, got {keep_calls}")
         self.modalities = modalities
         self.model = model
-        self.calls: list[Call] = []
         self._answer = answer
+        self._calls: deque[Call] = deque(maxlen=keep_calls)
+
+    @property
+    def calls(self) -> list[Call]:
+        """The last `keep_calls` calls, oldest first."""
+        return list(self._calls)
 
     async def complete(
         self,
@@ -102,11 +130,15 @@ class FunctionClient:
 
     async def _ask(self, call: Call) -> Reply | CutOff:
         check_modalities(call.messages, self.modalities, client=self.name)
-        self.calls.append(call)
-        answer = self._answer(call.messages)
+        self._calls.append(call)
+        answer = self._choose(call)
         if inspect.isawaitable(answer):
             answer = await answer
         return answer if isinstance(answer, CutOff) else self._reply(answer, call)
+
+    def _choose(self, call: Call) -> Answer | Awaitable[Answer]:
+        """Return the answer to a call."""
+        return self._answer(call.messages)
 
     def _reply(self, answer: object, call: Call) -> Reply:
         reply = Reply((Text(answer),)) if isinstance(answer, str) else answer
@@ -122,11 +154,21 @@ class FunctionClient:
 
 
 class ScriptedClient(FunctionClient):
-    """Plays its steps in order, and fails on a call too many and on steps that nobody asked for.
+    """Plays a script, and fails on a call too many and on steps that were never played.
 
     A step is an answer (a string, a `Reply`, a `CutOff`), an exception to raise, or a function of
     the messages that returns an answer. Use it as a context manager, or call `verify()` at the
     end.
+
+    The conversation chooses the step, no counter does: after two replies of the script it gets the
+    third answer, in whichever process it is sent. So every new run begins with the first step, a
+    session goes through one script turn by turn, and a request that is repeated gets its answer
+    again. Replies before the script's own, such as examples in a run's input, are not counted.
+    Exceptions and `CutOff`s stand before the answer that comes after them: a conversation gets one
+    after the other, each time that it is sent, and then the answer.
+
+    Where one agent calls another with a `task`, the steps are in the order in which they are
+    played: the steps of the agent that is called follow the call, then its caller goes on.
     """
 
     name = "scripted"
@@ -137,11 +179,14 @@ class ScriptedClient(FunctionClient):
         *,
         modalities: frozenset[str] = TEXT_ONLY,
         model: str = "scripted",
+        keep_calls: int | None = KEPT_CALLS,
     ) -> None:
-        """Take the script; `modalities` and `model` are what the client says of itself."""
-        super().__init__(self._play, modalities=modalities, model=model)
+        """Take the script; for the other arguments see `FunctionClient`."""
+        super().__init__(_unused, modalities=modalities, model=model, keep_calls=keep_calls)
         self._steps = tuple(steps)
-        self._played = 0
+        self._answers = [n for n, step in enumerate(self._steps) if not _fails(step)]
+        self._next: dict[str, int] = {}  # by digest of a conversation that a failure was sent to
+        self._played: set[int] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -156,21 +201,133 @@ class ScriptedClient(FunctionClient):
             self.verify()
 
     def verify(self) -> None:
-        """Check that the whole script was played.
+        """Check that the whole script was played; what a conversation shows counts as played.
 
         Raises:
             ScriptError: some steps are left.
         """
-        if self._played < len(self._steps):
+        if len(self._played) < len(self._steps):
             raise ScriptError(
-                f"the script has {len(self._steps)} steps, only {self._played} were asked for"
+                f"the script has {len(self._steps)} steps, only {len(self._played)} were asked for"
             )
 
-    def _play(self, messages: Sequence[Message]) -> Answer | Awaitable[Answer]:
-        if self._played == len(self._steps):
-            raise ScriptError(f"call {self._played + 1} of a script that has {self._played} steps")
-        step = self._steps[self._played]
-        self._played += 1
+    def _choose(self, call: Call) -> Answer | Awaitable[Answer]:
+        first = self._first(call)
+        number = self._number(self._after_replies(call.messages, first), call.messages)
+        begins = self._answers[first - 1] + 1 if first else 0
+        self._played.update(range(begins, number + 1))
+        step = self._steps[number]
         if isinstance(step, Exception):
             raise step
-        return step(messages) if callable(step) else step
+        return step(call.messages) if callable(step) else step
+
+    def _first(self, call: Call) -> int:
+        """Return the answer that a conversation begins with: after the call that set its task."""
+        opening = next((each for each in call.messages if each.role != "system"), None)
+        offered = {spec.name for spec in call.tools}
+        for position, number in enumerate(self._answers):
+            for place, (name, task) in enumerate(_tasks(_calls(self._steps[number]))):
+                if opening is not None and task == opening.text and name not in offered:
+                    return self._after_texts(position + 1, place)
+        return 0
+
+    def _after_texts(self, position: int, count: int) -> int:
+        """Return the position after so many texts: an agent's steps end with one."""
+        while count and position < len(self._answers):
+            count -= not _calls(self._steps[self._answers[position]])
+            position += 1
+        return position
+
+    def _after_replies(self, messages: Sequence[Message], first: int) -> int:
+        """Return the position after those replies that are the script's: as many as fit it."""
+        replies = [n for n, each in enumerate(messages) if each.role == "assistant"]
+        for begin in replies:
+            position = self._walk(messages[begin:], first, _equals)
+            if position is not None:
+                return position
+        # What a redactor has changed is the script's all the same, if the script goes on then.
+        position = self._walk(messages, first, _resembles)
+        return first if position in (None, len(self._answers)) else position
+
+    def _walk(
+        self,
+        messages: Sequence[Message],
+        position: int,
+        fits: Callable[[Message, Step], bool],
+    ) -> int | None:
+        """Return the position after the replies; None if one does not fit its step.
+
+        Functions fit everything: if there is nothing else, it must not be the end of the script.
+        """
+        tasks: set[str] = set()
+        certain = False
+        for message in messages:
+            if message.role == "assistant":
+                if position == len(self._answers):
+                    return None
+                step = self._steps[self._answers[position]]
+                if not (callable(step) or fits(message, step)):
+                    return None
+                certain = certain or not callable(step)
+                position += 1
+                tasks |= {call.id for call in message.tool_calls if _tasks([call])}
+            for part in message.parts:
+                if isinstance(part, ToolResult) and part.call_id in tasks:
+                    position = self._after_answer(part.content, position)
+        return position if certain or position < len(self._answers) else None
+
+    def _after_answer(self, answer: str, position: int) -> int:
+        """Return the position after an agent's answer, if the script has one and goes on then."""
+        for later in range(position, len(self._answers) - 1):
+            step = self._steps[self._answers[later]]
+            if not callable(step) and not _calls(step) and _text(step) == answer:
+                return later + 1
+        return position
+
+    def _number(self, position: int, messages: Sequence[Message]) -> int:
+        """Return the number of the step: of the answer, or of a failure that comes before it."""
+        ends = [-1, *self._answers, len(self._steps)]
+        answer = ends[min(position + 1, len(ends) - 1)]
+        number = ends[min(position, len(ends) - 2)] + 1
+        if number < answer:
+            conversation = digest(canonical([*map(message_to_json, messages)]))
+            number = self._next.get(conversation, number)
+            self._next[conversation] = min(number + 1, answer)
+        if position > len(self._answers) or number >= len(self._steps):
+            asked = max(position, number) + 1
+            raise ScriptError(f"call {asked} of a script that has {len(self._steps)} steps")
+        return number
+
+
+def _unused(_: Sequence[Message]) -> Answer:
+    raise NotImplementedError
+
+
+def _fails(step: Step) -> bool:
+    return isinstance(step, Exception | CutOff)
+
+
+def _equals(message: Message, step: Step) -> bool:
+    return _resembles(message, step) and (bool(message.tool_calls) or message.text == _text(step))
+
+
+def _resembles(message: Message, step: Step) -> bool:
+    """Tell whether the reply makes the calls of the step, or none as the step does."""
+    return [call.name for call in message.tool_calls] == [call.name for call in _calls(step)]
+
+
+def _text(step: Step) -> str:
+    return step.text if isinstance(step, Reply) else str(step)
+
+
+def _calls(step: Step) -> Sequence[ToolCall]:
+    return step.tool_calls if isinstance(step, Reply) else ()
+
+
+def _tasks(calls: Sequence[ToolCall]) -> list[tuple[str, str]]:
+    """Return those calls that have the arguments of an agent's call, as name and task."""
+    return [
+        (call.name, task)
+        for call in calls
+        if len(call.arguments) == 1 and isinstance(task := call.arguments.get("task"), str)
+    ]

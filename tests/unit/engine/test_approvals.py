@@ -10,6 +10,7 @@ from lib.engine import NotPending, PendingApproval, Result, Run, WaitingCall, pe
 from lib.events import MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient, ToolCall, ToolResult
+from lib.llm.scripted import Step
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
@@ -175,7 +176,7 @@ def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
 def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
     store, clock = MemoryEventStore(), ManualClock()
     clock.advance(3600)
-    steps = [ask(50), ask(60), ask(70), ask(5), "done", "done"]
+    steps: list[Step] = [lambda messages: ask(int(messages[0].text)), "done"]
     agents: dict[str, Any] = {"store": store, "clock": clock}
 
     async def listed(tenant: str | None = None) -> list[WaitingCall]:
@@ -184,8 +185,8 @@ def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
     async def main() -> None:
         async with make_engine(ScriptedClient(steps), pay, **agents) as engine:
             runs = list[Run]()
-            for tenant in ("acme", "acme", "other", "other"):
-                runs.append(await engine.start("pay", tenant=tenant))
+            for amount, tenant in (("50", "acme"), ("60", "acme"), ("70", "other"), ("5", "other")):
+                runs.append(await engine.start(amount, tenant=tenant))
                 await engine.hosted(runs[-1].id)
             await engine.start_session(tenant="acme")
             first, second, third, _ = runs

@@ -79,7 +79,7 @@ def test_an_owner_that_finds_another_ones_event_stops() -> None:
     async def main() -> None:
         resumed = new(k.RUN_RESUMED, worker="other", epoch=2)
         store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
-        async with make_engine(ScriptedClient(["lost", "kept"]), store=store) as engine:
+        async with make_engine(ScriptedClient(["kept"]), store=store) as engine:
             started = await engine.start("go")
             assert await engine.hosted(started.id) is None
             happened = kinds(await store.read(started.id))

@@ -166,14 +166,14 @@ def test_a_cancelled_and_a_failed_run_keep_nothing_either() -> None:
     store = MemoryEventStore()
 
     async def main() -> None:
-        client = ScriptedClient([Reply((ToolCall("c", "send", {"text": ALL}),)), LLMError(ALL)])
+        client = ScriptedClient([LLMError(ALL), Reply((ToolCall("c", "send", {"text": ALL}),))])
         async with make_engine(client, *TOOLS, store=store, redactor=KEYED) as engine:
+            failed = await engine.start(ALL)
+            assert (await failed.result()).outcome == "FAILED"
             cancelled = await engine.start(ALL)
             await wait_for_approval(cancelled)
             await cancelled.cancel(f"by {ALL}")
             assert planted_in((await cancelled.result()).reason) == []
-            failed = await engine.start(ALL)
-            assert (await failed.result()).outcome == "FAILED"
             logs = [*await store.read(cancelled.id), *await store.read(failed.id)]
             assert planted_in(canonical([event.data for event in logs])) == []
 

@@ -15,6 +15,7 @@ from lib.llm import (
     ScriptedClient,
     Text,
     ToolCall,
+    ToolResult,
     ToolSpec,
     Usage,
 )
@@ -28,27 +29,30 @@ def test_steps_are_played_in_order_and_recorded():
     call = ToolCall("c1", "f", {"a": 1})
     usage = Usage(input_tokens=9)
     client = ScriptedClient(
-        [Reply((call,)), lambda messages: messages[-1].text.upper(), Reply((), usage, "length")]
+        [Reply((call,)), lambda messages: messages[0].text.upper(), Reply((), usage, "length")]
     )
+
+    called = (*HI, Message.assistant(call), Message.tool(ToolResult("c1", "yes")))
+    shouted = (*called, Message.assistant("HI"), Message.user("so"))
 
     async def main() -> list[Reply]:
         with client:
             return [
                 await client.complete(HI, tools=[spec], model="big", settings={"seed": 1}),
-                await client.complete(HI),
-                await client.complete(HI, state={"id": 1}, output={"type": "object"}),
+                await client.complete(called),
+                await client.complete(shouted, state={"id": 1}, output={"type": "object"}),
             ]
 
     # 4 for the message and 1 for its two characters.
     assert run(main()) == [
         Reply((call,), Usage(input_tokens=5, output_tokens=2), "tool_calls", "big"),
-        Reply((Text("HI"),), Usage(input_tokens=5, output_tokens=1), "stop", "scripted"),
+        Reply((Text("HI"),), Usage(input_tokens=16, output_tokens=1), "stop", "scripted"),
         Reply((), usage, "length", "scripted"),
     ]
     assert client.calls == [
         Call(HI, "big", (spec,), settings={"seed": 1}),
-        Call(HI),
-        Call(HI, output={"type": "object"}, state={"id": 1}),
+        Call(called),
+        Call(shouted, output={"type": "object"}, state={"id": 1}),
     ]
 
 
@@ -102,9 +106,127 @@ def test_a_call_too_many_and_steps_left_over_are_failures():
         await client.complete(HI)
         client.verify()
         with pytest.raises(ScriptError, match="call 2 of a script that has 1 steps"):
-            await client.complete(HI)
+            await client.complete([*HI, Message.assistant("one"), *HI])
 
     run(main())
+
+
+def call(name: str, **arguments: Any) -> Reply:
+    return Reply((ToolCall("c", name, arguments),))
+
+
+def say_done(_: Sequence[Message]) -> str:
+    return "done"
+
+
+def replied(*replies: str | Reply, result: str = "ok") -> list[Message]:
+    """Return a conversation with these replies; each call is answered."""
+    messages = [Message.user("hi")]
+    for each in replies:
+        reply = Reply((Text(each),)) if isinstance(each, str) else each
+        messages.append(reply.message)
+        messages.append(
+            Message.tool(ToolResult("c", result)) if reply.tool_calls else Message.user("more")
+        )
+    return messages
+
+
+def test_the_conversation_chooses_the_step_in_a_client_that_has_seen_nothing_before() -> None:
+    pay, look = call("pay", amount=1), call("look")
+    examples = [Message.user("2+2"), Message.assistant("4")]
+    script = [pay, look, "done", "more"]
+    cases: list[tuple[str, list[Any], list[Message], str]] = [
+        ("a new run", script, replied(), "pay"),
+        ("after one call", script, replied(pay), "look"),
+        ("after two calls", script, replied(pay, look), "done"),
+        ("the next turn of a session", script, replied(pay, look, "done"), "more"),
+        ("arguments that were redacted", script, replied(call("pay", amount="*")), "look"),
+        ("a text that was redacted", ["by ann", pay], replied("by ***"), "pay"),
+        ("examples before the run's own words", script, [*examples, *replied()], "pay"),
+        ("examples, then a call", script, [*examples, *replied(pay)], "look"),
+        ("the rest of a script", ["done"], replied(pay), "done"),
+        ("a function as the rest", [say_done], replied(pay), "done"),
+        ("a result with the words of a step", [pay, "ok", "end"], replied(pay), "ok"),
+        ("a failure before the answer", [pay, LLMError("busy"), "done"], replied(pay), "busy"),
+    ]
+
+    async def answer(steps: list[Any], messages: list[Message]) -> str:
+        try:
+            reply = await ScriptedClient(steps).complete(messages)
+        except LLMError as error:
+            return str(error)
+        return reply.tool_calls[0].name if reply.tool_calls else reply.text
+
+    async def main() -> dict[str, str]:
+        return {name: await answer(steps, sent) for name, steps, sent, _ in cases}
+
+    assert run(main()) == {name: expected for name, _, _, expected in cases}
+
+
+def test_each_conversation_gets_the_failures_before_an_answer_once() -> None:
+    client = ScriptedClient([LLMError("busy", retryable=True), "fine"])
+
+    async def outcome(text: str) -> str:
+        try:
+            return (await client.complete([Message.user(text)])).text
+        except LLMError as error:
+            return str(error)
+
+    async def main() -> list[str]:
+        return [await outcome(text) for text in ("a", "b", "a", "b", "a")]
+
+    assert run(main()) == ["busy", "busy", "fine", "fine", "fine"]
+
+
+def test_the_steps_of_an_agent_that_is_called_follow_the_call() -> None:
+    both = Reply((ToolCall("c1", "ask", {"task": "a?"}), ToolCall("c2", "ask", {"task": "b?"})))
+    stock = call("stock")
+    steps = [both, stock, "a!", "b!", "both"]
+    results = Message.tool(ToolResult("c1", "a!"), ToolResult("c2", "b!"))
+    ask = [ToolSpec("ask", "", {})]
+
+    async def answer(messages: list[Message], tools: Sequence[ToolSpec] = ()) -> Reply:
+        return await ScriptedClient(steps).complete(messages, tools=tools)
+
+    async def main() -> list[str]:
+        asked = [Message.user("a?")]
+        boss = [Message.user("go"), both.message, results]
+        replies = [
+            await answer([*asked, stock.message, Message.tool(ToolResult("c", "7"))]),
+            await answer([Message.user("b?")]),
+            await answer(boss, ask),
+        ]
+        assert (await answer(asked)).tool_calls == stock.tool_calls
+        # Who may make the call itself was not called by it.
+        assert (await answer(asked, ask)).tool_calls == both.tool_calls
+        return [reply.text for reply in replies]
+
+    assert run(main()) == ["a!", "b!", "both"]
+
+
+def test_what_a_conversation_shows_counts_as_played() -> None:
+    async def main() -> None:
+        with ScriptedClient([call("pay"), "done"]) as client:
+            await client.complete(replied(call("pay")))
+
+    run(main())
+
+
+def test_a_client_keeps_as_many_calls_as_it_is_to_keep() -> None:
+    def answer(_: Sequence[Message]) -> str:
+        return "x"
+
+    async def main(**options: Any) -> int:
+        client = FunctionClient(answer, **options)
+        for _ in range(1_002):
+            await client.complete(HI)
+        return len(client.calls)
+
+    kept = {most: run(main(keep_calls=most)) for most in (0, 2, None)}
+    assert kept == {0: 0, 2: 2, None: 1_002}
+    assert run(main()) == 1_000
+    with pytest.raises(ValueError, match="keep_calls is 0 or more"):
+        ScriptedClient([], keep_calls=-1)
 
 
 def test_an_error_inside_the_block_is_not_hidden_by_steps_left_over():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from lib._util.json import canonical, digest
 from lib.engine.core.history import History
@@ -21,7 +21,7 @@ class LLMRequest:
 
     Attributes:
         key: unique in the run and the same whenever it is decided again.
-        messages: all that is sent.
+        messages: all that is sent, any sequence of messages.
         model: which model, None for the client's own.
         tools: the names of the tools on offer, None for every tool there is.
         settings: temperature and the like.
@@ -31,7 +31,7 @@ class LLMRequest:
     """
 
     key: str
-    messages: History
+    messages: Sequence[Message]
     model: str | None = None
     tools: Sequence[str] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -39,13 +39,38 @@ class LLMRequest:
     state: Mapping[str, Any] | None = None
     covers: int = 0
 
+    def __post_init__(self) -> None:
+        """Keep the messages as a `History`.
+
+        Raises:
+            TypeError: `messages` is no sequence of messages.
+        """
+        if not isinstance(self.messages, History):
+            object.__setattr__(self, "messages", _history(self.messages))
+
+    @property
+    def history(self) -> History:
+        """The messages, as a value that grows and knows its digest."""
+        return cast("History", self.messages)
+
     def digest(self, tools_digest: str) -> str:
         """Return a digest of the whole request, given the digest of the tools.
 
         What a provider holds does not change it: the conversation is the same.
         """
         settings, output = canonical(dict(self.settings)), canonical(self.output)
-        return digest(self.messages.digest, self.model or "", settings, output, tools_digest)
+        return digest(self.history.digest, self.model or "", settings, output, tools_digest)
+
+
+def _history(messages: object) -> History:
+    if isinstance(messages, Sequence):
+        listed = list(cast("Sequence[object]", messages))
+        if not isinstance(messages, str) and all(isinstance(each, Message) for each in listed):
+            return History().extend(cast("list[Message]", listed))
+    raise TypeError(
+        f"messages of an LLMRequest are a list of Message, got {messages!r:.100}: "
+        "write [Message.user('…')]"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
