@@ -74,10 +74,15 @@ class FetchBlocked(ToolError):
 
     Attributes:
         rule: the rule that it breaks, in words.
-        host: the host as asked, or None where it is an address or could not be read.
+        host: the host as asked, or None where it is an address, could not be read, or was named by
+            a server.
+        redirected: whether a server redirected to the URL, which is then not named.
     """
 
-    def __init__(self, rule: str, *, host: str | None = None) -> None:
-        self.rule, self.host = rule, host
+    def __init__(self, rule: str, *, host: str | None = None, redirected: bool = False) -> None:
+        self.rule, self.host, self.redirected = rule, host, redirected
         where = "this URL" if host is None else f"a URL of {host!r}"
-        super().__init__("blocked", f"fetching {where} is blocked: {rule}")
+        what = f"fetching {where} is blocked"
+        if redirected:
+            what = "the server redirected to a URL that is blocked"
+        super().__init__("blocked", f"{what}: {rule}")

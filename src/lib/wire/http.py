@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, TypeVar
 
 from lib.errors import RemoteError
@@ -23,7 +25,7 @@ MAX_ERROR_BYTES: Final = 64 * 1024
 
 
 class Wire:
-    """Posts requests. Closing it closes its connections, unless they are somebody else's.
+    """Posts requests and keeps no cookies. Closing it closes the connections that are its own.
 
     Connections belong to the event loop that opened them, so that each loop has its own. They are
     closed with the loop (by `asyncio.run` and all that shut down asynchronous generators). One on
@@ -39,6 +41,7 @@ class Wire:
         max_bytes: int,
         failure: type[RemoteError],
         unreadable: type[RemoteError],
+        environment_proxy: bool = True,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -49,6 +52,7 @@ class Wire:
             max_bytes: of an answer's content.
             failure: the error of a call that brought no whole answer.
             unreadable: the error of an answer that is too large.
+            environment_proxy: whether an own client uses a proxy that the environment names.
 
         Raises:
             ValueError: both `http` and `transport` are given.
@@ -62,6 +66,7 @@ class Wire:
         self._own: dict[asyncio.AbstractEventLoop, _OwnClient] = {}
         self.timeout_s, self.max_bytes = timeout_s, max_bytes
         self._failure, self._unreadable = failure, unreadable
+        self._environment_proxy = environment_proxy
 
     @asynccontextmanager
     async def post(
@@ -116,15 +121,21 @@ class Wire:
         for ended in [known for known in list(self._own) if known.is_closed()]:
             self._own.pop(ended, None)
         if loop not in self._own:
-            self._own[loop] = _OwnClient(self._transport, self.timeout_s)
+            make = partial(
+                _make_client,
+                self._transport,
+                self.timeout_s,
+                environment_proxy=self._environment_proxy,
+            )
+            self._own[loop] = _OwnClient(make)
         return self._own[loop]
 
 
 class _OwnClient:
     """A client of one event loop, made with the first request."""
 
-    def __init__(self, transport: Any, timeout_s: float) -> None:
-        self._transport, self._timeout_s = transport, timeout_s
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
         self._making = asyncio.Lock()
         self._client: Any = None
         self._life: AsyncGenerator[Any] | None = None
@@ -134,7 +145,7 @@ class _OwnClient:
             if self._client is None or self._client.is_closed:
                 # In a thread: the import and the certificates come from files. Where the call is
                 # cancelled meanwhile, the client is dropped before it has opened anything.
-                client = await asyncio.to_thread(_make_client, self._transport, self._timeout_s)
+                client = await asyncio.to_thread(self._make)
                 self._life = _life(client)
                 self._client = await anext(self._life)
             return self._client
@@ -247,6 +258,8 @@ class _Guard:
             ) from error
 
 
+# Where HTTP_PROXY, HTTPS_PROXY and ALL_PROXY apply; without a transport, the client's own is used.
+_PROXIED: Final = ("http://", "https://", "all://")
 _PERMANENT: Final = frozenset({"UnsupportedProtocol", "LocalProtocolError", "DecodingError"})
 
 
@@ -261,10 +274,12 @@ def _has_authorization(headers: Mapping[str, str]) -> bool:
     return any(name.lower() == "authorization" for name in headers)
 
 
-def _make_client(transport: Any, timeout_s: float) -> Any:
+def _make_client(transport: Any, timeout_s: float, *, environment_proxy: bool) -> Any:
     package = _package(transport)
     return package.AsyncClient(
         transport=transport,
+        mounts=None if environment_proxy else dict.fromkeys(_PROXIED),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # no server's are kept
         timeout=package.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)),
         limits=package.Limits(
             max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS

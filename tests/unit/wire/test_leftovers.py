@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import pytest
 
 from lib.errors import RemoteError
 from lib.testing.aio import run
+from lib.testing.raw_server import raw_server
 from lib.wire.leftovers import watch
 
 from .wire_kit import wire
@@ -57,27 +59,23 @@ class Server:
         self._first = first
         self.connections = 0
         self.asked: list[str] = []
+
         self.port = 0
 
-    async def serve(self, context: ssl.SSLContext | None) -> asyncio.Server:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        return server
+    async def serve(self, context: ssl.SSLContext | None) -> AsyncExitStack:
+        serving = AsyncExitStack()
+        self.port = await serving.enter_async_context(raw_server(self.accept, context=context))
+        return serving
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        try:
-            number = 0
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                path = head.split(b" ")[1].decode()
-                self.asked.append(path)
-                number += 1
-                writer.write(self._first if number == 1 else answer(json.dumps(path).encode()))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
+        number = 0
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            path = head.split(b" ")[1].decode()
+            self.asked.append(path)
+            number += 1
+            writer.write(self._first if number == 1 else answer(json.dumps(path).encode()))
+            await writer.drain()
 
 
 def served(
@@ -106,7 +104,7 @@ def served(
         await shared.aclose()
         if "http" in made:
             await made["http"].aclose()
-        serving.close()
+        await serving.aclose()
         return answers
 
     return run(main()), server.connections
@@ -154,7 +152,7 @@ def test_a_proxy_of_the_environment_is_watched_as_well(monkeypatch: pytest.Monke
             async with shared.request("GET", f"http://srv.test/{path}", {}) as got:
                 answers.append(await got.read())
         await shared.aclose()
-        serving.close()
+        await serving.aclose()
         return answers
 
     assert run(main()) == [b'"first"'] * 2
@@ -169,7 +167,7 @@ def test_drivers_of_stores_are_watched_by_a_hook(package: Any) -> None:
         serving = await server.serve(None)
         async with package.AsyncClient(event_hooks={"response": [watch]}) as client:
             answers = [await client.get(f"http://127.0.0.1:{server.port}/{n}") for n in (1, 2)]
-        serving.close()
+        await serving.aclose()
         return [answer.text for answer in answers]
 
     assert (run(main()), server.connections) == (['"first"'] * 2, 2)
@@ -219,7 +217,7 @@ def test_a_call_that_is_cancelled_at_the_end_of_its_answer_gives_its_connection_
             await asyncio.wait([task])
         assert json.loads(await ask("/2")) in {"/1", "/2"}
         await shared.aclose()
-        serving.close()
+        await serving.aclose()
 
     run(main())
 
@@ -235,7 +233,7 @@ def test_an_answer_that_is_left_before_its_end_closes_its_connection() -> None:
                 async with shared.request("GET", f"http://127.0.0.1:{server.port}/", {}) as got:
                     await got.read()
         await shared.aclose()
-        serving.close()
+        await serving.aclose()
 
     run(main())
     assert server.connections == 2

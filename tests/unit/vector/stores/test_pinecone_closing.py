@@ -45,7 +45,7 @@ def test_closing_during_the_first_call_lets_it_end_and_leaves_no_connections(
     made: list[httpx2.AsyncClient] = []
     go = threading.Event()
 
-    def make(*_: Any) -> httpx2.AsyncClient:
+    def make(*_: Any, **__: Any) -> httpx2.AsyncClient:
         go.wait()
         made.append(server.client())
         return made[-1]

@@ -6,6 +6,8 @@ import re
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
+from lib.tools.builtin.hosts import with_ascii_host
+
 MAX_LINK_CHARS: Final = 2_000
 """A longer address is not shown; its text is."""
 
@@ -47,7 +49,10 @@ class Links:
             self._set(base)
 
     def absolute(self, href: str) -> str | None:
-        """Return the absolute http or https address, or None if it is none or very long."""
+        """Return the absolute http or https address, or None if it is none or very long.
+
+        Its host is in ASCII.
+        """
         if href not in self._known:
             if len(self._known) >= MAX_LINKS:
                 return None
@@ -67,7 +72,7 @@ class Links:
         else:
             found = _joined(self._base, href)
         found = found.translate(_QUOTED)
-        return found if len(found) <= MAX_LINK_CHARS and _WEB(found) else None
+        return with_ascii_host(found) if len(found) <= MAX_LINK_CHARS and _WEB(found) else None
 
 
 def _joined(base: str, href: str) -> str:

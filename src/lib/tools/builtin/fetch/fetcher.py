@@ -25,8 +25,10 @@ from lib.tools.builtin.fetch.injected import Injected
 from lib.tools.builtin.fetch.network import Network
 from lib.tools.builtin.fetch.paced import TooMuchSentError
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules, takes
-from lib.tools.builtin.fetch.resolver import Addresses, Resolve, Resolver
+from lib.tools.builtin.fetch.resolver import Addresses, LookupFailedError, Resolve, Resolver
+from lib.tools.builtin.fetch.types import known_type
 from lib.tools.builtin.fetch.url import Target, join, parse
+from lib.tools.builtin.hygiene import fenced
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER_S: Final = 86_400
+MAX_FENCED_URL_CHARS: Final = 1_000
 PARTIAL: Final = 206
 
 _SECONDS: Final = re.compile("[0-9]{1,6}", re.ASCII)  # `int` refuses thousands of digits
@@ -179,23 +182,24 @@ class SafeFetcher:
         while True:
             self._rules.check(target)
             same_origin = same_origin and target.origin == first.origin
-            async with self._answer(target, with_extra=same_origin) as answer:
+            with_extra = same_origin and self._rules.gets_extra(target)
+            async with self._answer(target, with_extra=with_extra) as answer:
                 location = answer.location
                 if location is None:
                     return await self._page(answer, url, target, tuple(hops))
             if len(hops) == self.policy.max_redirects:
-                raise FetchBlocked("too many redirects", host=target.name)
+                raise FetchBlocked("too many redirects", host=first.name)
             hops.append(target.url)
             target = self._redirected(target, location)
             if target.url == hops[-1]:
-                raise FetchBlocked("a redirect to the same URL", host=target.name)
+                raise FetchBlocked("a redirect to the same URL", host=first.name)
             if may_visit and target.host != first.host and not may_visit(target.host):
-                raise FetchBlocked("a redirect to a host that needs approval", host=target.name)
+                raise FetchBlocked(_needs_approval(target), host=first.name)
 
     def _redirected(self, target: Target, location: str) -> Target:
         following = join(target, location)
         if target.scheme == "https" and following.scheme == "http":
-            raise FetchBlocked("a redirect from https to http", host=following.name)
+            raise FetchBlocked("a redirect from https to http", redirected=True)
         return following
 
     @asynccontextmanager
@@ -213,11 +217,16 @@ class SafeFetcher:
                 yield answer
             finally:
                 await answer.aclose()
+        except FetchBlocked as error:
+            fault = _blocked(error.rule, target)
+        except LookupFailedError as error:
+            host = "that the server redirected to" if target.redirected else repr(target.host)
+            fault = ToolError(error.code, f"the host {host} {error.message}")
         except ToolError:
             raise
         except self._sender.failures as error:
             log.debug("fetching from %s failed: %r", target.host, error)
-            fault = _named(error, target.name)
+            fault = _named(error, target)
         else:
             return
         raise fault
@@ -228,12 +237,12 @@ class SafeFetcher:
         _check_status(answer)
         media_type, charset = answer.content_type
         if media_type and not takes(self.policy.content_types, media_type):
-            raise FetchBlocked(f"content of type {media_type} is not read", host=target.name)
+            raise _blocked(f"content of {known_type(media_type)} is not read", target)
         body = await self._body(answer)
         declared, media_type = bool(media_type), media_type or sniffed_type(body.content)
         binary = _is_text(media_type) and looks_binary(body.content, charset, declared=declared)
         if binary or not takes(self.policy.content_types, media_type):
-            raise FetchBlocked("the content is binary or of a type not read", host=target.name)
+            raise _blocked("the content is binary or of a type not read", target)
         truncated = body.truncated or answer.status == PARTIAL  # which nobody asked for
         content = whole_letters(body.content, charset) if truncated else body.content
         return Page(
@@ -277,10 +286,21 @@ def _ended_early(error: Exception) -> bool:
     return "peer closed connection without sending complete message body" in str(error)
 
 
-def _named(error: Exception, host: str | None) -> ToolError:
+def _blocked(rule: str, target: Target) -> FetchBlocked:
+    return FetchBlocked(rule, host=target.name, redirected=target.redirected)
+
+
+def _needs_approval(target: Target) -> str:
+    where = fenced(target.url[:MAX_FENCED_URL_CHARS], source="the server")
+    return f"a redirect to a host that needs approval: it may be asked for by its own URL\n{where}"
+
+
+def _named(error: Exception, target: Target) -> ToolError:
     """Return what a failure of the network is to a model; of its text, nothing is kept."""
     name = type(error).__name__
-    where = "the server" if host is None else repr(host)
+    where = "the server" if target.name is None else repr(target.name)
+    if target.redirected:
+        where = "the server that was redirected to"
     if isinstance(error, TooMuchSentError):
         return ToolError("too_large", f"{where} sends too much before its answer")
     if "Timeout" in name:

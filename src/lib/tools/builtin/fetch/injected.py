@@ -30,7 +30,7 @@ class Injected:
 
         Raises:
             FetchBlocked: an address of the host may not be reached.
-            ToolError: the host could not be looked up.
+            LookupFailedError: the host could not be looked up.
         """
         found = await self._addresses.of(target.host, target.port, timeout_s=connect_timeout_s)
         *others, last = found

@@ -60,7 +60,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
 
         Raises:
             FetchBlocked: an address of the host may not be reached.
-            ToolError: the host could not be looked up.
+            LookupFailedError: the host could not be looked up.
             httpcore2.ConnectError: no address took the connection.
             httpcore2.ConnectTimeout: none did in time.
         """

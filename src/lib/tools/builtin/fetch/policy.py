@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -12,6 +13,8 @@ from typing import Any, Final, Self, cast
 from lib.errors import FetchBlocked
 from lib.tools.builtin.fetch.address import Address, judge, text, translated
 from lib.tools.builtin.fetch.url import Target, read_host, read_ipv6
+
+log = logging.getLogger(__name__)
 
 DEFAULT_CONTENT_TYPES: Final = (
     *("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/csv"),
@@ -31,6 +34,11 @@ _NOT_EXTRA: Final = frozenset(
         *("cookie", "keep-alive", "te", "trailer", "upgrade", "expect", "user-agent"),
         *("proxy-authorization", "proxy-connection"),
     }
+)
+
+_TUPLES: Final = (
+    *("allowed_hosts", "denied_hosts", "extra_hosts"),
+    *("allowed_ports", "content_types"),
 )
 
 # Names of the network that a machine stands in: asking DNS for them only tells others of it.
@@ -60,8 +68,11 @@ class FetchPolicy:
         user_agent: the User-Agent header.
         allow_private_networks: whether addresses that are not public may be reached. Addresses of
             cloud metadata, and all of 169.254.0.0/16, are refused all the same.
-        extra: more request headers. They go to the first origin only, never on to where it
-            redirects to. Kept as a copy that cannot be changed, and not shown.
+        extra: more request headers. They go to the hosts of `extra_hosts` only, by https only, and
+            never on to where these redirect to. Kept as a copy that cannot be changed, and not
+            shown.
+        extra_hosts: the hosts that get `extra`; where it is empty, those of `allowed_hosts`. With
+            neither, nobody gets them.
 
     Raises:
         TypeError: a field is of another type.
@@ -80,17 +91,18 @@ class FetchPolicy:
     user_agent: str = "lib-http-fetch/1.0"
     allow_private_networks: bool = False
     extra: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    extra_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        for name in ("allowed_hosts", "denied_hosts", "allowed_ports", "content_types"):
+        for name in _TUPLES:
             object.__setattr__(self, name, _tuple(name, getattr(self, name)))
         for name in ("allow_http", "allow_private_networks"):
             if type(getattr(self, name)) is not bool:
                 raise TypeError(f"{name} is True or False, not {getattr(self, name)!r}")
         object.__setattr__(self, "extra", MappingProxyType(_headers(self.extra)))
         _check_numbers(self)
-        for host in (*self.allowed_hosts, *self.denied_hosts):
+        for host in (*self.allowed_hosts, *self.denied_hosts, *self.extra_hosts):
             _pattern(host)
         _check_content_types(self.content_types)
         if not _is_value(self.user_agent):
@@ -132,6 +144,10 @@ class Rules:
         self._policy = policy
         self._allowed = [_pattern(host) for host in policy.allowed_hosts]
         self._denied = [_pattern(host) for host in policy.denied_hosts]
+        self._extra = [_pattern(host) for host in policy.extra_hosts or policy.allowed_hosts]
+        if policy.extra and not self._extra:
+            names = ", ".join(policy.extra)
+            log.warning("no host gets the extra headers (%s): name it in extra_hosts", names)
 
     def check(self, target: Target) -> None:
         """Pass a URL that may be asked for, as far as can be told without DNS.
@@ -140,8 +156,14 @@ class Rules:
             FetchBlocked: a rule forbids it.
         """
         rule = self._broken_by(target)
+        if rule is None and target.address is not None:
+            rule = self._broken_by_addresses((target.address,))
         if rule is not None:
-            raise FetchBlocked(rule, host=target.name)
+            raise FetchBlocked(rule, host=target.name, redirected=target.redirected)
+
+    def gets_extra(self, target: Target) -> bool:
+        """Tell whether the extra headers are for this URL."""
+        return target.scheme == "https" and any(_matches(target, host) for host in self._extra)
 
     def check_addresses(self, name: str | None, addresses: Collection[Address]) -> None:
         """Pass a host all of whose addresses may be reached.
@@ -149,12 +171,17 @@ class Rules:
         Raises:
             FetchBlocked: one of them may not.
         """
+        rule = self._broken_by_addresses(addresses)
+        if rule is not None:
+            raise FetchBlocked(rule, host=name)
+
+    def _broken_by_addresses(self, addresses: Collection[Address]) -> str | None:
         if any(_key(address) in self._denied for address in addresses):
-            raise FetchBlocked("the host is denied", host=name)
+            return "the host is denied"
         private = self._policy.allow_private_networks
         verdicts = {judge(address) for address in addresses}
-        if not verdicts <= ({"public", "private"} if private else {"public"}):
-            raise FetchBlocked("address not public", host=name)
+        usable = {"public", "private"} if private else {"public"}
+        return None if verdicts <= usable else "address not public"
 
     def _broken_by(self, target: Target) -> str | None:
         policy = self._policy
@@ -166,9 +193,8 @@ class Rules:
             return "the host is denied"
         if self._allowed and not any(_matches(target, host) for host in self._allowed):
             return "the host is not among those allowed"
-        if target.address is not None:
-            self.check_addresses(None, (target.address,))
-        elif not policy.allow_private_networks and _is_internal(target.host):
+        inside = target.address is None and _is_internal(target.host)
+        if inside and not policy.allow_private_networks:
             return "the host is a name of a private network"
         return None
 

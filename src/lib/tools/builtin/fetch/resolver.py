@@ -57,6 +57,10 @@ def _look_up(host: str, port: int) -> list[str]:
 SYSTEM_RESOLVER: Final = SystemResolver()
 
 
+class LookupFailedError(ToolError):
+    """A host could not be looked up; the message goes on after its name."""
+
+
 class Addresses:
     """Finds the addresses of hosts, and lets none through that a policy forbids."""
 
@@ -74,7 +78,8 @@ class Addresses:
 
         Raises:
             FetchBlocked: one of its addresses may not be reached.
-            ToolError: it could not be looked up ("unavailable"), or not in time ("timeout").
+            LookupFailedError: it could not be looked up ("unavailable"), or not in time
+                ("timeout").
         """
         literal = read(host)
         if literal is not None:
@@ -86,7 +91,7 @@ class Addresses:
         if len(known) < len(addresses):
             raise FetchBlocked("address not public", host=host)
         if not known:
-            raise ToolError("unavailable", f"the host {host!r} could not be found")
+            raise LookupFailedError("unavailable", "could not be found")
         log.debug("%s has the addresses %s", host, known)
         self._rules.check_addresses(host, known)
         return tuple(dict.fromkeys(known))[:MAX_ADDRESSES]
@@ -97,8 +102,8 @@ class Addresses:
             async with asyncio.timeout(timeout_s):
                 return await self._resolve(host, port)
         except TimeoutError:
-            fault = ToolError("timeout", f"looking up {host!r} took over {timeout_s:g} s")
+            fault = LookupFailedError("timeout", f"took over {timeout_s:g} s to look up")
         except Exception as error:  # noqa: BLE001 - a resolver of others raises what it likes
             log.debug("%s could not be looked up: %s", host, error)
-            fault = ToolError("unavailable", f"the host {host!r} could not be found")
+            fault = LookupFailedError("unavailable", "could not be found")
         raise fault

@@ -11,7 +11,7 @@ Source: RFC 3986; WHATWG URL (host parsing, "ends in a number"); RFC 5891 and UT
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NoReturn
 from urllib.parse import quote
@@ -60,6 +60,7 @@ class Target:
         port: the URL's, or the scheme's.
         path: path and query, percent-encoded.
         address: what the host is, where it is an address and not a name.
+        redirected: whether a server has named it.
     """
 
     scheme: str
@@ -67,6 +68,7 @@ class Target:
     port: int
     path: str
     address: Address | None = None
+    redirected: bool = field(default=False, compare=False)
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -86,8 +88,11 @@ class Target:
 
     @property
     def name(self) -> str | None:
-        """The host where it is a name: addresses stay out of messages."""
-        return self.host if self.address is None else None
+        """The host where it is a name as asked for.
+
+        Addresses, and what servers write, stay out of messages.
+        """
+        return None if self.redirected or self.address is not None else self.host
 
 
 def parse(url: str) -> Target:
@@ -115,6 +120,14 @@ def join(base: Target, location: str) -> Target:
     Raises:
         FetchBlocked: as `parse` does.
     """
+    try:
+        return replace(_joined(base, location), redirected=True)
+    except FetchBlocked as error:
+        fault = FetchBlocked(error.rule, redirected=True)
+    raise fault
+
+
+def _joined(base: Target, location: str) -> Target:
     if location.startswith("//"):
         return parse(f"{base.scheme}:{location}")
     if re.match(r"[a-z][a-z0-9+.-]*:", location, re.IGNORECASE | re.ASCII):

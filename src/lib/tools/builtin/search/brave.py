@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, cast
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.errors import ToolError
 from lib.tools.builtin.search.endpoint import Answered, Endpoint, checked_address
-from lib.tools.builtin.search.provider import SearchResult, SearchResults
+from lib.tools.builtin.search.provider import SearchFailedError, SearchResult, SearchResults
 from lib.tools.builtin.search.rates import wait_s
 from lib.tools.builtin.search.text import (
     MAX_NAME_CHARS,
@@ -55,6 +54,7 @@ class BraveSearchProvider:
         country: str | None = None,
         timeout_s: float = 10.0,
         transport: Any = None,
+        environment_proxy: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Prepare a provider; nothing is opened before the first search.
@@ -66,6 +66,7 @@ class BraveSearchProvider:
             country: two letters, or "ALL"; None for Brave's default.
             timeout_s: seconds for a whole search, both attempts and the wait between.
             transport: an httpx2 or httpx transport instead of the network.
+            environment_proxy: whether a proxy of the environment (HTTPS_PROXY and so on) is used.
             clock: waits between the attempts.
 
         Raises:
@@ -84,6 +85,7 @@ class BraveSearchProvider:
             what=_WHAT,
             timeout_s=timeout_s,
             transport=transport,
+            environment_proxy=environment_proxy,
         )
         self._timeout_s, self._clock = timeout_s, clock
 
@@ -141,7 +143,7 @@ def _checked_words(query: str) -> str:
     words = len(query.split())
     if words > MAX_WORDS:
         told = f"the query has {words} words, {MAX_WORDS} are the most: shorten it"
-        raise ToolError("invalid_arguments", told)
+        raise SearchFailedError("invalid_arguments", told)
     return query
 
 
@@ -151,26 +153,26 @@ def _read(answer: Answered) -> Mapping[str, Any]:
         raise _failure(answer, body)
     if body is None:
         # It may be a challenge to a browser: nothing of it is told.
-        raise ToolError("unavailable", f"{_WHAT} did not answer with a JSON object")
+        raise SearchFailedError("unavailable", f"{_WHAT} did not answer with a JSON object")
     return body
 
 
-def _failure(answer: Answered, body: Mapping[str, Any] | None) -> ToolError:
+def _failure(answer: Answered, body: Mapping[str, Any] | None) -> SearchFailedError:
     if answer.status == 429:  # noqa: PLR2004 - HTTP
         if wait_s(answer.headers, body) is None:
             told = "the plan's searches of this month are used up: do not search again"
         else:
             told = "too many searches at once: search again later"
-        return ToolError("rate_limited", f"{_WHAT}: {told}")
+        return SearchFailedError("rate_limited", f"{_WHAT}: {told}")
     if answer.status in {401, 403} or _blames_the_key(body):
-        return ToolError("unavailable", _KEY_REFUSED)
+        return SearchFailedError("unavailable", _KEY_REFUSED)
     if answer.status in {400, 422}:
         told = f"{_WHAT} refused the query (status {answer.status}): put it otherwise"
-        return ToolError("invalid_arguments", told)
+        return SearchFailedError("invalid_arguments", told)
     if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
         told = "redirects, which is not followed: the operator should check base_url"
-        return ToolError("unavailable", f"{_WHAT} {told}")
-    return ToolError("unavailable", f"{_WHAT} failed (status {answer.status})")
+        return SearchFailedError("unavailable", f"{_WHAT} {told}")
+    return SearchFailedError("unavailable", f"{_WHAT} failed (status {answer.status})")
 
 
 def _blames_the_key(body: Mapping[str, Any] | None) -> bool:

@@ -13,7 +13,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from lib import __version__
 from lib._util.json import parse
-from lib.errors import RemoteError, ToolError
+from lib.errors import RemoteError
+from lib.tools.builtin.search.provider import SearchFailedError
 from lib.wire.http import Answer, Wire
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Answered:
 
 
 class Endpoint:
-    """A URL that answers searches. Redirects are not followed."""
+    """A URL that answers searches. Redirects are not followed, and cookies not kept."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Endpoint:
         what: str,
         timeout_s: float,
         transport: Any = None,
+        environment_proxy: bool = False,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -67,6 +69,7 @@ class Endpoint:
             what: what it is called in messages.
             timeout_s: seconds for a whole search; see `deadline`.
             transport: an httpx2 or httpx transport instead of the network.
+            environment_proxy: whether a proxy of the environment is used.
 
         Raises:
             ValueError: `timeout_s` is not above 0.
@@ -82,6 +85,7 @@ class Endpoint:
         }
         self._wire = Wire(
             transport=transport,
+            environment_proxy=environment_proxy,
             timeout_s=timeout_s + _GRACE_S,  # the deadline counts, not this
             max_bytes=MAX_BODY_BYTES,
             failure=RemoteError,
@@ -100,7 +104,7 @@ class Endpoint:
                 yield
         except TimeoutError:
             told = f"{self._what} did not answer within {self._timeout_s:g} s"
-            raise ToolError("timeout", told) from None
+            raise SearchFailedError("timeout", told) from None
 
     async def get(self, parameters: Mapping[str, str]) -> Answered:
         """Ask once and return the answer, whatever its status.
@@ -115,11 +119,11 @@ class Endpoint:
                 return Answered(answer.status, answer.headers, answer.media_type, body)
         except _TooLarge:
             told = f"{self._what} answered with more than {MAX_BODY_BYTES} bytes"
-            raise ToolError("too_large", told) from None
+            raise SearchFailedError("too_large", told) from None
         except RemoteError as error:
             # The cause may name addresses: it stays out of the message and of the traceback.
             _log.debug("%s: %s", self._what, error, exc_info=error)
-            raise ToolError("unavailable", f"{self._what} could not be reached") from None
+            raise SearchFailedError("unavailable", f"{self._what} could not be reached") from None
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""

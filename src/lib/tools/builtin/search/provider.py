@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lib.errors import ToolError
+
+
+class SearchFailedError(ToolError):
+    """A search could not be made; nothing in the message is a server's."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
@@ -72,7 +78,7 @@ class SearchProvider(Protocol):
         A provider may return `SearchResults`, which carry more.
 
         Raises:
-            ToolError: the search could not be made; the message is for the model and names neither
-                a key nor an address.
+            ToolError: the search could not be made; the message names neither a key nor an address.
+                A model reads it as the words of strangers.
         """
         ...

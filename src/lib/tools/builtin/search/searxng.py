@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from lib.errors import ToolError
 from lib.tools.builtin.search.endpoint import Answered, Endpoint, checked_address
-from lib.tools.builtin.search.provider import SearchAnswer, SearchResult, SearchResults
+from lib.tools.builtin.search.provider import (
+    SearchAnswer,
+    SearchFailedError,
+    SearchResult,
+    SearchResults,
+)
 from lib.tools.builtin.search.text import (
     MAX_NAME_CHARS,
     MAX_SNIPPET_CHARS,
@@ -22,6 +27,8 @@ from lib.tools.builtin.search.text import (
     plain,
     web_url,
 )
+
+_log = logging.getLogger(__name__)
 
 MAX_ANSWERS: Final = 5
 MAX_UNRESPONSIVE: Final = 10
@@ -57,6 +64,7 @@ class SearXNGProvider:
         safesearch: int | None = None,
         timeout_s: float = 10.0,
         transport: Any = None,
+        environment_proxy: bool = False,
     ) -> None:
         """Prepare a provider; nothing is opened before the first search.
 
@@ -67,6 +75,7 @@ class SearXNGProvider:
             safesearch: 0 is off, 1 moderate, 2 strict; None for the server's default.
             timeout_s: seconds for a whole search.
             transport: an httpx2 or httpx transport instead of the network.
+            environment_proxy: whether a proxy of the environment (HTTPS_PROXY and so on) is used.
 
         Raises:
             ValueError: an argument that the server could only refuse.
@@ -91,6 +100,7 @@ class SearXNGProvider:
             what=_WHAT,
             timeout_s=timeout_s,
             transport=transport,
+            environment_proxy=environment_proxy,
         )
 
     async def search(self, query: str, *, max_results: int = 5) -> SearchResults:
@@ -111,8 +121,9 @@ class SearXNGProvider:
             answer = await self._endpoint.get(asked)
         found = _results(_read(answer), wanted)
         if not found and not found.answers and found.unresponsive:
-            told = f"nothing was found, and engines did not answer: {', '.join(found.unresponsive)}"
-            raise ToolError("unavailable", told)
+            _log.info("engines of %s that did not answer: %s", _WHAT, found.unresponsive)
+            told = f"nothing was found, and {len(found.unresponsive)} engines did not answer"
+            raise SearchFailedError("unavailable", told)
         return found
 
     async def aclose(self) -> None:
@@ -140,17 +151,17 @@ def _harmless(word: str) -> str:
 
 def _read(answer: Answered) -> Mapping[str, Any]:
     if answer.status == 429:  # noqa: PLR2004 - HTTP
-        raise ToolError("rate_limited", f"{_WHAT} {_REFUSALS[429]}")
+        raise SearchFailedError("rate_limited", f"{_WHAT} {_REFUSALS[429]}")
     if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
         told = f"{_WHAT} redirects, which is not followed: its operator should check base_url"
-        raise ToolError("unavailable", told)
+        raise SearchFailedError("unavailable", told)
     if answer.status != 200:  # noqa: PLR2004 - HTTP
         told = _REFUSALS.get(answer.status, "failed")
-        raise ToolError("unavailable", f"{_WHAT} {told} (status {answer.status})")
+        raise SearchFailedError("unavailable", f"{_WHAT} {told} (status {answer.status})")
     body = answer.json()
     if body is None:
         told = f"{_WHAT} did not answer with a JSON object: its operator should check base_url"
-        raise ToolError("unavailable", told)
+        raise SearchFailedError("unavailable", told)
     return body
 
 

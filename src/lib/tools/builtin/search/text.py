@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import Any, Final, cast
 
-from lib.errors import ToolError
+from lib.tools.builtin.hosts import with_ascii_host
 from lib.tools.builtin.hygiene import clean
-from lib.tools.builtin.search.provider import SearchResult
+from lib.tools.builtin.search.provider import SearchFailedError, SearchResult
 
 MAX_TITLE_CHARS: Final = 200
 MAX_SNIPPET_CHARS: Final = 1_000
@@ -48,10 +48,10 @@ def one_line(text: str, max_chars: int) -> str:
 
 
 def web_url(value: Any) -> str | None:
-    """Return an address as it is if a result may have it, else None."""
+    """Return an address if a result may have it, with its host in ASCII, else None."""
     if not isinstance(value, str) or len(value) > MAX_URL_CHARS or clean(value) != value:
         return None
-    return value if _URL.fullmatch(value) else None
+    return with_ascii_host(value) if _URL.fullmatch(value) else None
 
 
 def distinct(results: Iterable[SearchResult], max_results: int) -> Iterator[SearchResult]:
@@ -74,10 +74,10 @@ def checked_query(query: str) -> str:
     """
     words = " ".join(clean(query).split())
     if not words:
-        raise ToolError("invalid_arguments", "the query is empty: say what to search for")
+        raise SearchFailedError("invalid_arguments", "the query is empty: say what to search for")
     if len(words) > MAX_QUERY_CHARS:
         told = f"the query has {len(words)} characters, {MAX_QUERY_CHARS} are the most: shorten it"
-        raise ToolError("invalid_arguments", told)
+        raise SearchFailedError("invalid_arguments", told)
     return words
 
 

@@ -6,8 +6,11 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from lib.errors import ToolError
+from lib.tools.builtin.hygiene import fenced
 from lib.tools.builtin.search.provider import (
     SearchAnswer,
+    SearchFailedError,
     SearchProvider,
     SearchResult,
     SearchResults,
@@ -26,6 +29,9 @@ from lib.tools.builtin.search.text import (
 )
 from lib.tools.definition import Tool, ToolAnnotations
 from lib.tools.function import tool
+
+MAX_FAULT_CHARS: Final = 1_000
+"""How much of what a provider says of a failure the model reads."""
 
 _DESCRIPTION: Final = (
     "Search the web. Returns titles, addresses and short excerpts of pages, best first. Titles and "
@@ -62,7 +68,13 @@ def web_search_tool(
     wanted = checked_max_results(max_results)
 
     async def web_search(query: Query) -> str:
-        found = await provider.search(checked_query(query), max_results=wanted)
+        try:
+            found = await provider.search(checked_query(query), max_results=wanted)
+        except SearchFailedError:
+            raise
+        except ToolError as error:  # of a provider that may repeat what a server said
+            told = fenced(error.message[:MAX_FAULT_CHARS], source=name)
+            raise ToolError(error.code, told) from error
         return rendered(found, wanted)
 
     return tool(

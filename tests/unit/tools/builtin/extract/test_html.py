@@ -58,7 +58,7 @@ def test_tables_become_rows_and_cells_stay_below_each_other() -> None:
         ("?b", "[x](https://example.org/docs/page?b)"),
         ("//other.example/a", "[x](https://other.example/a)"),
         ("HTTP://other.example/a", "[x](HTTP://other.example/a)"),
-        ("https://é.example/", "[x](https://é.example/)"),
+        ("https://é.example/", "[x](https://xn--9ca.example/)"),
         ("\\\\other.example\\a", "[x](https://other.example/a)"),
         ("ht\ntps://e.org/a", "[x](https://e.org/a)"),
         ("#f", "x"),

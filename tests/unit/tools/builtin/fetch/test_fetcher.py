@@ -49,7 +49,7 @@ def test_a_page_is_told_with_where_it_came_from(fetch: Any) -> None:
 
 
 def test_what_is_sent(fetch: Any, internet: Any) -> None:
-    policy = FetchPolicy(user_agent="me/1", extra={"Authorization": "Bearer key"})
+    policy = FetchPolicy(user_agent="me/1")
     fetch("x?y=%20", policy)
 
     (asked,) = internet.server.asked
@@ -62,14 +62,56 @@ def test_what_is_sent(fetch: Any, internet: Any) -> None:
         "user-agent": "me/1",
         "accept": accept,
         "accept-encoding": "gzip, deflate",
-        "authorization": "Bearer key",
     }
 
 
-def test_what_is_accepted_may_be_said_by_the_caller(fetch: Any, internet: Any) -> None:
-    fetch("x", FetchPolicy(extra={"accept": "application/json"}))
+KEY = {"X-Api-Key": "key", "accept": "application/json"}
 
-    assert internet.server.asked[0].headers["accept"] == "application/json"
+
+@pytest.mark.parametrize(
+    ("fields", "url", "gets"),
+    [
+        ({"extra_hosts": ("a.example.com",)}, "https://a.example.com/", True),
+        ({"extra_hosts": ("*.example.com",)}, "https://a.example.com/", True),
+        ({"extra_hosts": ("93.184.216.34",)}, "https://93.184.216.34/", True),
+        ({"allowed_hosts": ("a.example.com",)}, "https://a.example.com/", True),
+        ({"extra_hosts": ("a.example.com",)}, "http://a.example.com/", False),
+        ({"extra_hosts": ("b.example.com",)}, "https://a.example.com/", False),
+        ({"extra_hosts": ("example.com",)}, "https://a.example.com/", False),
+        ({"extra_hosts": ("93.184.216.34",)}, "https://a.example.com/", False),
+        ({}, "https://a.example.com/", False),
+        (
+            {"allowed_hosts": ("*.example.com",), "extra_hosts": ("b.example.com",)},
+            "https://a.example.com/",
+            False,
+        ),
+    ],
+)
+def test_extra_headers_go_by_https_to_the_hosts_that_are_named(
+    fields: Any, url: str, gets: bool, internet: Any
+) -> None:
+    async def main() -> None:
+        policy = FetchPolicy(extra=KEY, **fields)
+        server = HostileServer(certificate=TLS / "good.pem")
+        fetcher = SafeFetcher(policy, resolver=resolve, verify=False)
+        async with server as internet.server, fetcher:
+            await fetcher.fetch(url)
+
+    run(main())
+
+    (asked,) = internet.server.asked
+    assert ("x-api-key" in asked.headers) == gets
+    assert (asked.headers["accept"] == "application/json") == gets
+
+
+def test_extra_headers_that_nobody_gets_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    SafeFetcher(FetchPolicy(extra={"X-Api-Key": "secret"}))
+
+    assert "no host gets the extra headers (X-Api-Key): name it in extra_hosts" in caplog.text
+    assert "secret" not in caplog.text
+    caplog.clear()
+    SafeFetcher(FetchPolicy(extra={"X-Api-Key": "secret"}, extra_hosts=("example.com",)))
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(
@@ -218,19 +260,27 @@ def test_the_body_of_a_redirect_is_not_read_and_its_cookie_not_kept(
     assert all("cookie" not in asked.headers for asked in internet.server.asked)
 
 
-def test_a_redirect_to_another_port_or_scheme_gets_no_extra_headers(internet: Any) -> None:
-    moved = {"http://a.example.com/": "https://a.example.com/"}
-    policy = FetchPolicy(extra={"X-Api-Key": "key"})
+def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any) -> None:
+    internet.secure = True
+    moved = {
+        "https://a.example.com/": "https://a.example.com:8443/",
+        "https://a.example.com:8443/": "https://b.example.com/",
+        "https://b.example.com/": "https://a.example.com/b",
+    }
+    policy = FetchPolicy(
+        extra={"X-Api-Key": "key"}, extra_hosts=("*.example.com",), allowed_ports=(443, 8443)
+    )
 
     async def main() -> None:
         fetcher = SafeFetcher(policy, resolver=resolve, verify=False)
         server = HostileServer(redirects=moved, certificate=TLS / "good.pem")
         async with server as internet.server, fetcher:
-            await fetcher.fetch("http://a.example.com/")
+            await fetcher.fetch("https://a.example.com/")
 
     run(main())
 
-    assert ["x-api-key" in asked.headers for asked in internet.server.asked] == [True, False]
+    got = ["x-api-key" in asked.headers for asked in internet.server.asked]
+    assert got == [True, False, False, False]
 
 
 def test_hosts_that_redirects_lead_to_may_be_judged_by_the_caller(internet: Any) -> None:

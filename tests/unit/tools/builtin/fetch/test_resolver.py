@@ -62,7 +62,7 @@ def test_what_the_system_says_of_an_error_is_not_told(lookups: Lookups) -> None:
         run(addresses().of("no.example.com", 80, timeout_s=5))
 
     assert caught.value.code == "unavailable"
-    assert str(caught.value) == "the host 'no.example.com' could not be found"
+    assert str(caught.value) == "could not be found"
     assert caught.value.__context__ is None
 
 
@@ -332,7 +332,7 @@ def test_what_a_resolver_returns_and_is_no_list_of_addresses_is_no_answer(result
         return result
 
     for resolver in (Resolves(result), blocks):
-        with pytest.raises(ToolError, match=r"'example\.com' could not be found") as caught:
+        with pytest.raises(ToolError, match=r"could not be found") as caught:
             run(addresses(resolver).of("example.com", 80, timeout_s=5))
 
         assert caught.value.code == "unavailable"

@@ -1,0 +1,77 @@
+"""What a search server could learn or set beside the query: cookies, proxies."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib.testing.aio import run
+from lib.testing.raw_server import raw_server
+from lib.tools.builtin import BraveSearchProvider, SearXNGProvider
+
+Make = Callable[..., Any]
+
+
+def searxng(url: str, **options: Any) -> Any:
+    return SearXNGProvider(url, **options)
+
+
+def brave(url: str, **options: Any) -> Any:
+    return BraveSearchProvider("key", base_url=url, **options)
+
+
+def asked(make: Make, *, through: bool = False, **options: Any) -> list[str]:
+    """Return the heads of two searches' requests as a server gets them.
+
+    Args:
+        make: the provider.
+        through: whether the server is the proxy of the environment, and not the one that is asked.
+        options: of the provider.
+    """
+    heads: list[str] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+            body = json.dumps({"results": []}).encode()
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Set-Cookie: session=1; Path=/\r\nContent-Length: %d\r\n\r\n" % len(body)
+            )
+            writer.write(body)
+
+    async def main() -> None:
+        async with raw_server(accept) as port:
+            await search_twice(f"http://127.0.0.1:{port}")
+
+    async def search_twice(address: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("NO_PROXY", "no_proxy"):
+                patch.delenv(name, raising=False)
+            for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+                patch.setenv(name, address if through else "http://127.0.0.1:9")
+            provider = make("http://searx.test" if through else address, **options)
+            for _ in range(2):
+                assert await provider.search("rust") == []
+            await provider.aclose()
+
+    run(main())
+    return heads
+
+
+@pytest.mark.parametrize("make", [searxng, brave])
+def test_a_cookie_of_a_search_server_is_not_kept(make: Make) -> None:
+    heads = asked(make)
+
+    assert len(heads) == 2
+    assert not [head for head in heads if "cookie" in head]
+
+
+@pytest.mark.parametrize("make", [searxng, brave])
+def test_a_proxy_of_the_environment_is_used_only_if_asked_for(make: Make) -> None:
+    assert len(asked(make)) == 2  # the environment's proxy would not have answered
+
+    heads = asked(make, through=True, environment_proxy=True)
+    assert [head.startswith("get http://searx.test") for head in heads] == [True, True]
