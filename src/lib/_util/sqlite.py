@@ -18,20 +18,32 @@ _SETTLING: Final = 50
 _UNWRITABLE: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 # SQLITE_ERROR is here since all statements are fixed: the file is not made as they expect.
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_PASSING: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PROTOCOL,  # a race for the lock, lost too often
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+}
 
 
-def failure(error: sqlite3.Error) -> Literal["unwritable", "damaged", "other"]:
-    """Return what an error says of the file."""
+Failure = Literal["unwritable", "damaged", "interrupted", "other"]
+
+
+def failure(error: sqlite3.Error) -> Failure:
+    """Return what an error says of the file; "interrupted" leaves open what was written."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in _UNWRITABLE:
         return "unwritable"
-    return "damaged" if code in _DAMAGED else "other"
+    if code in _DAMAGED:
+        return "damaged"
+    return "interrupted" if code == sqlite3.SQLITE_IOERR else "other"
 
 
-def is_busy(error: sqlite3.Error) -> bool:
-    """Tell whether somebody else held the file for too long, who may let it go."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
+def may_pass(error: sqlite3.Error) -> bool:
+    """Tell whether the same call may succeed later: a lock, a full disk, a device that failed."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
 
 
 def connect(path: str) -> sqlite3.Connection:

@@ -252,7 +252,9 @@ def _event_row(event: Event) -> dict[str, Any]:
 @click.option(
     "--blobs", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Blob store."
 )
-@click.option("--deep", is_flag=True, help="Decide every log again and read every blob.")
+@click.option(
+    "--deep", is_flag=True, help="Decide every log again, read every blob, check a SQLite file."
+)
 @as_json
 def verify(store: StorePlace, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
     """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults."""

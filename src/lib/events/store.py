@@ -52,6 +52,14 @@ def run_mark(run_id: str, name: str = "") -> str:
     return f"run/{quote(run_id, safe='', errors='surrogatepass')}/{name}"
 
 
+class ChecksIntegrity:
+    """Base class of the event stores that can check their storage beneath the logs."""
+
+    async def integrity_faults(self) -> list[str]:
+        """Return what is wrong with the storage, in its own words; none if it is sound."""
+        raise NotImplementedError
+
+
 class EventStore(Protocol):
     """An append-only log for each run, and an order over all of them.
 

@@ -7,6 +7,7 @@ Beside the rules of `lib.events.rules` for each log:
     child    a child that is recorded as ended has ended, with that outcome
              (of a parent or a child that was erased there is a tombstone, and nothing to compare)
     blob     every blob that is referred to exists; deep: and has its content
+    file     deep: the check of the storage itself, where the store has one (SQLite), finds nothing
 
 The memory that it takes is bounded by the largest run, and 8 bytes for each of the others.
 """
@@ -24,7 +25,7 @@ from lib.events.event import Event
 from lib.events.paging import each_run
 from lib.events.rules import Fault, log_faults
 from lib.events.runs import RunInfo
-from lib.events.store import EventStore
+from lib.events.store import ChecksIntegrity, EventStore
 
 __all__ = ["Check", "Fault", "VerifyReport", "verify_store"]
 
@@ -54,30 +55,43 @@ async def verify_store(
     Args:
         store: the logs.
         blobs: where their blobs are; None leaves those unchecked.
-        deep: read every blob, too.
+        deep: read every blob, and check the storage beneath the logs, too.
         checks: further rules, for runs that keep these.
 
     Raises:
         StoreError: the store cannot be read at all.
     """
     tree = _Tree(store)
-    runs, seen, faults = 0, 0, list[Fault]()
-    async for info in each_run(store):
-        events, found = await _log(store, info)
-        if not events and await store.run(info.run_id) is None:
-            continue  # erased since it was listed
-        found += log_faults(info, events)
-        if not found:
-            found = await tree.faults(info, events)
-            for check in checks:
-                told = check(info, events)
-                found += await told if isinstance(told, Awaitable) else told
-        if blobs is not None:
-            found += await _blob_faults(blobs, events, deep=deep)
-        faults += found
-        runs += 1
-        seen += len(events)
+    runs, seen, faults = 0, 0, await _storage_faults(store) if deep else []
+    damaged = bool(faults)
+    try:
+        async for info in each_run(store):
+            events, found = await _log(store, info)
+            if not events and await store.run(info.run_id) is None:
+                continue  # erased since it was listed
+            found += log_faults(info, events)
+            if not found:
+                found = await tree.faults(info, events)
+                for check in checks:
+                    told = check(info, events)
+                    found += await told if isinstance(told, Awaitable) else told
+            if blobs is not None:
+                found += await _blob_faults(blobs, events, deep=deep)
+            faults += found
+            runs += 1
+            seen += len(events)
+    except StoreCorrupt as error:
+        if not damaged:
+            raise
+        faults.append(Fault("", 0, "file", f"the runs that follow cannot be read: {error}"))
     return VerifyReport(runs, seen, faults)
+
+
+async def _storage_faults(store: EventStore) -> list[Fault]:
+    """Return the faults of no single run."""
+    if not isinstance(store, ChecksIntegrity):
+        return []
+    return [Fault("", 0, "file", message) for message in await store.integrity_faults()]
 
 
 async def _log(store: EventStore, info: RunInfo) -> tuple[list[Event], list[Fault]]:

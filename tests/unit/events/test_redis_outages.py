@@ -4,13 +4,15 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
-from lib.errors import Conflict, StoreError, StoreReadOnly
+from lib.errors import Conflict, StoreCorrupt, StoreError, StoreReadOnly
 from lib.events import RedisEventStore
+from lib.events.runs import RunQuery
+from lib.events.store import END
 from lib.testing.aio import run
 from lib.testing.event_store.kit import begin, note, started
 from lib.testing.servers.redis import RedisServer, own_server
@@ -99,6 +101,46 @@ async def write(store: RedisEventStore, run_id: str) -> None:
             head += 1
         except StoreError:
             head = await head_of(store, run_id)
+
+
+def test_a_server_that_came_back_empty_is_told_by_reads_too(own: RedisServer) -> None:
+    async def main() -> None:
+        async with opened(own.url) as store, opened(own.url, read_only=True) as reader:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=30)
+            with store.wakeups.listen("run") as listener:
+                await do(own.command, "FLUSHALL")
+                assert await listener.wait(60)
+            calls: dict[str, Callable[[], Awaitable[object]]] = {
+                "read": lambda: store.read("run"),
+                "read nothing": lambda: store.read("run", limit=0),
+                "run": lambda: store.run("run"),
+                "runs": store.runs,
+                "runs after": lambda: store.runs(RunQuery(after="run")),
+                "feed": store.feed,
+                "feed from its end": lambda: store.feed(END),
+                "mark": lambda: store.mark("name"),
+                "marks": lambda: store.marks(""),
+                "tombstone": lambda: store.tombstone("run"),
+                "blob users": lambda: store.blob_users("a" * 64),
+                "schema_version": store.schema_version,
+                "a reader": lambda: reader.read("run"),
+                "append": lambda: store.append("run", [note()], expected=1),
+                "signal": lambda: store.append("run", [note()], expected=None),
+                "start": lambda: begin(store, "other"),
+                "claim": lambda: store.claim("me", ttl_s=30),
+                "renew": lambda: store.renew(lease, ttl_s=30),
+            }
+            silent: list[str] = []
+            for name, call in calls.items():
+                with suppress(StoreCorrupt):
+                    await call()
+                    silent.append(name)
+
+            assert silent == ["read nothing"]
+            assert await do(own.command, "DBSIZE") == b":0\r\n"
+
+    run(main())
 
 
 def test_writers_that_look_after_every_error_write_everything_once(own: RedisServer) -> None:

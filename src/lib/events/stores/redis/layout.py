@@ -35,7 +35,7 @@ from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnl
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.stores.redis import rows
 from lib.events.stores.redis.operations import digests
-from lib.events.stores.redis.server import Server
+from lib.events.stores.redis.server import GONE_TEXT, Server
 
 DEFAULT_PARTITIONS: Final = 8
 
@@ -96,7 +96,7 @@ async def stored(server: Server, key: str, store: str) -> tuple[int, int] | None
 
 def gone(store: str) -> StoreCorrupt:
     """Return the error of a store that was here when it was set up."""
-    return StoreCorrupt(f"{store} is gone: somebody has deleted its keys")
+    return StoreCorrupt(f"{store} {GONE_TEXT}")
 
 
 async def check_readable(server: Server, key: str, store: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from lib.errors import RunNotFound
 from lib.events.codec import decode_time
@@ -27,6 +27,22 @@ class Reader:
         self._key = key
         self._store = store
 
+    async def _ask(self, script: str, *args: bytes | str | int) -> Any:
+        """Return what a script answers that reads.
+
+        Raises:
+            StoreCorrupt: the store is gone, so that what is not found may have been there.
+        """
+        return await self._server.run(script, self._key, *args)
+
+    async def _call(self, *command: bytes | str | int) -> Any:
+        """Return what a command answers that reads; see `_ask`."""
+        meta = ("EXISTS", f"{self._key}:meta")
+        present, answer = await self._server.together([meta, command])
+        if not present:
+            raise layout.gone(self._store)
+        return answer
+
     async def schema_version(self) -> int:
         """Return the layout version; see `EventStore.schema_version`."""
         found = await layout.stored(self._server, self._key, self._store)
@@ -39,13 +55,13 @@ class Reader:
         if limit == 0:
             return []
         last = -1 if limit is None else after + limit - 1
-        found = await self._server.run(reads.LOG, self._key, raw(run_id), after, last)
+        found = await self._ask(reads.LOG, raw(run_id), after, last)
         return [rows.event_of(run_id, seq, entry) for seq, entry in enumerate(found, after + 1)]
 
     async def find(self, run_id: str) -> RunInfo | Tombstone | None:
         """Return a run, or what is left of it."""
         name = tombstone_name(run_id)
-        number, found = await self._server.run(reads.FIND, self._key, raw(run_id), name)
+        number, found = await self._ask(reads.FIND, raw(run_id), name)
         if number is not None:
             return rows.run_of(found)
         if found is None:
@@ -60,7 +76,7 @@ class Reader:
         size, more = _PAGE if query.limit is None else min(query.limit, _PAGE), True
         while more and (query.limit is None or len(found) < query.limit):
             args = (after, size, *rows.indexes_of(query))
-            after, page = await self._server.run(reads.RUNS, self._key, *args)
+            after, page = await self._ask(reads.RUNS, *args)
             found += [info for info in map(rows.run_of, page) if matches(info, query)]
             more, size = len(page) == size, _PAGE
         return found[: query.limit]
@@ -68,7 +84,7 @@ class Reader:
     async def _number(self, run_id: str | None) -> bytes:
         if run_id is None:
             return b"0"
-        number = await self._server.call("HGET", f"{self._key}:names", raw(run_id))
+        number = await self._call("HGET", f"{self._key}:names", raw(run_id))
         if number is None:
             raise RunNotFound(run_id)
         return number
@@ -76,13 +92,13 @@ class Reader:
     async def feed(self, after: str, limit: int, partition: int) -> Feed:
         """Return a page of the feed; see `EventStore.feed`."""
         if after == END:
-            length = await self._server.call("LLEN", f"{self._key}:feed:{partition}")
+            length = await self._call("LLEN", f"{self._key}:feed:{partition}")
             return Feed([], str(length))
         cursor, more = b"%d" % int(after or 0), True
         events: list[Event] = []
         while more and len(events) < limit:
             args = (partition, cursor, limit - len(events), _MOST_BYTES)
-            cursor, more, pages = await self._server.run(reads.FEED, self._key, *args)
+            cursor, more, pages = await self._ask(reads.FEED, *args)
             for run_id, first, entries in pages:
                 numbered = enumerate(entries, int(first))
                 events += [rows.event_of(run_id.decode(), seq, entry) for seq, entry in numbered]
@@ -90,12 +106,12 @@ class Reader:
 
     async def mark(self, name: str) -> str | None:
         """Return a small value; see `EventStore.mark`."""
-        value = await self._server.call("HGET", f"{self._key}:marks", raw(name))
+        value = await self._call("HGET", f"{self._key}:marks", raw(name))
         return None if value is None else value.decode()
 
     async def marks(self, prefix: str) -> dict[str, str]:
         """Return small values; see `EventStore.marks`."""
-        found = await self._server.run(reads.MARKS, self._key, *prefix_range(prefix))
+        found = await self._ask(reads.MARKS, *prefix_range(prefix))
         texts = [item.decode() for item in found]
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
@@ -103,5 +119,5 @@ class Reader:
         """Return the runs of a blob; see `EventStore.blob_users`."""
         if limit < 1:
             return []
-        found = await self._server.run(reads.USERS, self._key, raw(digest), limit - 1)
+        found = await self._ask(reads.USERS, raw(digest), limit - 1)
         return [name.decode() for name in found]

@@ -1,26 +1,44 @@
-"""The scripts that read: each one round trip, and each sees one state of the store."""
+"""The scripts that read: each one round trip, and each sees one state of the store.
+
+A server that has lost its data would answer all of them with nothing, so each looks first whether
+the store is there.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-FIND: Final = """
+from lib.events.stores.redis.server import GONE
+
+_PRESENT: Final = f"""
+if redis.call('EXISTS', KEYS[1] .. ':meta') == 0 then return redis.error_reply('{GONE}') end
+"""
+
+FIND: Final = (
+    _PRESENT
+    + """
 local P = KEYS[1] .. ':'
 local number = redis.call('HGET', P .. 'names', ARGV[1])
 if number then return {number, cjson.encode(redis.call('HGETALL', P .. 'run:' .. number))} end
 return {false, redis.call('HGET', P .. 'tombstones', ARGV[2])}
 """
+)
 """The number and the fields of a run, or nothing and its tombstone."""
 
-LOG: Final = """
+LOG: Final = (
+    _PRESENT
+    + """
 local P = KEYS[1] .. ':'
 local number = redis.call('HGET', P .. 'names', ARGV[1])
 if not number then return {} end
 return redis.call('LRANGE', P .. 'log:' .. number, ARGV[2], ARGV[3])
 """
+)
 """Entries of a run's log, from an index to another."""
 
-RUNS: Final = """
+RUNS: Final = (
+    _PRESENT
+    + """
 local P, call = KEYS[1] .. ':', redis.call
 local smallest, fewest
 for n = 3, #ARGV do
@@ -34,11 +52,14 @@ for n, number in ipairs(found) do
 end
 return {found[#found] or false, page}
 """
+)
 """The number of the last and the fields of runs after a number, from the smallest of some indexes.
 
 Fields are JSON: the driver takes far longer for many small answers than for one."""
 
-FEED: Final = """
+FEED: Final = (
+    _PRESENT
+    + """
 local P, call = KEYS[1] .. ':', redis.call
 local feed, after = P .. 'feed:' .. ARGV[1], tonumber(ARGV[2])
 local limit, cap = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -69,11 +90,14 @@ while events < limit and after < length and bytes < cap do
 end
 return {text(after), after < length and 1 or 0, pages}
 """
+)
 """Events of a partition after a position, the position after them, and whether there are more.
 
 It ends at a number of events, or of bytes, so that it does not hold the server for long."""
 
-MARKS: Final = """
+MARKS: Final = (
+    _PRESENT
+    + """
 local P, call = KEYS[1] .. ':', redis.call
 local found = {}
 for _, name in ipairs(call('ZRANGEBYLEX', P .. 'marks:names', ARGV[1], ARGV[2])) do
@@ -82,9 +106,12 @@ for _, name in ipairs(call('ZRANGEBYLEX', P .. 'marks:names', ARGV[1], ARGV[2]))
 end
 return found
 """
+)
 """Names and values of marks, ordered by name."""
 
-USERS: Final = """
+USERS: Final = (
+    _PRESENT
+    + """
 local P, call = KEYS[1] .. ':', redis.call
 local users = {}
 for n, number in ipairs(call('ZRANGE', P .. 'blob:' .. ARGV[1], 0, ARGV[2])) do
@@ -92,4 +119,5 @@ for n, number in ipairs(call('ZRANGE', P .. 'blob:' .. ARGV[1], 0, ARGV[2])) do
 end
 return users
 """
+)
 """The ids of runs that refer to a blob, oldest first, up to an index."""

@@ -15,7 +15,15 @@ from typing import Any, Final
 
 from lib.errors import MissingDriver, StoreClosed, StoreCorrupt, StoreError, StoreReadOnly
 
+GONE: Final = "LIBGONE"
+"""What scripts answer where there is no store any more."""
+GONE_TEXT: Final = (
+    "is gone: another client deleted its keys, or the server came back without its data; "
+    "restore them, or open the store anew to begin an empty one"
+)
+
 _REFUSALS: Final = (
+    (GONE, StoreCorrupt, GONE_TEXT),
     # What Redis says, also from within a script, where the driver knows no types.
     ("READONLY", StoreReadOnly, "is a replica, which cannot be written"),
     ("OOM ", StoreError, "is out of memory (maxmemory) and takes no writes"),

@@ -37,7 +37,10 @@ class Heads:
 
     def seen(self, lengths: Sequence[int]) -> bool:
         """Take note of what there was a moment ago; return whether that is news."""
-        news = [p for p, known in enumerate(self._lengths) if known < lengths[p]]
+        # A feed never ends: one that is empty is lost, which whoever listens finds when they read.
+        news = [
+            p for p, n in enumerate(lengths) if n > self._lengths[p] or (not n and self._lengths[p])
+        ]
         for partition in news:
             self._lengths[partition] = lengths[partition]
             self.wakeups.foreign(partition)

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from lib._util.sqlite import failure, is_busy
+from lib._util.sqlite import failure, may_pass
 from lib.errors import StoreCorrupt, StoreError, StoreReadOnly
 
 _ERRORS: Final = {
@@ -16,6 +16,10 @@ _ERRORS: Final = {
         "cannot be opened or written (is its folder there, and writable?)",
     ),
     "damaged": (StoreCorrupt, "is damaged or not an event store"),
+    "interrupted": (
+        StoreError,
+        "could not reach its disk; what was being written may or may not have been stored",
+    ),
     "other": (StoreError, "failed, and has changed nothing"),
 }
 
@@ -27,4 +31,4 @@ def typed_errors(store: str) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         kind, message = _ERRORS[failure(error)]
-        raise kind(f"{store} {message}: {error}", retryable=is_busy(error)) from error
+        raise kind(f"{store} {message}: {error}", retryable=may_pass(error)) from error

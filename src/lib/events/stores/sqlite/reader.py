@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from typing import Any, Final
 
 from lib._util.sqlite import connect_to_read, outdated
-from lib.errors import RunNotFound, StoreError
+from lib.errors import RunNotFound, StoreCorrupt, StoreError
 from lib.events.codec import encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
@@ -142,6 +142,14 @@ class Reader:
         query = "SELECT name, events, erased_at FROM lib_tombstones WHERE name = ?"
         found = self._all(query, tombstone_name(run_id))
         return rows.tombstone_of(found[0]) if found else None
+
+    def integrity_faults(self) -> list[str]:
+        """Return what SQLite finds wrong with the file; see `ChecksIntegrity`."""
+        try:
+            found = self._all("PRAGMA integrity_check")
+        except StoreCorrupt as error:
+            return [str(error)]
+        return [message for (message,) in found if message != "ok"]
 
     def blob_users(self, digest: str, limit: int) -> list[str]:
         """Return runs that refer to a blob; see `EventStore.blob_users`."""

@@ -20,7 +20,7 @@ from lib.errors import StoreClosed, StoreError, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_partition, check_text
-from lib.events.store import START, Feed, Tombstone
+from lib.events.store import START, ChecksIntegrity, Feed, Tombstone
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Operation, Writer
 from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
@@ -35,7 +35,7 @@ T = TypeVar("T")
 Opened = TypeVar("Opened", Writer, Reader)
 
 
-class SQLiteEventStore:
+class SQLiteEventStore(ChecksIntegrity):
     """Event logs in one SQLite file, for the processes of one machine.
 
     Appends that wait at the same time share a transaction. Processes that write to the same file
@@ -283,6 +283,10 @@ class SQLiteEventStore:
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs whose logs refer to this blob."""
         return await self._read(lambda reader: reader.blob_users(digest, limit))
+
+    async def integrity_faults(self) -> list[str]:
+        """Return what SQLite's own check of the whole file finds; it reads every page."""
+        return await self._read(lambda reader: reader.integrity_faults())
 
     async def _read(self, operation: Callable[[Reader], T]) -> T:
         reader = self._check_open()
