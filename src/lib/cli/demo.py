@@ -18,6 +18,7 @@ from rich.markdown import Markdown
 from lib.algorithms import React
 from lib.cli.library import Library, index_home, open_library
 from lib.cli.models import Model, choose_model
+from lib.cli.payment import Payments, show_payment
 from lib.engine import Engine, LLMHandler, Result, Run, ToolHandler
 from lib.events import RunQuery, SQLiteEventStore
 from lib.llm import Message, message_to_json
@@ -43,7 +44,7 @@ SYSTEM: Final = (
 @click.argument(
     "path", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-@click.option("--ask", "question", default=QUESTION, help="The question.")
+@click.option("--ask", "question", help=f"The question; by default: {QUESTION}")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
@@ -54,9 +55,13 @@ SYSTEM: Final = (
 @click.option("--model", help="A model of the configured server; see OPENAI_BASE_URL.")
 @click.option("--slow", type=float, default=0.0, help="Seconds to wait in each search.")
 def command(
-    path: Path | None, *, question: str, data: Path, model: str | None, slow: float
+    path: Path | None, *, question: str | None, data: Path, model: str | None, slow: float
 ) -> None:
-    """Ask a question about the documents in PATH, by default this project's own.
+    """Show what is kept when a process is killed, then answer a question about documents.
+
+    Without PATH and --ask, an agent pays and is killed with -9 before the payment is recorded;
+    another process takes the run up. Then a question is answered from the documents in PATH, by
+    default this project's own.
 
     With OPENAI_API_KEY, OPENAI_BASE_URL or a local Ollama, that model answers; without one, a
     stand-in answers with sentences that it finds.
@@ -70,8 +75,17 @@ def command(
         )
         raise click.ClickException(told) from error
     chosen = choose_model(model)
-    demo = Demo(Console(), documents, question, home, data / "runs.db", chosen, slow)
-    raise click.exceptions.Exit(asyncio.run(demo.run()))
+    demo = Demo(Console(), documents, question or QUESTION, home, data / "runs.db", chosen, slow)
+    payments = Payments(data) if path is None and question is None else None
+    raise click.exceptions.Exit(asyncio.run(_shown(demo, payments)))
+
+
+async def _shown(demo: Demo, payments: Payments | None) -> int:
+    if payments is not None:
+        demo.console.rule("an agent pays, and its process is killed", align="left")
+        await show_payment(payments, demo.console)
+        demo.console.rule("a question about the documents", align="left")
+    return await demo.run()
 
 
 def own_documents() -> Path:
@@ -143,7 +157,7 @@ def search_tool(library: Library, slow_s: float) -> Tool:
     """Return the tool by which the agent searches the documents."""
 
     @tool(effects="none")
-    async def search_documents(query: str, results: int = 5) -> list[dict[str, Any]]:
+    async def search_documents(query: str, results: int = 8) -> list[dict[str, Any]]:
         """Search the documents; returns passages with the file and line where they begin."""
         await asyncio.sleep(slow_s)  # noqa: TID251 - a person wants time to kill it
         return await library.search(query, max(1, min(results, 20)))

@@ -16,21 +16,43 @@ from lib._util.json import parse
 from lib.llm import Delta, Message, Output, Reply, ToolCall, ToolResult, ToolSpec, Usage
 from lib.vector.analysis import analyze
 
-SENTENCES: Final = 3
 _NOTICE: Final = "(No model is configured: these are sentences from the documents, word for word.)"
 _NOTHING: Final = "The documents say nothing about this."
-_PARAGRAPH: Final = re.compile(r"[^\n]+(?:\n[^\n]+)*")
-_SENTENCE: Final = re.compile(r"\S.*?[.!?](?=\s|\Z)", re.DOTALL)
-_NO_PROSE: Final = ("#", "|", "`" * 3, "    ")
-"""How headings, tables and code begin."""
+_SOURCES: Final = 3
+"""From so many documents it quotes, from each a sentence and the one after it."""
+
+_RANK_WEIGHT: Final = 0.75
+"""What a passage is worth beside the one that was found before it."""
+
+_FENCE: Final = re.compile(r"^ *(```|~~~).*?(^ *\1|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE_LINE: Final = re.compile(r"^ *(?:```|~~~)[ \t]*(\S*)", re.MULTILINE)
+_COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
+_ITEM: Final = re.compile(r" *(?:[-*+]|\d+[.)]) +")
+_NO_PROSE: Final = ("#", "|", ":::", "    ", "\t", ">", "<")
+"""How headings, tables, directives, indented code and markup begin."""
+
+_ATOM: Final = re.compile(r"`[^`\n]*`|\[[^\]]*\]\([^)\s]*\)")
+_ABBREVIATION: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs)\.")
+_STOP: Final = re.compile(r"[.!?](?=\s|\Z)")
+_LINK: Final = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
+_EMPHASIS: Final = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", re.DOTALL)
 _CHARS_PER_TOKEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
     text: str
-    cite: str
+    source: str
+    line: int
+    block: int
     terms: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    sentences: Sequence[_Sentence]
+    terms: frozenset[str]
+    heading: frozenset[str]
 
 
 class ExtractiveClient:
@@ -93,44 +115,96 @@ def _turn(messages: Sequence[Message]) -> tuple[str, list[ToolResult]]:
 
 
 def _answer(question: str, results: Sequence[ToolResult]) -> str:
+    """Return the best sentence of each of the best passages, with the sentence after it."""
     wanted = frozenset(analyze(question))
-    found = [sentence for result in results for sentence in _sentences(result)]
-    found = [sentence for sentence in found if wanted & sentence.terms]
-    weights = _weights(wanted, found)
-    # Sorting is stable: among equals, the better passage and the earlier sentence stay in front.
-    best = sorted(found, key=lambda sentence: -_worth(sentence, weights))[:SENTENCES]
-    told = [f"{sentence.text} [{sentence.cite}]" for sentence in best]
+    passages = [
+        _Passage(sentences, frozenset(analyze(passage["text"])), _heading(passage))
+        for result in results
+        if not result.is_error
+        for passage in parse(result.content)
+        if (sentences := list(_sentences(passage)))
+    ]
+    weights = _weights(wanted, [passage.terms | passage.heading for passage in passages])
+    worth = [
+        (_worth(passage.terms, weights) + _worth(passage.heading, weights)) * _RANK_WEIGHT**rank
+        for rank, passage in enumerate(passages)
+    ]
+    best = dict[str, _Passage]()  # one of each source
+    for at in sorted(range(len(passages)), key=lambda at: -worth[at]):
+        if worth[at]:
+            best.setdefault(passages[at].sentences[0].source, passages[at])
+    told = [_quoted(passage.sentences, weights) for passage in list(best.values())[:_SOURCES]]
     return "\n\n".join([*told, _NOTICE]) if told else _NOTHING
 
 
-def _weights(wanted: frozenset[str], found: Sequence[_Sentence]) -> dict[str, float]:
-    """Return how much each wanted word tells sentences apart: the rarer, the more."""
-    counts = Counter(term for sentence in found for term in wanted & sentence.terms)
-    return {term: math.log(1 + len(found) / count) for term, count in counts.items()}
+def _heading(passage: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(analyze(str(passage.get("heading", ""))))
 
 
-def _worth(sentence: _Sentence, weights: Mapping[str, float]) -> float:
-    """Return the weight of the wanted words in it; long-winded sentences are worth less."""
-    wanted = sum(weights.get(term, 0.0) for term in sentence.terms)
-    return wanted / (8 + len(sentence.terms)) ** 0.5
+def _weights(wanted: frozenset[str], passages: Sequence[frozenset[str]]) -> dict[str, float]:
+    """Return how much each wanted word tells passages apart: the rarer, the more."""
+    counts = Counter(term for terms in passages for term in wanted & terms)
+    return {term: math.log(1 + len(passages) / count) for term, count in counts.items()}
 
 
-def _sentences(result: ToolResult) -> list[_Sentence]:
-    """Return the whole sentences of running text in the passages."""
-    if result.is_error:
-        return []
-    return [
-        sentence
-        for passage in parse(result.content)
-        for paragraph in _PARAGRAPH.finditer(passage["text"])
-        if not paragraph[0].startswith(_NO_PROSE)
-        for sentence in _of_paragraph(paragraph, passage)
-    ]
+def _worth(terms: frozenset[str], weights: Mapping[str, float]) -> float:
+    return sum(weight for term, weight in weights.items() if term in terms)
 
 
-def _of_paragraph(paragraph: re.Match[str], passage: Mapping[str, Any]) -> Iterator[_Sentence]:
-    for match in _SENTENCE.finditer(paragraph[0]):
-        start = paragraph.start() + match.start()
-        line = passage["line"] + passage["text"].count("\n", 0, start)
-        words = " ".join(match[0].split()).lstrip("-*> ")
-        yield _Sentence(words, f"{passage['source']}:{line}", frozenset(analyze(words)))
+def _quoted(sentences: Sequence[_Sentence], weights: Mapping[str, float]) -> str:
+    """Return the first sentence with most of the wanted words, and the next of its paragraph."""
+    best = max(range(len(sentences)), key=lambda at: _worth(sentences[at].terms, weights))
+    block = sentences[best].block
+    both = [each.text for each in sentences[best : best + 2] if each.block == block]
+    quoted = " ".join(both)
+    return f"{quoted} [{sentences[best].source}:{sentences[best].line}]"
+
+
+def _sentences(passage: Mapping[str, Any]) -> Iterator[_Sentence]:
+    """Yield the whole sentences of running text in a passage, without their markup."""
+    text = _COMMENT.sub(_blanked, _FENCE.sub(_blanked, _opened(passage["text"])))
+    for first, block in _blocks(text):
+        start = 0
+        for stop in _STOP.finditer(_ABBREVIATION.sub(_masked, _ATOM.sub(_masked, block))):
+            raw, line = block[start : stop.end()], first + block.count("\n", 0, start)
+            line += len(raw) - len(raw.lstrip("\n"))
+            start = stop.end()
+            words = _plain(raw)
+            if not words[:1].islower() and "**" not in words and words.count("`") % 2 == 0:
+                terms = frozenset(analyze(words))
+                yield _Sentence(words, passage["source"], passage["line"] + line, first, terms)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each paragraph and item of a list, with the number of lines before it."""
+    lines = list[str]()
+    for number, line in enumerate([*text.split("\n"), ""]):
+        item = _ITEM.match(line)
+        if lines and (not line.strip() or item or line.startswith(_NO_PROSE[:2])):
+            yield number - len(lines), "\n".join(lines)
+            lines = []
+        if item:
+            lines = [line[item.end() :]]
+        elif line.strip() and (lines or not line.startswith(_NO_PROSE)):
+            lines.append(line)
+
+
+def _masked(found: re.Match[str]) -> str:
+    """Return as many characters that end no sentence."""
+    return "x" * len(found[0])
+
+
+def _opened(text: str) -> str:
+    """Return the text with a fence before it if it begins within a block of code."""
+    fences = _FENCE_LINE.findall(text)
+    return f"```{text}" if len(fences) % 2 and fences[0] == "" else text
+
+
+def _blanked(found: re.Match[str]) -> str:
+    """Return the line breaks of what is left out, so that lines keep their numbers."""
+    return "\n" * found[0].count("\n")
+
+
+def _plain(markdown: str) -> str:
+    """Return a sentence on one line, links and emphasis as their words."""
+    return " ".join(_EMPHASIS.sub(r"\2", _LINK.sub(r"\1", markdown)).split())

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from lib.cli import main
 from lib.cli.demo import own_documents
 from lib.cli.models import choose_model
+from lib.cli.payment import Payments, pay_and_be_killed
 from lib.events import SQLiteEventStore
 from lib.llm import FunctionClient, Reply, ToolCall
 from lib.testing.agents import make_engine
@@ -65,6 +66,41 @@ def test_an_answer_cites_file_and_line_and_the_trace_is_printed(
     assert "No model is configured" in result.stdout
     assert "search_documents" in result.stdout
     assert "2 model calls" in result.stdout
+
+
+def test_without_arguments_a_killed_payment_is_taken_up_and_a_question_answered(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+
+    result = CliRunner().invoke(main, ["demo", "--data", str(data)], catch_exceptions=False)
+
+    assert result.exit_code == 0
+    assert "by kill -9, after the payment, before its record" in result.stdout
+    assert (data / "ledger.txt").read_text(encoding="utf-8") == "order 1: 100 EUR to Ada\n"
+    assert "outcome unknown" in result.stdout
+    assert "unknown, taken over" in result.stdout
+    assert "the model is told that the outcome is unknown" in result.stdout.replace("\n", " ")
+    assert "[how-to/survive-a-crash.md:" in result.stdout
+    assert len(result.stdout.splitlines()) <= 45
+
+
+def test_a_demo_that_was_killed_while_it_paid_says_from_where_it_goes_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    pay_and_be_killed(Payments(data), 1)
+
+    result = CliRunner().invoke(main, ["demo", "--data", str(data)], catch_exceptions=False)
+
+    assert "resumed    run " in result.stdout
+    assert "after its event 4" in result.stdout
+    assert "killed " not in result.stdout.split("documents")[0].split("\n", 1)[1]
+    assert (data / "ledger.txt").read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_a_payment_that_cannot_be_made_is_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError, match="order 1 was not paid"):
+        pay_and_be_killed(Payments(tmp_path / "missing"), 1)
 
 
 def test_what_the_documents_do_not_tell_is_not_made_up(documents: Path, tmp_path: Path) -> None:

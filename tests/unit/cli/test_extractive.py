@@ -44,6 +44,34 @@ def test_it_quotes_whole_sentences_of_running_text_with_file_and_line() -> None:
     assert "|" not in told
 
 
+def test_it_quotes_neither_code_nor_comments_nor_halves_of_sentences_nor_markup() -> None:
+    text = (
+        "postage = 1. Postage code.\n```\n\nof the postage. **Postage** is in "
+        "[the table. Of postage](post.md), see `a. b`.\n\n"
+        "<!-- Postage comment. -->\n```\nPostage block.\n```\n    Postage indented.\n"
+    )
+    found = ToolResult("search-1", json.dumps([{"source": "a.md", "line": 1, "text": text}]))
+
+    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+
+    assert told.splitlines()[0] == ("Postage is in the table. Of postage, see `a. b`. [a.md:4]")
+
+
+def test_the_passage_that_was_found_first_is_quoted_first() -> None:
+    passages = [
+        {"source": f"{name}.md", "line": 1, "text": f"The postage is paid by {name}."}
+        for name in ("first", "second", "third", "fourth")
+    ]
+    found = ToolResult("search-1", json.dumps(passages))
+
+    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+
+    assert [line for line in told.splitlines() if line][:3] == [
+        f"The postage is paid by {name}. [{name}.md:1]" for name in ("first", "second", "third")
+    ]
+    assert "fourth" not in told
+
+
 @pytest.mark.parametrize(
     "result", [ToolResult("c", "[]"), ToolResult("c", "out of order", is_error=True)]
 )
