@@ -247,8 +247,11 @@ class FileAccess:
         spending = budget or Budget()
 
         def work() -> tuple[Sequence[Entry], bool]:
-            with self._found(path, parts) as found:
+            with self._found(path, parts, listing=True) as found:
                 if not found.is_directory:
+                    # The name was judged as that of a directory, and is one of a file.
+                    _refuse(path, self._rules.refusal(_names(parts)))
+                    _refuse(path, self._rules.refusal([_text(name) for name in found.names]))
                     raise ToolError("not_found", f"{shown(path)} is no directory: read it instead")
                 keep = self._keeper(_names(parts), [_text(name) for name in found.names])
                 with found.reading() as where:
@@ -266,23 +269,27 @@ class FileAccess:
         }
 
     @contextmanager
-    def _found(self, path: str, parts: Sequence[str]) -> Generator[Found]:
+    def _found(self, path: str, parts: Sequence[str], *, listing: bool = False) -> Generator[Found]:
         """Hold what the path leads to, after judging it as asked, and each name on the way."""
-        _refuse(path, self._rules.refusal(_names(parts)))
+        _refuse(path, self._rules.refusal(_names(parts), directory=listing))
 
-        def judge(names: Sequence[bytes]) -> None:
-            _refuse(path, self._rules.refusal_of_last([_text(name) for name in names]))
+        def judge(names: Sequence[bytes], is_passed: bool) -> None:
+            texts = [_text(name) for name in names]
+            _refuse(path, self._rules.refusal_of_last(texts, directory=listing or is_passed))
 
         with self._tree.find([part.encode() for part in parts], judge) as found:
             yield found
 
-    def _keeper(self, *directories: Sequence[str]) -> Callable[[bytes], bool]:
+    def _keeper(self, *directories: Sequence[str]) -> Callable[[bytes, bool], bool]:
         """Return what tells whether a name is shown in a directory, however that was reached."""
         distinct = {tuple(directory) for directory in directories}
 
-        def keep(name: bytes) -> bool:
+        def keep(name: bytes, is_directory: bool) -> bool:
             text = _text(name)
-            return not any(self._rules.refusal_of_last([*above, text]) for above in distinct)
+            return not any(
+                self._rules.refusal_of_last([*above, text], directory=is_directory)
+                for above in distinct
+            )
 
         return keep
 

@@ -8,15 +8,21 @@ system takes for the same name gets past. The rules are pure: they see names, ne
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
+
+from lib.tools.builtin.files.copies import fold, forms
+from lib.tools.builtin.files.words import WordPatterns, holds_data, is_about, is_word_pattern
 
 Refusal = Literal["hidden", "denied"]
 
-_ENVIRONMENTS: Final = ".env .env.* .env-* .env_* .envs/* *.env .envrc"
+_ENVIRONMENTS: Final = """
+    .env .env-* .env_* .env.[!est]* .env.[est] .env.e[!x]* .env.s[!a]* .env.t[!e]* .env.te[!m]*
+    .envs/* *.env .envrc env.local env.prod* env.staging env.dev env.development env.bak* env.old
+    dotenv
+"""
 _KEYS: Final = """
     *_rsa *_dsa *_ecdsa *_ed25519 ssh_host_*_key *deploy_key *deploy-key *.pem *.key *.der *.p12
     *.pfx *.pkcs12 *.p8 *.pk8 *.jks *.jceks *.keystore *.bks *.ppk *.gpg *.pgp secring.* *.snk
@@ -35,40 +41,104 @@ _PAIRS: Final = (
 _NOT_PUBLIC: Final = ("", "*[!b]", "b", "*[!u]b", "ub", "*[!p]ub", "pub", "*[!.]pub")
 _PAIRED: Final = " ".join(start + rest for start in _PAIRS for rest in _NOT_PUBLIC)
 _VAULTS: Final = """
-    *.kdbx *.kdb *.psafe3 *.agilekeychain *.opvault *.keychain *.keychain-db *.kwallet
-    .password-store/* logins.json key3.db key4.db cookies.sqlite
-    login?data login?data?for?account password.txt passwords.txt password.csv passwords.csv
+    *.kdbx *.kdb *.psafe3 *.agilekeychain *.opvault *.1pux *.1pif *.keychain *.keychain-db *.kwallet
+    *.keyring keyrings/* .password-store/* logins.json key3.db key4.db cookies.sqlite
+    cookies.binarycookies login?data* web?data cookies-journal places.sqlite default/cookies
+    network/cookies profile*/cookies *emergency?kit*.pdf
 """
 _REMOTE_ACCESS: Final = """
-    *.ovpn *.tblk *.rdp filezilla.xml recentservers.xml sftp-config.json .ftpconfig
-    .vscode/sftp.json wg[0-9].conf
+    *.ovpn *.tblk *.rdp *.nmconnection filezilla.xml recentservers.xml sitemanager.xml
+    sftp-config.json .ftpconfig .vscode/sftp.json wg*.conf wireguard*.conf wpa_supplicant.conf
+    chap-secrets pap-secrets ipsec.secrets .rhosts .xauthority .iceauthority
 """
 _TOOLS: Final = """
-    .netrc _netrc .npmrc .yarnrc.yml .pypirc .git-credentials .pgpass pgpass.conf .my.cnf
-    .mylogin.cnf .s3cfg .boto .dockercfg .docker/config.json .cargo/credentials* .gem/credentials
-    .config/gh/hosts.yml .huggingface/token huggingface/token .databrickscfg .snowsql/config
-    .sentryclirc rclone.conf .rclone.conf .msmtprc .fetchmailrc .muttrc .mailrc .m2/settings.xml
-    .m2/settings-security.xml .gradle/gradle.properties composer/auth.json .composer/auth.json
-    .config/hub .config/doctl/config.yaml .config/op/* .config/sops/age/keys.txt .fly/config.yml
+    .netrc netrc _netrc .npmrc npmrc _auth .yarnrc .yarnrc.yml .pypirc pypirc .git-credentials
+    .pgpass pgpass.conf .my.cnf .mylogin.cnf .s3cfg .boto .dockercfg .docker/config.json
+    .cargo/credentials* .gem/credentials .databrickscfg .snowsql/config .sentryclirc rclone.conf
+    .rclone.conf .msmtprc .fetchmailrc .muttrc .mailrc .m2/settings.xml .m2/settings-security.xml
+    .gradle/gradle.properties pip.conf .condarc nuget.config .bundle/config .erlang.cookie
+    .subversion/auth/* containers/auth.json .config/hub .config/doctl/* .config/op/* .config/sops/*
+    .fly/config.yml .circleci/cli.yml .ngrok* .config/gh/* .config/glab-cli/* .config/hcloud/*
+    .config/stripe/* .config/ngrok/* .config/configstore/* .config/netlify/* .config/rclone/*
+    .config/git/credentials .railway/config.json .jupyter/*config*.json nbserver-*.json
+    huggingface/token .huggingface/token .dockerconfigjson .modal.toml .snowflake/*
+    .dbt/profiles.yml .mc/config.json signing.properties wp-config.php arduino_secrets.h secrets.sh
 """
 _CLOUDS: Final = """
-    .aws/* .azure/* .config/gcloud/* .oci/* .kube/* kubeconfig *.kubeconfig *kubeconfig.yaml
-    *kubeconfig.yml application_default_credentials.json service-account*.json
-    service_account*.json serviceaccount*.json *-service-account.json *_service_account.json
-    *serviceaccountkey.json *firebase-adminsdk*.json client_secret*.json gcp-key*.json credentials
-    credentials.json credentials.xml credentials.yml credentials.yaml credentials.toml
-    credentials.ini credentials.csv credentials.db aws_credentials *_credentials.json
-    *-credentials.json secret.json secret.yml secret.yaml secrets.json secrets.yml secrets.yaml
-    secrets.toml secrets.env *.secret *.secrets token.json tokens.json accesstokens.json
-    access_tokens.json msal_token_cache.* *.token master.key api_key apikey api-key api_key*.txt
-    apikey*.txt api-key*.txt
+    .aws/* .azure/* .config/gcloud/* .oci/* .kube/* *.kubeconfig *.kube kubernetes/*.conf k3s.yaml
+    application_default_credentials.json *firebase-adminsdk*.json client_secret*.json gcp-key*.json
+    *-sa.json *_sa.json kaggle.json *.publishsettings *.secret *.secrets *.token *.password
+    *.passwords *.pass *.passwd *.pw *.credentials *.creds ?*secret.txt ?*[-_]secret
+    msal_token_cache.* accesstokens.json azureauth.json rootkey.csv
 """
+# A key of a service account is named after its project and the first digits of its own number.
+_GOOGLE_KEY: Final = f"*-{'[0-9a-f]' * 12}.json"
 _INFRASTRUCTURE: Final = """
     *.tfstate *.tfstate.* *.tfvars *.tfvars.json .terraformrc terraform.rc .terraform.d/*
-    credentials.tfrc.json .vault-token .vault_pass* vault_pass* .htpasswd htpasswd shadow shadow-
-    gshadow gshadow- *.keytab krb5cc_* *.ccache wallet.dat *.wallet utc--*
+    credentials.tfrc.json .vault-token .vault_pass* vault_pass* .htpasswd htpasswd shadow- gshadow-
+    passwd- master.passwd htdigest ntds.dit *.hive etc/shadow etc/gshadow *.keytab krb5cc_* *.ccache
+    wallet.dat *.wallet utc--*
 """
-_HISTORIES: Final = "*_history .bash_history .zsh_history .python_history"
+_HISTORIES: Final = """
+    .*_history fish_history bash_history zsh_history sh_history python_history mysql_history
+    psql_history sqlite_history consolehost_history.txt .lesshst .viminfo .histfile .history
+    .zhistory
+"""
+# What agents and command lines keep below a folder of their own.
+_AGENTS: Final = """
+    .claude.json .claude/history.jsonl .codex/sessions/* .codex/history.jsonl .aider* .openai*/*
+    .anthropic*/* claude_desktop_config.json *.vscdb mcp_config.json .continue/config.*
+    .copilot/config.json .*/keys.* .*/mcp*.json .*/*accounts*.json .*/auth* .*/oauth*
+    .*/user-settings.json .config/*/auth* .config/*/hosts.* .config/*/apps.json .config/*/keys.*
+    .config/aichat/* .config/mods/* .config/crush/* .config/opencode/* share/*/sessions/*
+    share/*/auth* state/*/auth* .*/access?token .*/token
+"""
+# Words of the names of data files; see `lib.tools.builtin.files.words`.
+_OPEN: Final = """
+    credential, cred, secrets, passwords, passphrase, zugangsdaten, anmeldedaten, passwörter,
+    passwoerter, kennwörter, contraseñas, mots de passe, senhas, wachtwoorden, hasla, пароли, 密码,
+    パスワード, api key, access key, secret key, private key, signing key, encryption key, service
+    account key, client secret, secret access key, access token, refresh token, auth token, oauth
+    token, bearer token, api token, session token, bot token, recovery codes, recovery key, recovery
+    phrase, backup codes, seed phrase, secret phrase, unseal key, init key, root key, root token,
+    master key, vault pass, vault key, ssh key, gpg key, pgp key, account key, storage key,
+    subscription key, connection string, bitwarden, lastpass export, keepass export, dashlane
+    export, password export, kubeconfig, kube config, personal access token, license key, auth info,
+    password list, login data, login detail, wallet seed, ledger seed, database url
+"""
+_CLOSED: Final = """
+    token, password, passwd, pwd, passwort, kennwort, contraseña, senha, wachtwoord, mot de passe,
+    hasło, пароль, passcode, pgpass, mnemonic, wallet, keystore, metamask vault, openai key,
+    anthropic key, claude key, gemini key, google key, gcp key, gcloud key, aws key, azure key,
+    github key, gitlab key, stripe key, slack key, service key, sa key, host key, age key, jwt key,
+    tls key, ssl key, rsa key, server key, client key, admin key, github pat, gitlab pat, devops
+    pat, azure sp, docker config, pw, logins, bash history, zsh history, shell history, powershell
+    history
+"""
+_ENDED: Final = """
+    {auth}.json {auth}.toml {auth}.txt {auth}. {key}.json {key}.txt {key}. {pass}.txt {pass}.json
+    {pass}. {logins}.csv {logins}.xlsx {cookies}.txt {cookies}.json {cookies}.db {cookies}.
+    {pins}.txt {seed}.txt {lastpass}.csv {dashlane}.csv {keepass}.csv {keepass}.xml {nordpass}.csv
+    {enpass}.json {dockerconfig}.json {regcred}.json {shadow}. {gshadow}. {secret}.json
+    {secret}.yaml {secret}.yml {secret}.toml {secret}.ini {secret}.env {secret}.xml {secret}.db
+    {secret}.properties
+"""
+# Folders of keys, packed.
+_FOLDERS: Final = """
+    ssh gnupg .ssh .gnupg .aws .azure .kube .docker *dot[-_]ssh *dot[-_]gnupg
+"""
+_PACKED: Final = " ".join(
+    f"{name}.tar* {name}.tgz {name}.zip {name}.7z {name}.rar {name}[-_]backup*"
+    for name in _FOLDERS.split()
+)
+_WORDS: Final = (
+    *(f"{{{' '.join(words.split())} *}}" for words in _OPEN.split(",")),
+    *(f"{{{' '.join(words.split())}}}" for words in _CLOSED.split(",")),
+    *_ENDED.split(),
+    "{service account *}.json",
+    "{service principal *}.json",
+    *(f"{{{name}}}/*" for name in ("credential", "cred", "secrets", "passwords")),
+)
 
 _GROUPS: Final = (
     _ENVIRONMENTS,
@@ -78,47 +148,26 @@ _GROUPS: Final = (
     _REMOTE_ACCESS,
     _TOOLS,
     _CLOUDS,
+    _GOOGLE_KEY,
     _INFRASTRUCTURE,
     _HISTORIES,
+    _AGENTS,
+    _PACKED,
 )
-DENY: Final[tuple[str, ...]] = tuple(" ".join(_GROUPS).split())
+DENY: Final[tuple[str, ...]] = (*" ".join(_GROUPS).split(), *_WORDS)
 """Names that are never read or listed, whatever `allow_hidden` says.
 
 `*`, `?` and `[…]` match inside one component. A pattern without "/" matches any component, so that
 everything under a directory of that name is refused, too; one with "/" matches components in a row,
-anywhere. Letter case, compatibility forms and invisible characters make no difference, and neither
-does the ending of a copy ("~", ".bak", ".1", ".2024-05-01", ".gz", ".txt" and the like).
+anywhere. `{api key}` matches data files (`.json`, `.txt`, no ending and the like) that these words
+name, and where they are used after them; `{api key *}` with anything after them; `{auth}.json` with
+this ending only, `{auth}.` with none; `{secrets}/*` what is in a folder of such a name. Programs,
+pages and folders are not refused for their words, nor what tells about credentials: examples,
+schemas, translations. Letter case, compatibility forms and invisible characters make no difference,
+and neither do marks of copies and archives ("~", ".bak2", " - Copy", ".1", ".2024-05-01", ".zip").
 """
 
-# HFS+ ignores these in names; nobody sees them anywhere. The general category Cf holds the rest.
-_INVISIBLE: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 _WILD: Final = re.compile(r"[*?\[]")
-# Histories are an exception: what goes by release_history.txt is no shell's.
-_COPY: Final = re.compile(
-    r"(?:~|\.(?:bak|backup|copy|dist|local|old|orig|save|saved|swp|swo|tar|tmp|bz2|gz|xz|zip|zst|~[0-9]+~"
-    r"|[0-9]++(?:[-_][0-9]++)*+)|(?<!_history)\.txt)++$"
-)
-_NUMBERED: Final = re.compile(r" ?\([0-9]{1,4}\)(?=\.|$)")
-
-
-def fold(name: str) -> str:
-    """Return what a name's spellings have in common, whatever their case and composition."""
-    if name.isascii():
-        return name.lower()
-    seen = "".join(char for char in name if unicodedata.category(char) != "Cf")
-    folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", seen)).casefold()
-    return unicodedata.normalize("NFKC", folded)
-
-
-def _forms(folded: str) -> set[str]:
-    """Return the names that some system takes for this one, and what it is a backup copy of."""
-    forms = {folded, folded.split(":", 1)[0]}  # before ":" stands the file of a Windows stream
-    forms |= {form.rstrip(" .") for form in forms}
-    forms |= {_NUMBERED.sub("", form) for form in forms}  # what a browser makes of a second one
-    forms |= {_COPY.sub("", form) for form in forms}
-    return forms
 
 
 class NameRules:
@@ -135,39 +184,78 @@ class NameRules:
         _check(deny, allow_hidden)
         self._allow_hidden = allow_hidden
         rows = [_parts(pattern) for pattern in deny]
-        self._anywhere = _Patterns([row[0] for row in rows if len(row) == 1])
-        self._rows = [row for row in rows if len(row) > 1]
+        words = {row[0] for row in rows if len(row) == 1 and is_word_pattern(row[0])}
+        self._anywhere = _Patterns([r[0] for r in rows if len(r) == 1 and r[0] not in words])
+        self._words = WordPatterns(sorted(words))
+        in_folders = [row for row in rows if len(row) > 1 and is_word_pattern(row[0])]
+        self._folders = WordPatterns(row[0] for row in in_folders)
+        self._rows = [row for row in rows if len(row) > 1 and row not in in_folders]
         self._above = max((len(row) - 1 for row in self._rows), default=0)
-        # Nearly every name of a directory is judged by the same patterns.
-        self._denied_in = lru_cache(maxsize=1024)(self._patterns_in)
+        # Nearly every name of a directory is judged by the same patterns, below the same names.
+        self._below = lru_cache(maxsize=1024)(self._rules_below)
+        self._folder = lru_cache(maxsize=1024)(self._folder_of)
 
-    def refusal(self, names: Sequence[str]) -> Refusal | None:
+    def refusal(self, names: Sequence[str], *, directory: bool = False) -> Refusal | None:
         """Return why a path of these components is refused, or None.
 
         Args:
             names: components in order, without "." and "..".
+            directory: whether the last one can only be a directory, as those before it are.
         """
-        for count in range(1, len(names) + 1):
-            refused = self.refusal_of_last(names[max(0, count - self._above - 1) : count])
+        last = len(names)
+        for count in range(1, last + 1):
+            refused = self.refusal_of_last(names[:count], directory=directory or count < last)
             if refused:
                 return refused
         return None
 
-    def refusal_of_last(self, names: Sequence[str]) -> Refusal | None:
+    def refusal_of_last(self, names: Sequence[str], *, directory: bool = False) -> Refusal | None:
         """Return why the last component is refused, where those before it are not."""
-        here = self._denied_in(tuple(names[max(0, len(names) - self._above - 1) : -1]))
+        below = self._below(tuple(names[:-1]))
         # A compatibility form of "/" is a part of the name here, and a separator elsewhere.
         parts = fold(names[-1]).split("/")
-        for form in (form for part in parts for form in _forms(part)):
-            if self._anywhere.match(form) or (here and here.match(form)):
+        for found in map(forms, parts):
+            if any(map(self._anywhere.match, found)) or any(map(below.patterns.match, found)):
+                return "denied"
+            if not directory and not below.is_about and self._is_named(found, below):
                 return "denied"
         hidden = any(part.startswith(".") and part not in (".", "..") for part in parts)
         return "hidden" if hidden and not self._allow_hidden else None
 
-    def _patterns_in(self, above: tuple[str, ...]) -> _Patterns | None:
-        """Return what matches the names that are denied below these components only."""
-        ends = [row[-1] for row in self._rows if _ends_with(above, row[:-1])]
-        return _Patterns(ends) if ends else None
+    def _is_named(self, found: set[str], below: _Below) -> bool:
+        """Tell whether a file of these names holds what the words of a pattern say."""
+        return self._words.match(found) or (below.holds_credentials and holds_data(found))
+
+    def _rules_below(self, above: tuple[str, ...]) -> _Below:
+        """Return what holds for the names below these components."""
+        known = [self._folder(name) for name in above]
+        near = [folder.forms for folder in known[max(0, len(known) - self._above) :]]
+        ends = [row[-1] for row in self._rows if _ends_with(near, row[:-1])]
+        return _Below(
+            _Patterns(ends),
+            is_about=any(folder.is_about for folder in known),
+            holds_credentials=any(folder.holds_credentials for folder in known),
+        )
+
+    def _folder_of(self, name: str) -> _Folder:
+        found = forms(fold(name))
+        return _Folder(found, is_about(found), self._folders.match_folder(found))
+
+
+class _Folder(NamedTuple):
+    """What a directory's name says of what is in it."""
+
+    forms: set[str]
+    is_about: bool
+    holds_credentials: bool
+
+
+class _Below(NamedTuple):
+    """What holds in one directory: patterns of rows, and what its path says of what is in it."""
+
+    patterns: _Patterns
+    is_about: bool
+    holds_credentials: bool
 
 
 class _Patterns:
@@ -192,11 +280,11 @@ class _Patterns:
         )
 
 
-def _ends_with(names: Sequence[str], row: Sequence[str]) -> bool:
-    """Tell whether the last components are what the row of patterns wants."""
+def _ends_with(names: Sequence[set[str]], row: Sequence[str]) -> bool:
+    """Tell whether the last components, each with its forms, are what the row of patterns wants."""
     return len(row) <= len(names) and all(
-        any(fnmatchcase(form, pattern) for form in _forms(fold(name)))
-        for pattern, name in zip(row, names[len(names) - len(row) :], strict=True)
+        any(fnmatchcase(form, pattern) for form in found)
+        for pattern, found in zip(row, names[len(names) - len(row) :], strict=True)
     )
 
 
@@ -222,6 +310,10 @@ def _parts(pattern: object) -> list[str]:
     if not parts or ".." in pattern.split("/"):
         raise ValueError(
             f"deny pattern {pattern!r} matches no path: write a name, '*.ext' or 'a/b'"
+        )
+    if any(is_word_pattern(part) for part in parts) and parts[1:] not in ([], ["*"]):
+        raise ValueError(
+            f"deny pattern {pattern!r}: words in braces stand alone or before '/*' only"
         )
     if "**" in parts:
         raise ValueError(f"deny pattern {pattern!r}: '**' stands only at the start or at the end")

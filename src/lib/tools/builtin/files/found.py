@@ -8,8 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-Judge = Callable[[Sequence[bytes]], None]
-"""Raises when a path of these components may not be opened."""
+Judge = Callable[[Sequence[bytes], bool], None]
+"""Raises when a path of these components may not be opened.
+
+The second argument tells whether it can only lead to a directory, since the path goes on below it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

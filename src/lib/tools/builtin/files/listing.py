@@ -36,13 +36,18 @@ class Entry:
 
 
 def list_entries(
-    where: int | str, *, keep: Callable[[bytes], bool], offset: int, limit: int, budget: Budget
+    where: int | str,
+    *,
+    keep: Callable[[bytes, bool], bool],
+    offset: int,
+    limit: int,
+    budget: Budget,
 ) -> tuple[list[Entry], bool]:
     """Return entries in the order of their bytes from number `offset` on, and whether more follow.
 
     Args:
         where: a descriptor of the directory, open for reading; its path where none can be had.
-        keep: tells whether a name is shown at all.
+        keep: tells whether a name, of a directory or not, is shown at all.
         offset: how many of the shown names are left out at the start.
         limit: how many entries at most.
         budget: for looking at names.
@@ -58,11 +63,11 @@ def list_entries(
 
 
 def _kept(
-    entries: Iterable[os.DirEntry[str]], keep: Callable[[bytes], bool], budget: Budget
+    entries: Iterable[os.DirEntry[str]], keep: Callable[[bytes, bool], bool], budget: Budget
 ) -> Iterator[os.DirEntry[str]]:
     for entry in entries:
         budget.spend(ENTRY_BYTES)
-        if keep(_name(entry)):
+        if keep(_name(entry), entry.is_dir(follow_symlinks=False)):
             yield entry
 
 

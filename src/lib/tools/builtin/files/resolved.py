@@ -123,4 +123,4 @@ class ResolvedTree:
 
 def _judge_each(judge: Judge, names: Sequence[bytes]) -> None:
     for count in range(1, len(names) + 1):
-        judge(names[:count])
+        judge(names[:count], count < len(names))

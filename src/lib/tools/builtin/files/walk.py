@@ -82,7 +82,7 @@ class Walk:
         root: int,
         *,
         root_names: Callable[[], Sequence[bytes]],
-        judge: Callable[[Sequence[bytes]], None],
+        judge: Callable[[Sequence[bytes], bool], None],
     ) -> None:
         """Start at the root.
 
@@ -90,7 +90,7 @@ class Walk:
             steps: how this platform opens names.
             root: a descriptor of the root; it stays open.
             root_names: tells the absolute paths of the root, for absolute links.
-            judge: raises when a path of these components may not be opened.
+            judge: raises when a path of these components may not be opened; see `Judge`.
         """
         self._steps, self._root = steps, root
         self._root_names, self._judge = root_names, judge
@@ -140,7 +140,7 @@ class Walk:
 
     def _down(self, name: bytes) -> Node | None:
         """Open a name; return it when it is the end and no directory."""
-        self._judge([*(above for above, _ in self._held), name])
+        self._judge([*(above for above, _ in self._held), name], bool(self._pending))
         node = self._steps.open_below(self._held[-1][1] if self._held else self._root, name)
         if node.is_link:
             self._expand(node.target)

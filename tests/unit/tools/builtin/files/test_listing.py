@@ -87,6 +87,9 @@ def test_what_is_gone_when_it_is_looked_at_is_still_listed(
     class Gone:
         name = "gone.txt"
 
+        def is_dir(self, *, follow_symlinks: bool) -> bool:
+            return follow_symlinks
+
         def stat(self, *, follow_symlinks: bool) -> os.stat_result:
             raise FileNotFoundError
 

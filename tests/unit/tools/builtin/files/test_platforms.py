@@ -107,7 +107,7 @@ def test_what_was_not_opened_for_its_type_cannot_be_read_either(root: Path) -> N
     tree = WalkedTree(root, PortableSteps())
 
     with (
-        tree.find([b"pipe"], lambda _: None) as found,
+        tree.find([b"pipe"], lambda _names, _is_passed: None) as found,
         pytest.raises(Stopped, match="special"),
         found.reading(),
     ):
