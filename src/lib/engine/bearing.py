@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lib.errors import IdempotencyMismatch, LibError, SessionClosed, StoreError
 from lib.events import Lease
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 
 @contextmanager

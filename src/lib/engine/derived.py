@@ -5,6 +5,7 @@ Their ids follow from the request that asks for them, so that starting one again
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from lib._util.clock import Clock
 from lib._util.tasks import whole
 from lib.engine.core.budget import Spend
+from lib.engine.logs import log_run
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
 from lib.errors import Conflict, RedactionFailed, RunErased, RunNotFound, StoreError
@@ -126,6 +128,7 @@ class StartedRuns:
             if cancelled:  # one that has not begun by now begins nothing
                 events.append(self._signal(request))
             log = await whole(self._append(request, events))
+            log_run(logging.INFO, run_id, "starts: %s for %r", data["algorithm"], request.run_id)
         except (Conflict, RedactionFailed) as error:
             if isinstance(error, RedactionFailed) and await self._engine.store.run(run_id) is None:
                 raise

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from lib.engine.fresh import is_fresh
 from lib.engine.handler import Context, Live
 from lib.engine.held import HeldLease
 from lib.engine.ledger import ERASED, Ledger
+from lib.engine.logs import log_run
 from lib.errors import (
     MissingHandler,
     RedactionFailed,
@@ -45,7 +46,7 @@ from lib.events import Event, Lease
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
 FAILED = "the run that asked for this one has failed"
@@ -153,11 +154,13 @@ class Driver:
         while True:
             await self._advance()
             if self._ledger.state.outcome is not None:
+                _log_end(self._ledger.state)
                 return
             if await self._wind_down():
                 continue
             if not self._effects.under_way:
-                return  # it waits for a person, and nothing is held meanwhile
+                _log_rest(self._ledger.state)
+                return  # nothing is held meanwhile
             self._check()
             self.waits = self._ledger.state.delegates
             await wake.wait(rest_s=self._with.engine.poll_s if self.waits else 0.0)
@@ -268,6 +271,7 @@ class Driver:
         while self._held.lease.takeover or self._ledger.state.open:
             events = self._ledger.numbered([self._resumed()], self._ledger.state.head)
             if await self._ledger.append(events):
+                self._log_resumed()
                 self._ledger.state = self._ledger.fold(self._ledger.state, events)
                 break
         await self._pass_on_cancel()
@@ -277,6 +281,17 @@ class Driver:
         for event in list(self._ledger.state.open.values()):
             if event.kind in k.DERIVING or not poisoned:
                 self._recover(event, decided.get(event.data["key"]))
+
+    def _log_resumed(self) -> None:
+        lease, under_way = self._held.lease, len(self._ledger.state.open)
+        if lease.takeover:
+            what = (
+                "is taken over with %d calls under way: its worker gave no sign of life (epoch %d)"
+            )
+            log_run(logging.WARNING, lease.run_id, what, under_way, lease.epoch)
+        else:
+            what = "goes on with %d calls that were under way (epoch %d)"
+            log_run(logging.INFO, lease.run_id, what, under_way, lease.epoch)
 
     async def _read(self) -> dict[str, Request]:
         """Fold the log and return the open requests as they were decided.
@@ -315,6 +330,7 @@ class Driver:
             self._warn_if_changed(event, decided)
             self._spawn(event, decided)
         else:  # settled; if by us, the algorithm is another one by now
+            _log_unknown(event)
             self._effects.results.append(result or fail_open(event, "unknown", OUTCOME_UNKNOWN))
 
     def _warn_if_changed(self, event: Event, decided: Request | None) -> None:
@@ -382,6 +398,38 @@ class Driver:
         except RedactionFailed:
             return ""
         return reason
+
+
+def _log_end(state: RunState[Any]) -> None:
+    """Log how a run has ended, without what it says."""
+    finish, spend = state.finish or {}, state.spend
+    error: Mapping[str, Any] = finish.get("error") or {}
+    reasons = [str(each) for each in (finish.get("reason"), error.get("type")) if each]
+    log_run(
+        logging.WARNING if state.outcome == "FAILED" else logging.INFO,
+        state.run_id,
+        "ended as %s%s: %d model calls, %d tool calls, %d tokens, %.1f s",
+        state.outcome,
+        f" ({', '.join(dict.fromkeys(reasons))})" if reasons else "",
+        spend.llm_calls,
+        spend.tool_calls,
+        spend.tokens,
+        spend.seconds,
+    )
+
+
+def _log_rest(state: RunState[Any]) -> None:
+    keys = sorted(key for key, said in state.approvals.items() if said == "pending")
+    if keys:
+        log_run(logging.INFO, state.run_id, "waits for a person to decide %s", ", ".join(keys))
+    else:
+        log_run(logging.DEBUG, state.run_id, "waits for a signal")
+
+
+def _log_unknown(request: Event) -> None:
+    if request.kind == k.TOOL_REQUESTED:
+        what = "does not know what became of call %r of tool %r, which was under way"
+        log_run(logging.WARNING, request.run_id, what, request.data["key"], request.data["name"])
 
 
 async def _reckoned(requests: Iterable[Request]) -> None:

@@ -12,7 +12,7 @@ from lib.engine.held import HeldLease
 from lib.errors import EngineError, RunAbandoned
 from lib.events import Event
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 
 class Effects:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Self
 
@@ -40,8 +39,6 @@ from lib.events.paging import each_run
 from lib.events.tenant import TenantEventStore
 from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
-
-_log = logging.getLogger(__name__)
 
 
 class Engine:

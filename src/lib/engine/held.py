@@ -15,7 +15,7 @@ from lib.events import EventStore, Lease
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 
 class HeldLease:

@@ -17,7 +17,7 @@ from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
 from lib.llm import Message, message_from_json
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 KEPT: Final = 64
 """Of how many sessions the conversation is kept, so that the next turn reads the last one only."""

@@ -19,7 +19,7 @@ from lib.engine.live import LiveHub
 from lib.errors import MissingHandler, RunAbandoned, StoreClosed, UnknownAlgorithm
 from lib.events import Event, Lease
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 
 class Hosting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -10,6 +11,7 @@ from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.derived import Nursery
 from lib.engine.given import check_key, check_names, kind_of
+from lib.engine.logs import log_run
 from lib.errors import Conflict, IdempotencyMismatch, RunErased
 from lib.events import EventStore
 from lib.events import kinds as k
@@ -81,6 +83,7 @@ async def begin_run(
         await _check_same(engine.store, run_id, request, key or run_id)
         await engine.resume(run_id)
     else:
+        log_run(logging.INFO, run_id, "starts: %s", data["algorithm"])
         # It is written down: whoever was told of an error would start another one.
         with written(run_id, "it has been started, and could not be driven at once"):
             await engine.adopt(run_id, log)

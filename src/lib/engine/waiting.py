@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lib.engine.approvals import WaitingCall, waiting_in
+from lib.engine.logs import log_run
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
 from lib.events.paging import log_pages
-
-_log = logging.getLogger("lib.engine")
 
 _SHOWN: Final = 3
 
@@ -144,4 +143,4 @@ class WaitingLog:
         self._lines.add(reason)
         needed = bool(found.approvals) or (found.owner is not None and self._drives)
         level = logging.WARNING if needed else logging.INFO
-        _log.log(level, "run %r %s", info.run_id, found, extra={"run_id": info.run_id})
+        log_run(level, info.run_id, "%s", found)

@@ -22,7 +22,7 @@ from lib.errors import RunAbandoned, StoreClosed, StoreError
 from lib.events import Lease
 from lib.events.wakeups import Listener
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 _SHORTEST_S: Final = 0.02
 _FIRST_PAUSE_S: Final = 1.0

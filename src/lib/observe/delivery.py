@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
 from lib._util.clock import Clock
+from lib._util.repeated import RepeatedFailure
 from lib.errors import ExportError, LibError
 from lib.events import EventStore, RunInfo, RunQuery
 from lib.observe.delivered import Delivered, Parcel, parcel, with_early, with_scores
@@ -19,8 +20,9 @@ from lib.observe.ledger import Account, Ledger
 from lib.observe.span import ScoringSink, Span, TraceSink, Updates, trace_id_of
 from lib.observe.trace import Capture, Judgement, beside, derived, is_dead, read_logs
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.observe")
 
+_SHOWN: Final = 3
 _LOOK_AGAIN_S: Final = 1.0
 """How soon to look at a trace again that another observer exports: it mostly takes no time."""
 
@@ -111,6 +113,8 @@ class Delivery:
         self._clock = clock
         self._capture = capture
         self._timeout_s = timeout_s
+        self._outage = RepeatedFailure(_log, logging.ERROR, clock)
+        self._trouble = RepeatedFailure(_log, logging.ERROR, clock)
         self._turn = asyncio.Lock()
         self._claimed: list[_Claimed] = []
 
@@ -136,7 +140,7 @@ class Delivery:
             dead_at = self._clock.now() - timedelta(seconds=dead_for_s)
             this = _Round(dead_at, again, resend)
             for root_id in root_ids:
-                with _Told(self._name, root_id, this):
+                with self._logged(root_id, this):
                     await self._claim(root_id, this)
             claimed = list(self._claimed)
             asked = [each for each in claimed if self._asks(each, this)]
@@ -244,7 +248,7 @@ class Delivery:
     async def _deliver(self, claimed: Sequence[_Claimed], this: _Round) -> None:
         read: list[_Claimed] = []
         for each in claimed:
-            with _Told(self._name, each.root_id, this):
+            with self._logged(each.root_id, this):
                 if await self._read(each, this):
                     read.append(each)
         await self._send(read, this)
@@ -260,6 +264,8 @@ class Delivery:
         except Exception as error:  # noqa: BLE001 - around a sink: its failure goes no further
             await self._failed(claimed, error, this)
             return
+        if spans:
+            self._outage.ended(f"{self._name} takes traces again")
         this.sent.update(span.span_id for span in spans)
         this.lacked.update(each.root_id for each in claimed if self._lacked(each.parcel))
         await asyncio.gather(*[self._settle(each, this) for each in claimed])
@@ -271,11 +277,8 @@ class Delivery:
 
     async def _failed(self, claimed: Sequence[_Claimed], error: Exception, this: _Round) -> None:
         """Write down what a failing sink has taken, and give the others of its traces a chance."""
-        roots = [each.root_id for each in claimed]
-        if isinstance(error, ExportError):  # says itself what is wrong
-            _log.error("%s did not take the traces of runs %r: %s", self._name, roots, error)
-        else:
-            _log.error("%s did not take the traces of runs %r", self._name, roots, exc_info=error)
+        what = f"{self._name} did not take {_traces_of(claimed)}"
+        self._outage.failed(what, error)
         permanent = is_permanent(error)
         if isinstance(error, ExportError):
             _note_taken(claimed, error.taken)
@@ -289,8 +292,11 @@ class Delivery:
             else:
                 this.failed[each.root_id] = error
 
+    def _logged(self, root_id: str, this: _Round) -> _Told:
+        return _Told(self._trouble, self._name, root_id, this)
+
     async def _settle(self, claimed: _Claimed, this: _Round) -> None:
-        with _Told(self._name, claimed.root_id, this):
+        with self._logged(claimed.root_id, this):
             await self._ledger.settle(claimed.root_id, claimed.account, claimed.parcel.then)
             self._claimed.remove(claimed)
 
@@ -303,7 +309,7 @@ class Delivery:
         while now := _next_scores(waiting):
             await asyncio.gather(*[self._score_some(each, some, this) for each, some in now])
         for each in waiting:
-            with _Told(self._name, each.claimed.root_id, this):
+            with self._logged(each.claimed.root_id, this):
                 if each.refused is not None:
                     raise each.refused
 
@@ -311,7 +317,7 @@ class Delivery:
         """Send some scores of a trace; those after them follow unless one is to be tried again."""
         root_id, rest = waiting.claimed.root_id, waiting.left
         waiting.left = []
-        with _Told(self._name, root_id, this):
+        with self._logged(root_id, this):
             account = await self._ledger.claim(root_id, now=self._clock.now())
             if isinstance(account, datetime):
                 return  # another observer sends them
@@ -355,8 +361,9 @@ class Delivery:
 class _Told:
     """Logs what goes wrong with one trace, and lets the others go on."""
 
-    def __init__(self, name: str, root_id: str, this: _Round) -> None:
-        self._name, self._root_id, self._failed = name, root_id, this.failed
+    def __init__(self, log: RepeatedFailure, name: str, root_id: str, this: _Round) -> None:
+        self._log, self._failed = log, this.failed
+        self._name, self._root_id = name, root_id
 
     def __enter__(self) -> None:
         pass
@@ -364,9 +371,7 @@ class _Told:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if not isinstance(error, Exception):
             return False
-        _log.error(
-            "the trace of run %r does not get to %s", self._root_id, self._name, exc_info=error
-        )
+        self._log.failed(f"the trace of run {self._root_id!r} does not get to {self._name}", error)
         self._failed[self._root_id] = error
         return True
 
@@ -391,6 +396,13 @@ def _next_scores(waiting: Iterable[_Waiting]) -> list[tuple[_Waiting, list[Judge
 def _may_pass(error: BaseException | None) -> bool:
     """Tell whether what failed is to be tried again."""
     return error is not None and not (isinstance(error, Exception) and is_permanent(error))
+
+
+def _traces_of(claimed: Sequence[_Claimed]) -> str:
+    """Return of which runs the traces are, for the log; the first few of many."""
+    shown = ", ".join(repr(each.root_id) for each in claimed[:_SHOWN])
+    more = f" and {len(claimed) - _SHOWN} more" if len(claimed) > _SHOWN else ""
+    return f"the traces of runs {shown}{more}"
 
 
 def _note_taken(claimed: Sequence[_Claimed], ids: Iterable[str]) -> None:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lib._util.clock import Clock
+from lib._util.repeated import RepeatedFailure
 from lib.errors import ExportError
 from lib.observe.ledger import Ledger
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.observe")
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 60.0
@@ -100,6 +101,7 @@ class Lane:
         self._news = asyncio.Event()
         self._changed = asyncio.Condition()
         self._closed = False
+        self._trouble = RepeatedFailure(_log, logging.ERROR, clock)
 
     @property
     def failed(self) -> bool:
@@ -175,12 +177,12 @@ class Lane:
         """Export what is added, until cancelled; begin with what earlier processes owe."""
         self._closed = False
         self._put_back_undecided()  # of a use before this one that was cut off
-        with _told(f"what was due for {self._name} cannot be read"):
+        with self._logged(f"what was due for {self._name} cannot be read"):
             self._put(await self._ledger.owed(), at=self._clock.monotonic())
         self._begun.set()
         while True:
             root_ids = await self._next()
-            with _told(f"the lane of {self._name} goes on after an error"):
+            with self._logged(f"the lane of {self._name} goes on after an error"):
                 await self._settle(root_ids, await self._export(root_ids))
             self._put_back_undecided()
             async with self._changed:
@@ -191,6 +193,14 @@ class Lane:
         async with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    @contextmanager
+    def _logged(self, what: str) -> Generator[None]:
+        """Log what goes wrong, and go on: at worst something is looked at once more."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - nothing else would tell of it
+            self._trouble.failed(what, error)
 
     # -- one round -------------------------------------------------------------------------
 
@@ -274,15 +284,6 @@ class Lane:
         self._resting_until = self._clock.monotonic() + max(asked, self._pause_s)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
         self._now_at_once = max(1, len(root_ids) // 2)
-
-
-@contextmanager
-def _told(what: str) -> Generator[None]:
-    """Log what goes wrong, and go on: at worst something is looked at once more."""
-    try:
-        yield
-    except Exception:  # noqa: BLE001 - nobody else would ever hear of it
-        _log.exception(what)
 
 
 def is_permanent(failure: Exception) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 
 from lib._util.clock import Clock
 from lib._util.ids import new_id
+from lib._util.repeated import RepeatedFailure
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
@@ -25,7 +26,7 @@ from lib.observe.ledger import Ledger, MemoryLedger, StoreLedger
 from lib.observe.span import TraceSink, trace_id_of
 from lib.observe.trace import Capture
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.observe")
 
 _RANDOM_BITS: Final = 2**64
 """The last 64 bits of a trace id decide whether it is in the sample."""
@@ -325,12 +326,13 @@ class Observer:
         return int(trace_id_of(root.run_id), 16) % _RANDOM_BITS < self._sample_below
 
     async def _keep_flushing(self, interval_s: float) -> None:
+        failing = RepeatedFailure(_log, logging.ERROR, self._engine.clock)
         while True:
             await self._engine.clock.sleep(interval_s)
             try:
                 await self._flush(dead_for_s=_GRACE_S, rested=True)
-            except Exception:  # noqa: BLE001 - around sinks: the next flush sends what this one has not
-                _log.exception("open runs cannot be read for %s", self._group)
+            except Exception as error:  # noqa: BLE001 - around sinks: the next flush sends what this one has not
+                failing.failed(f"open runs cannot be read for {self._group}", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lib.observe.span import Span, span_id_of
 from lib.observe.spans import interrupt, spans_from_events
 from lib.observe.spans.values import word
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.observe")
 
 T = TypeVar("T")
 

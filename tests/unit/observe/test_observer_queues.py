@@ -66,14 +66,39 @@ def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
     assert run(main()) == (False, 1)
     assert [names(spans) for spans in bad.exports][:3] == [["one"], ["two"], ["one"]]
     assert [names(spans) for spans in good.exports] == [["one"], ["two"], ["one"]]
-    told = caplog.records[:3]
-    assert [(record.levelno, record.getMessage().partition("]")[0]) for record in told] == [
-        (logging.ERROR, f"Recorder did not take the traces of runs ['{run_id}'")
-        for run_id in ("one", "two", "one")
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.getMessage().startswith("Recorder did not take the traces of runs 'one': ")
+    assert not record.exc_info
+
+
+def test_a_backend_that_is_down_for_many_runs_is_a_line_and_so_is_its_return(
+    caplog: pytest.LogCaptureFixture,
+):
+    down = True
+
+    async def maybe() -> None:
+        if down:
+            raise ConnectionError("refused")
+
+    async def main() -> None:
+        nonlocal down
+        async with observing(Recorder(maybe)) as (engine, observer):
+            for number in range(60):
+                await engine.has(ended(f"run-{number}"))
+            assert not await observer.drain()
+            down = False
+            assert await observer.drain()
+            assert await observer.drain()
+
+    with caplog.at_level(logging.DEBUG, "lib.observe"):
+        run(main())
+    assert [(each.name, each.levelname, bool(each.exc_info)) for each in caplog.records] == [
+        ("lib.observe", "DEBUG", True),
+        ("lib.observe", "ERROR", False),
+        ("lib.observe", "INFO", False),
     ]
-    # An export error says itself what is wrong: only what nobody foresaw needs a traceback.
-    assert [bool(record.exc_info) for record in told] == [trouble is blow_up] * 3
-    assert [record.getMessage().endswith("]") for record in told] == [trouble is blow_up] * 3
+    assert "ConnectionError: refused" in caplog.messages[1]
+    assert caplog.messages[2].startswith("Recorder takes traces again, after ")
 
 
 def test_a_sink_that_recovers_can_be_given_what_it_has_missed():

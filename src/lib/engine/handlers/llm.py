@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from lib.engine.attachments import load, store
@@ -15,7 +16,8 @@ from lib.engine.given import check_has
 from lib.engine.handler import Admission, Context, Live
 from lib.engine.handlers.calls import with_writable_calls
 from lib.engine.handlers.guarding import Guarding, as_guards, watch
-from lib.errors import BlobError, InvalidReply, LLMError
+from lib.engine.logs import LLM_LOG, log_run
+from lib.errors import BlobError, InvalidReply, LibError, LLMError
 from lib.events import Event
 from lib.events import kinds as k
 from lib.guards import Guard
@@ -24,8 +26,6 @@ from lib.llm.client import usage_to_json
 from lib.llm.pieces import deltas_of
 from lib.llm.prices import PriceBook, with_cost
 from lib.resilience import RetryPolicy, retry
-
-_log = logging.getLogger(__name__)
 
 
 class LLMHandler:
@@ -116,6 +116,7 @@ class LLMHandler:
                 policy=self._retries,
                 clock=context.clock,
                 random=self._jitter.random,
+                on_retry=partial(_log_retry, request, self._retries),
             )
             reply = self._priced(reply, request, context)
             self._warn_of_no_cost(reply, request, context)
@@ -123,6 +124,9 @@ class LLMHandler:
                 return [*guarding.verdicts, _blocked(request, why, attempts, reply)]
             (message,) = await store([reply.message], context.blobs)
         except (LLMError, BlobError) as error:
+            what = "got no reply for %s: %s (attempts: %d)"
+            key = request.data["key"]
+            log_run(logging.WARNING, request.run_id, what, key, error, attempts, logger=LLM_LOG)
             return [*guarding.verdicts, _failed(request, error, attempts)]
         self._show(reply, request, context, attempts)
         reply = replace(reply, parts=message.parts)
@@ -147,7 +151,7 @@ class LLMHandler:
         if self._warned or context.budget.cost is None or reply.usage.cost is not None:
             return
         self._warned = True
-        _log.warning(
+        LLM_LOG.warning(
             "run %r has a ceiling of cost, but nobody tells what its model call has cost, and "
             "the call counts as nothing: give the LLMHandler prices= that know it (model %r, "
             "provider %r), or limit tokens; this is not told again",
@@ -183,6 +187,14 @@ class LLMHandler:
         if context.live is not None and self._holds_back:
             for delta in deltas_of(reply):
                 context.live(Live(key=request.data["key"], attempt=attempt, delta=delta))
+
+
+def _log_retry(
+    request: Event, policy: RetryPolicy, failed: int, error: LibError, delay_s: float
+) -> None:
+    what = "tries %s again in %.1f s, %d of %d attempts have failed: %s"
+    facts = (request.data["key"], delay_s, failed, policy.attempts, error)
+    log_run(logging.INFO, request.run_id, what, *facts, logger=LLM_LOG)
 
 
 def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:

@@ -12,6 +12,7 @@ from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
 from lib.engine.handler import Admission, Context
 from lib.engine.handlers.guarding import Guarding, as_guards
+from lib.engine.logs import log_run
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
@@ -22,7 +23,7 @@ from lib.tools import Tool, ToolContext, ToolRegistry
 from lib.tools.builtin.hygiene import clean, fenced, new_boundary
 from lib.tools.output import as_text, clip
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.engine")
 
 MAX_MESSAGE_CHARS = 2_000
 MAYBE = "it may or may not have had its effect: verify before you repeat it"
@@ -147,6 +148,8 @@ class ToolHandler:
         # Around a tool call: whatever it raises is a result, even that it wants to exit.
         except (Exception, SystemExit) as error:
             if deadline.expired():
+                what = "got no answer of tool %r within %g s"
+                log_run(logging.WARNING, context.run_id, what, tool.name, tool.timeout_s)
                 raise ToolError("timeout", _timed_out(tool)) from error
             if isinstance(error, ToolError):
                 raise

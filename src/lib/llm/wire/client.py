@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from lib._util.clock import Clock
+from lib._util.repeated import RepeatedFailure
 from lib.errors import InvalidReply, LLMError
 from lib.llm.client import Delta, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
-from lib.llm.wire.openai import provider_of, server_address, server_headers
+from lib.llm.wire.openai import host_and_port, provider_of, server_address, server_headers
 from lib.llm.wire.sse import ServerEvent
 from lib.llm.wire.streams import Builder, deltas, read_json
 from lib.wire.failures import status_error
 from lib.wire.http import Answer, Wire
 
 B = TypeVar("B", bound=Builder)
+
+_log = logging.getLogger("lib.llm")
 
 TEXT_ONLY: Final = frozenset({"text"})
 
@@ -78,6 +82,8 @@ class WireClient:
             unreadable=InvalidReply,
         )
         self._clock, self._new_id = clock, new_id
+        self._server = host_and_port(address)
+        self._unreachable = RepeatedFailure(_log, logging.WARNING, clock)
 
     async def aclose(self) -> None:
         """Close the connections that it has opened; another call opens new ones."""
@@ -126,7 +132,18 @@ class WireClient:
         # In the order that it was built in: models write properties in the order of the schema.
         content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
         headers = {**self._headers, "accept": accept}
-        async with self._wire.post(self._url, content, headers) as answer:
+        async with AsyncExitStack() as stack:
+            try:
+                answer = await stack.enter_async_context(
+                    self._wire.post(self._url, content, headers)
+                )
+            except LLMError as error:
+                if error.retryable:
+                    self._unreachable.failed(
+                        f"no answer from the model server {self._server}", error
+                    )
+                raise
+            self._unreachable.ended(f"the model server {self._server} answers again")
             if answer.status != _OK:
                 raise self._refusal(answer, await answer.read_start(), body)
             if answer.media_type == "text/html":

@@ -44,6 +44,14 @@ def server_address(base_url: str | None) -> tuple[str, str]:
     return address.rstrip("/"), host
 
 
+def host_and_port(address: str) -> str:
+    """Return where the server of an address listens: no credentials, no path, no query."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _host(address: str) -> str | None:
     """Return the host of an http or https address, None if it is none."""
     try:

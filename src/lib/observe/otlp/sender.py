@@ -29,7 +29,7 @@ from lib.observe.span import Span
 from lib.wire.failures import retry_after_s
 from lib.wire.http import Answer, Wire
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.observe")
 
 OnTaken: TypeAlias = Callable[[Sequence[str]], None]
 """Is called with the ids of spans that are not to be sent again."""

@@ -16,7 +16,7 @@ from lib.observe.otlp.sender import OTLPSender
 from lib.observe.sinks.otel import OTelSink
 from lib.observe.sinks.rest import RestAPI, checked_key, checked_url, place_of
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lib.observe")
 
 _TRACES: Final = "/v1/traces"
 _PROJECT: Final = "openinference.project.name"
