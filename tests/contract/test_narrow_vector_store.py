@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, get_args
 
 import pytest
 
-from lib.errors import UnsupportedFilter
 from lib.testing.aio import run
 from lib.testing.vector_store import (
     StoreKind,
@@ -16,15 +15,19 @@ from lib.testing.vector_store import (
     features,
 )
 from lib.testing.vector_store.filters import refused
-from lib.testing.vector_store.kit import StoreTests
+from lib.testing.vector_store.kit import StoreTests, Using
+from lib.testing.vector_store.search import SearchContract
 from lib.vector import F, Filter, InMemoryVectorStore, Match, Metric, Record, Vector
-from lib.vector.filter import And, Leaf, Not, Or, fold
-from lib.vector.filter.refusals import FEATURES, Feature
+from lib.vector.filter import fold
+from lib.vector.filter.operands import LeafOperator
+from lib.vector.filter.refusals import FEATURES, Feature, Refusal, checked
 from lib.vector.protocol import FilterLike
 
 
 class NarrowStore:
-    """A store without hybrid search that refuses every filter that is hard to say."""
+    """A store without hybrid search and scans that refuses every filter that is hard to express."""
+
+    refusals: frozenset[Refusal] = frozenset(FEATURES)
 
     def __init__(self, dimension: int, metric: Metric) -> None:
         self._whole = InMemoryVectorStore(dimension, metric)
@@ -41,13 +44,10 @@ class NarrowStore:
     async def query(
         self, vector: Vector, k: int = 5, *, filter: FilterLike = None, **options: Any
     ) -> list[Match]:
-        return await self._whole.query(vector, k, filter=sayable(filter), **options)
+        return await self._whole.query(vector, k, filter=self._supported(filter), **options)
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         return await self._whole.get(ids, namespace=namespace)
-
-    async def scan(self, **options: Any) -> list[Record]:
-        return await self._whole.scan(**options)
 
     async def delete(
         self,
@@ -56,10 +56,10 @@ class NarrowStore:
         filter: FilterLike = None,
         namespace: str | None = None,
     ) -> None:
-        await self._whole.delete(ids, filter=sayable(filter), namespace=namespace)
+        await self._whole.delete(ids, filter=self._supported(filter), namespace=namespace)
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
-        return await self._whole.count(filter=sayable(filter), namespace=namespace)
+        return await self._whole.count(filter=self._supported(filter), namespace=namespace)
 
     async def namespaces(self, prefix: str = "") -> list[str]:
         return await self._whole.namespaces(prefix)
@@ -67,37 +67,24 @@ class NarrowStore:
     async def close(self) -> None:
         await self._whole.close()
 
-
-def sayable(spec: FilterLike) -> Filter | None:
-    parsed = Filter.parse(spec)
-    folded = fold(parsed)
-    if isinstance(folded, Filter) and features(folded):
-        leaf = first_leaf(folded)
-        raise UnsupportedFilter(store="NarrowStore", operator=leaf.operator, field=leaf.field)
-    return parsed
+    def _supported(self, spec: FilterLike) -> Filter | None:
+        parsed = Filter.parse(spec)
+        folded = fold(parsed)
+        if isinstance(folded, Filter):
+            checked(folded, store=self)
+        return parsed
 
 
-def first_leaf(filter: Filter) -> Leaf:
-    match filter:
-        case And(parts) | Or(parts):
-            return first_leaf(parts[0])
-        case Not(part):
-            return first_leaf(part)
-        case _:
-            return cast(Leaf, filter)
+class BareStore(NarrowStore):
+    """A store that has no filters at all but those that let everything through, or nothing."""
 
-
-NARROW = StoreKind(
-    open=lambda _, dimension, metric: NarrowStore(dimension, metric),
-    hybrid=False,
-    refuses=frozenset(FEATURES),
-)
+    refusals = frozenset[Refusal](get_args(LeafOperator))
 
 
 class TestNarrowStore(VectorStoreContract):
     @pytest.fixture
     def kind(self) -> StoreKind:
-        return NARROW
+        return StoreKind(open=lambda _, dimension, metric: NarrowStore(dimension, metric))
 
     def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
         check_against_memory(kind, max_examples=5)
@@ -106,7 +93,28 @@ class TestNarrowStore(VectorStoreContract):
         check_tenants(kind, max_examples=5)
 
 
-def test_a_store_that_filters_by_what_it_was_said_to_refuse_is_caught() -> None:
+class TestBareStore(VectorStoreContract):
+    @pytest.fixture
+    def kind(self) -> StoreKind:
+        return StoreKind(open=lambda _, dimension, metric: BareStore(dimension, metric))
+
+
+def test_a_store_that_lacks_what_it_declares_is_caught(tmp_path: Path) -> None:
+    class Pretender(NarrowStore):
+        capabilities = ("scan",)
+
+    kind = StoreKind(open=lambda _, dimension, metric: Pretender(dimension, metric))
+    with pytest.raises(AssertionError):
+        SearchContract().test_it_has_the_methods_of_what_it_declares(Using(kind, tmp_path))
+
+
+def test_a_store_that_has_to_have_hybrid_search_is_caught_without(tmp_path: Path) -> None:
+    kind = StoreKind(open=lambda _, dimension, metric: NarrowStore(dimension, metric), hybrid=True)
+    with pytest.raises(AssertionError):
+        SearchContract().test_it_has_the_methods_of_what_it_declares(Using(kind, tmp_path))
+
+
+def test_a_store_that_takes_a_filter_which_it_has_to_refuse_is_caught() -> None:
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         run(refused(InMemoryVectorStore(2), F("x") > "a"))
 
@@ -132,4 +140,4 @@ def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_filter_needs_is_told(filter: Filter, needed: set[Feature]) -> None:
-    assert features(filter) == needed
+    assert features(filter) & set(FEATURES) == needed

@@ -23,7 +23,6 @@ from lib.vector import (
     QdrantVectorStore,
     SQLiteVectorStore,
 )
-from lib.vector.filter.refusals import REFUSALS
 
 
 def in_a_table_of_its_own(place: Path, dimension: int, metric: Metric) -> PostgresVectorStore:
@@ -78,35 +77,26 @@ VECTOR_STORES = {
         open=lambda _, dimension, metric: QdrantVectorStore(
             dimension=dimension, metric=metric, location=":memory:"
         ),
-        hybrid=False,
-        refuses=REFUSALS["QdrantVectorStore"],
     ),
     "lancedb": StoreKind(
         open=lambda place, dimension, metric: LanceDBVectorStore(
             place / "lancedb", dimension=dimension, metric=metric
         ),
-        hybrid=False,
         shared=True,
     ),
     "chroma": StoreKind(
         open=lambda place, dimension, metric: ChromaVectorStore(
             dimension=dimension, metric=metric, path=str(place / "chroma")
         ),
-        hybrid=False,
-        refuses=REFUSALS["ChromaVectorStore"],
         shared=True,
     ),
     "chroma server": StoreKind(
         open=with_a_prefix_of_its_own,
-        hybrid=False,
-        refuses=REFUSALS["ChromaVectorStore"],
         shared=True,
         examples=8,  # each call is a request or more
     ),
     "pinecone": StoreKind(
         open=in_an_index_of_its_own,
-        hybrid=False,
-        refuses=REFUSALS["PineconeVectorStore"],
         shared=True,
     ),
     "postgres": StoreKind(open=in_a_table_of_its_own, shared=True, bm25=False, parts=False),

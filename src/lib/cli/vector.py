@@ -20,7 +20,6 @@ from lib.errors import HybridUnavailable, LibError, VectorError
 from lib.ingest.progress import progress_bar
 from lib.vector import (
     Filter,
-    HybridStore,
     InvalidFilter,
     Match,
     Metric,
@@ -28,7 +27,7 @@ from lib.vector import (
     VectorStore,
 )
 from lib.vector.copy import CopiedNamespace, chosen_namespaces, copy_store
-from lib.vector.protocol import ScanStore
+from lib.vector.protocol import is_hybrid, is_scannable
 from lib.vector.records import Layout
 
 MAX_SHOWN: Final = 120
@@ -144,7 +143,7 @@ async def _copy(
     batch_size: int,
 ) -> list[CopiedNamespace]:
     async with reading(source, dimension=layout.dimension, metric=layout.metric) as read:
-        if not isinstance(read, ScanStore):
+        if not is_scannable(read):
             raise VectorError(f"{source.kind} cannot be copied from: it has no scan()")
         await chosen_namespaces(read, namespaces)  # before a target is made for nothing
         made_alike = Layout(dimension=read.dimension, metric=read.metric)
@@ -270,7 +269,7 @@ async def _found(
 ) -> list[Match]:
     if not question.hybrid:
         return await store.query(vector, k, filter=where.filter, namespace=where.namespace)
-    if not isinstance(store, HybridStore):
+    if not is_hybrid(store):
         raise HybridUnavailable(where.name.kind, "leave --hybrid out")
     return await store.query_hybrid(
         vector, question.text or "", k, filter=where.filter, namespace=where.namespace

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
@@ -16,7 +16,7 @@ import click
 import lib.vector
 from lib._util.places import checked_path
 from lib.vector import Metric, VectorStore
-from lib.vector.protocol import KeptStore
+from lib.vector.protocol import KeptStore, capabilities
 from lib.vector.records import Layout
 
 Options = dict[str, Any]
@@ -142,8 +142,8 @@ async def _layout(name: StoreName, asked: Layout) -> Layout:
     found: Layout | None = asked
     probe = name.made(Layout(dimension=asked.dimension or 1, metric=asked.metric or "cosine"))
     try:
-        if isinstance(probe, KeptStore):
-            found = await probe.existing()
+        if "existing" in capabilities(probe):
+            found = await cast(KeptStore, probe).existing()
     finally:
         await probe.close()
     if found is None:

@@ -1,20 +1,23 @@
 """What every store before a database does alike: it judges the arguments, then asks the database.
 
-A store names its `Backend` and says how to run work with it; the methods of the contract are here.
+A store of one's own names its `Backend` and overrides `open_backend`; what it cannot express in a
+filter it declares in `refusals`. The methods of the contract are here.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.filter import Filter, fold, refusals
+from lib.vector.closing import Closing
+from lib.vector.filter import Filter, fold
+from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
-from lib.vector.protocol import FilterLike
+from lib.vector.protocol import Capability, FilterLike
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import (
     Batch,
@@ -40,7 +43,8 @@ _RECORD_EFFORT: Final = 50_000  # of checking one, in floats read
 class Backend(Protocol):
     """One table, collection or index, opened. What it is given has been judged.
 
-    Namespaces are never None; filters are folded, without constant parts, and sayable.
+    Namespaces are never None; filters are folded, without constant parts, and hold nothing that the
+    store refuses. What is returned shares nothing with what the backend keeps.
     """
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
@@ -99,16 +103,31 @@ B = TypeVar("B", bound=Backend)
 H = TypeVar("H", bound=HybridBackend)
 
 
-class BackedStore(ABC, Generic[B]):
-    """A vector store before a backend; see `lib.vector.protocol.VectorStore`."""
+class BackedStore(Generic[B]):
+    """A vector store before a backend; see `lib.vector.protocol.VectorStore`.
+
+    A subclass overrides `open_backend`, and `close_backend` where there is something to release.
+    """
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan"})
+    """What it can do beyond `VectorStore`."""
+
+    refusals: ClassVar[frozenset[Refusal]] = frozenset()
+    """What it cannot express in a filter: such a filter raises `UnsupportedFilter`."""
 
     _name: ClassVar[str]
-    """Of the class, as the table of refusals knows it."""
+    """Of the class, for messages."""
 
     _max_k: ClassVar[int | None] = None
     """How many results a query may ask for; None is unlimited."""
 
-    def __init__(self, dimension: int, metric: Metric) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name the class."""
+        super().__init_subclass__(**options)
+        if "_name" not in cls.__dict__:
+            cls._name = cls.__name__
+
+    def __init__(self, dimension: int, metric: Metric = "cosine") -> None:
         """Take what every store has to know of its vectors.
 
         Raises:
@@ -117,6 +136,9 @@ class BackedStore(ABC, Generic[B]):
         checked_dimension(dimension)
         self._dimension = dimension
         self._metric: Metric = checked_metric(metric)
+        self._backend: B | None = None
+        self._opening = asyncio.Lock()
+        self._closing = Closing(self._name)
 
     @property
     def metric(self) -> Metric:
@@ -133,17 +155,43 @@ class BackedStore(ABC, Generic[B]):
         """Whether a higher score is a better one."""
         return self._metric != "euclidean"
 
-    @abstractmethod
-    async def close(self) -> None:
-        """Release what the store holds; safe to repeat. Any other call then raises StoreClosed."""
+    async def open_backend(self) -> B:
+        """Connect to the database, and make what is missing there; called once, by the first call.
 
-    @abstractmethod
+        Raises:
+            NotImplementedError: a subclass has to override it.
+        """
+        raise NotImplementedError(f"{self._name} has to override open_backend()")
+
+    async def close_backend(self, backend: B) -> None:
+        """Release what `open_backend` has opened; called once, after the last call has ended."""
+
+    async def close(self) -> None:
+        """Wait for the calls that run, then release what the store holds; safe to repeat.
+
+        Any other call then raises StoreClosed.
+        """
+        await self._closing.close(self._release)
+
+    async def _release(self) -> None:
+        if self._backend is not None:
+            await self.close_backend(self._backend)
+
     async def _run(self, work: Callable[[B], Coroutine[Any, Any, T]]) -> T:
         """Return what the work returns; the backend is opened, and made if it is missing.
 
         Raises:
             StoreClosed: the store is closed.
         """
+        with self._closing.call():
+            return await work(await self._opened())
+
+    async def _opened(self) -> B:
+        async with self._opening:
+            self._closing.check_open()
+            if self._backend is None:
+                self._backend = await self.open_backend()
+            return self._backend
 
     async def setup(self) -> None:
         """Make the store usable; safe to repeat and to run in several processes at once."""
@@ -244,12 +292,14 @@ class BackedStore(ABC, Generic[B]):
         if plan is False:
             await self._run(_nothing)
             return otherwise
-        sayable = None if plan is True else refusals.checked(plan, store=self._name)
-        return await self._run(lambda backend: work(backend, sayable))
+        supported = None if plan is True else checked(plan, store=self)
+        return await self._run(lambda backend: work(backend, supported))
 
 
 class HybridBackedStore(BackedStore[H], Generic[H]):
     """A store before a backend that can fuse keyword relevance with nearness."""
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid"})
 
     async def query_hybrid(
         self,

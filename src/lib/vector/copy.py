@@ -17,7 +17,7 @@ import numpy as np
 
 from lib._util.json import canonical
 from lib.errors import DimensionMismatch, MetricMismatch, VectorError
-from lib.vector.protocol import ScanStore, VectorStore
+from lib.vector.protocol import ScanStore, VectorStore, is_scannable
 from lib.vector.records import Record
 
 _TOLERANCE: Final = 1e-6
@@ -98,7 +98,7 @@ def _tell(
 
 
 def _check_fit(source: VectorStore, target: VectorStore) -> None:
-    if not isinstance(source, ScanStore):
+    if not is_scannable(source):
         raise VectorError(f"{type(source).__name__} cannot be copied from: it has no scan()")
     if source.metric != target.metric:
         raise MetricMismatch(expected=target.metric, got=source.metric)

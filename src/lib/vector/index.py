@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from lib.errors import HybridUnavailable, VectorError
 from lib.vector.filter import Filter
-from lib.vector.protocol import Embedder, HybridStore, Purpose, VectorStore
+from lib.vector.protocol import Embedder, Purpose, VectorStore, is_hybrid
 from lib.vector.records import Doc, Hit, Match, Record, Vector
 from lib.vector.validate import checked_k
 
@@ -170,7 +170,7 @@ class _Fetch:
         return [Hit(_doc(match), match.score, metric, higher) for match in matches]
 
     async def _fused(self, size: int) -> list[Hit]:
-        if not isinstance(self.store, HybridStore):
+        if not is_hybrid(self.store):
             raise HybridUnavailable(_public_name(type(self.store)), "search with hybrid='auto'")
         matches = await self.store.query_hybrid(
             self.vector, self.text, size, filter=self.condition, namespace=self.namespace

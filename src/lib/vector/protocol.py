@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    get_args,
+    runtime_checkable,
+)
 
 from lib.vector.filter import Filter
 from lib.vector.records import Layout, Match, Metric, Record, Vector
@@ -14,6 +24,15 @@ if TYPE_CHECKING:
 
 FilterLike: TypeAlias = Filter | Mapping[str, Any] | None
 Purpose = Literal["document", "query"]
+Capability = Literal["hybrid", "scan", "existing", "purge"]
+"""What a store may be able to do beyond `VectorStore`.
+
+- hybrid: `query_hybrid`, see `HybridStore`.
+- scan: `scan`, see `ScanStore`.
+- existing: `existing`, see `KeptStore`.
+- purge: `purge`, see `PurgingStore`.
+"""
+CAPABILITIES: Final[tuple[Capability, ...]] = get_args(Capability)
 
 
 @runtime_checkable
@@ -24,6 +43,10 @@ class VectorStore(Protocol):
     the same in every store, or raises `UnsupportedFilter` before anything is read or written.
     Whatever goes in is copied, and so is whatever comes out. Arguments are judged before any
     effect: `InvalidVector`, `DimensionMismatch`, `InvalidMeta` and `InvalidFilter` change nothing.
+
+    A class may declare two sets of words. `capabilities` says what it can do beyond this protocol
+    (see `Capability`); without it, the methods that a store has decide. `refusals` says what it
+    cannot express in a filter (see `lib.vector.filter.refusals`); without it, nothing.
 
     Attributes:
         metric: how nearness is measured.
@@ -175,6 +198,44 @@ class PurgingStore(Protocol):
         It may rewrite the whole place. Safe to repeat, as it must be if it fails midway.
         """
         ...
+
+
+def capabilities(store: object) -> frozenset[Capability]:
+    """Return what a store can do: what it declares and has the methods for.
+
+    Where it declares nothing, the methods decide. A store that is wrapped by a proxy is asked
+    through the proxy.
+
+    Raises:
+        ValueError: it declares an unknown word.
+    """
+    declared = frozenset[str](getattr(store, "capabilities", CAPABILITIES))
+    unknown = sorted(declared.difference(CAPABILITIES))
+    if unknown:
+        raise ValueError(
+            f"capabilities of {type(store).__name__} hold {unknown[0]!r}: known are "
+            f"{', '.join(CAPABILITIES)}"
+        )
+    return frozenset(
+        capability
+        for capability in CAPABILITIES
+        if capability in declared and callable(getattr(store, method_of(capability), None))
+    )
+
+
+def method_of(capability: Capability) -> str:
+    """Return the name of the method behind a capability."""
+    return "query_hybrid" if capability == "hybrid" else capability
+
+
+def is_hybrid(store: object) -> TypeGuard[HybridStore]:
+    """Return whether the store can fuse keyword relevance with nearness."""
+    return "hybrid" in capabilities(store)
+
+
+def is_scannable(store: object) -> TypeGuard[ScanStore]:
+    """Return whether the records of the store can be read one after another."""
+    return "scan" in capabilities(store)
 
 
 class Embedder(Protocol):

@@ -10,14 +10,15 @@ the scores that a hybrid search of the other returns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
-from lib.errors import StoreClosed, TenantViolation
+from lib.errors import HybridUnavailable, StoreClosed, TenantViolation, VectorError
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
-from lib.vector.protocol import FilterLike, HybridStore, PurgingStore, ScanStore, VectorStore
+from lib.vector.filter.refusals import Refusal, declared_refusals
+from lib.vector.protocol import Capability, FilterLike, VectorStore, capabilities
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import checked_deletion, checked_namespace, checked_record, checked_scan
 
@@ -52,21 +53,8 @@ class TenantVectorStore:
     A view reaches its own namespace alone. `namespaces` also names the tenant's siblings of it,
     each of which has a view of its own: see `sibling`.
 
-    It has `query_hybrid` and `scan` where the store has them.
+    It has hybrid search, and can be read in order, where the store can: its `capabilities` say so.
     """
-
-    # It takes what `__init__` takes, since a class shows the signature of its `__new__`.
-    def __new__(  # noqa: D102 - as above
-        cls,
-        store: VectorStore,
-        tenant: str,  # noqa: ARG004 - as above
-        *,
-        namespace_prefix: str = "",  # noqa: ARG004 - as above
-    ) -> Self:
-        kind: type[Any] = cls
-        if cls is TenantVectorStore:
-            kind = _KINDS[isinstance(store, HybridStore), isinstance(store, ScanStore)]
-        return super().__new__(kind)
 
     def __init__(self, store: VectorStore, tenant: str, *, namespace_prefix: str = "") -> None:
         """See what the tenant has in the store.
@@ -99,6 +87,16 @@ class TenantVectorStore:
     def namespace(self) -> str:
         """The one that every call goes to."""
         return self._namespace
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do beyond `VectorStore`: hybrid search and scans where its store can."""
+        return capabilities(self._store) & {"hybrid", "scan"}
+
+    @property
+    def refusals(self) -> frozenset[Refusal]:
+        """What its store cannot express in a filter."""
+        return declared_refusals(self._store)
 
     @property
     def metric(self) -> Metric:
@@ -174,6 +172,47 @@ class TenantVectorStore:
             )
         )
 
+    async def query_hybrid(
+        self,
+        vector: Vector,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the tenant's k best by nearness and words.
+
+        Raises:
+            HybridUnavailable: the store has no hybrid search.
+        """
+        name = self._pinned(namespace)
+        narrowed = self._narrowed(filter)
+        self._check_can("hybrid")
+        return self._checked(
+            await self._store.query_hybrid(vector, text, k, filter=narrowed, namespace=name)
+        )
+
+    async def scan(
+        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Record]:
+        """Return the tenant's first `limit` records whose ids follow `after`.
+
+        Raises:
+            VectorError: the store cannot be read in order.
+        """
+        name = self._pinned(namespace)
+        checked_scan(after, limit)
+        self._check_can("scan")
+        found: list[Record] = []
+        while len(found) < limit:
+            page: list[Record] = await self._store.scan(after=after, limit=limit, namespace=name)
+            found += self._own(page)
+            if len(page) < limit:
+                break
+            after = page[-1].id
+        return found[:limit]
+
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         """Return the tenant's records of these ids in the order asked."""
         name = self._pinned(namespace)
@@ -228,12 +267,20 @@ class TenantVectorStore:
         self._check_open()
         for name in sorted({self._root, self._namespace, *await self._reachable()}):
             await self._store.delete(filter=self._wall, namespace=name)
-        if isinstance(self._store, PurgingStore):
+        if "purge" in capabilities(self._store):
             await self._store.purge()
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("this view of a vector store is closed")
+
+    def _check_can(self, capability: Literal["hybrid", "scan"]) -> None:
+        if capability in capabilities(self._store):
+            return
+        store = type(self._store).__name__
+        if capability == "hybrid":
+            raise HybridUnavailable(store, "search with query()")
+        raise VectorError(f"{store} cannot be read in order: it has no scan()")
 
     def _pinned(self, namespace: str | None) -> str:
         """Return the namespace to use: wall one."""
@@ -287,56 +334,7 @@ class TenantVectorStore:
         return name == self._root or name.startswith(tuple(self._root + mark for mark in RESERVED))
 
 
-class _HybridTenantVectorStore(TenantVectorStore):
-    """A view of a store that has hybrid search."""
-
-    async def query_hybrid(
-        self,
-        vector: Vector,
-        text: str,
-        k: int = 5,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-    ) -> list[Match]:
-        """Return the tenant's k best by nearness and words."""
-        name = self._pinned(namespace)
-        narrowed = self._narrowed(filter)
-        return self._checked(
-            await self._store.query_hybrid(vector, text, k, filter=narrowed, namespace=name)
-        )
-
-
-class _ScanTenantVectorStore(TenantVectorStore):
-    """A view of a store that can be read in order."""
-
-    async def scan(
-        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> list[Record]:
-        """Return the tenant's first `limit` records whose ids follow `after`."""
-        name = self._pinned(namespace)
-        checked_scan(after, limit)
-        found: list[Record] = []
-        while len(found) < limit:
-            page: list[Record] = await self._store.scan(after=after, limit=limit, namespace=name)
-            found += self._own(page)
-            if len(page) < limit:
-                break
-            after = page[-1].id
-        return found[:limit]
-
-
-class _WholeTenantVectorStore(_HybridTenantVectorStore, _ScanTenantVectorStore):
-    """A view of a store that can do both."""
-
-
 _LISTED: Final = ", ".join(map(repr, RESERVED))
-_KINDS: Final[Mapping[tuple[bool, bool], type[TenantVectorStore]]] = {
-    (False, False): TenantVectorStore,
-    (True, False): _HybridTenantVectorStore,
-    (False, True): _ScanTenantVectorStore,
-    (True, True): _WholeTenantVectorStore,
-}
 
 
 def _checked_part(part: str, what: str) -> str:

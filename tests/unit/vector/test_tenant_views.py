@@ -5,16 +5,13 @@ from typing import Any
 
 import pytest
 
-from lib.errors import StoreClosed, TenantViolation
+from lib.errors import HybridUnavailable, StoreClosed, TenantViolation, VectorError
 from lib.testing.aio import run
 from lib.vector import (
     EmbeddingIndex,
-    HybridStore,
     InMemoryVectorStore,
     Match,
     Record,
-    ScanStore,
-    VectorStore,
     copy_store,
 )
 from lib.vector.tenant import TenantVectorStore
@@ -60,12 +57,13 @@ def test_a_view_can_do_what_its_store_can() -> None:
 
     for view in (whole, whole.sibling(":x")):
         assert isinstance(view, TenantVectorStore)
-        assert isinstance(view, HybridStore)
-        assert isinstance(view, ScanStore)
+        assert view.capabilities == {"hybrid", "scan"}
     for view in (narrow, narrow.sibling(":x")):
-        assert isinstance(view, VectorStore)
-        assert not isinstance(view, HybridStore)
-        assert not isinstance(view, ScanStore)
+        assert view.capabilities == set()
+        with pytest.raises(HybridUnavailable, match="Bare has no hybrid search"):
+            run(view.query_hybrid([1.0, 0.0], "apple"))
+        with pytest.raises(VectorError, match=r"Bare cannot be read in order: it has no scan\(\)"):
+            run(view.scan())
 
 
 def test_a_view_of_a_store_that_has_one_of_the_two_has_that_one() -> None:
@@ -80,8 +78,8 @@ def test_a_view_of_a_store_that_has_one_of_the_two_has_that_one() -> None:
     scanned: Any = TenantVectorStore(Scanned(), "a")  # type: ignore[arg-type] - by __getattr__
     worded: Any = TenantVectorStore(Worded(), "a")  # type: ignore[arg-type] - by __getattr__
 
-    assert (isinstance(scanned, ScanStore), isinstance(scanned, HybridStore)) == (True, False)
-    assert (isinstance(worded, ScanStore), isinstance(worded, HybridStore)) == (False, True)
+    assert scanned.capabilities == {"scan"}
+    assert worded.capabilities == {"hybrid"}
 
 
 def test_a_subclass_is_what_it_is_called() -> None:

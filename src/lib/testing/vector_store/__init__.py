@@ -6,9 +6,11 @@ Give a subclass the store, and pytest runs it:
         @pytest.fixture
         def kind(self) -> StoreKind:
             return StoreKind(
-                open=lambda place, dimension, metric: MyStore(place, dimension, metric),
-                refuses=frozenset({"string order"}),
+                open=lambda place, dimension, metric: MyStore(place, dimension, metric)
             )
+
+The suite asks the store for what it declares: `capabilities`, as hybrid search, and `refusals`,
+as operators that its filters do not have. What is not declared is not tested.
 
 `check_against_memory` holds a store against `InMemoryVectorStore` over random operations, and
 `check_tenants` lets tenants who share it try to get at each other's records.
@@ -24,10 +26,11 @@ from lib.testing.vector_store.records import RecordContract
 from lib.testing.vector_store.scan import ScanContract
 from lib.testing.vector_store.search import SearchContract
 from lib.testing.vector_store.tenants import check_tenants
-from lib.vector.filter.refusals import Feature
+from lib.vector.filter.refusals import Feature, Refusal
 
 __all__ = [
     "Feature",
+    "Refusal",
     "StoreKind",
     "VectorStoreContract",
     "check_against_memory",

@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.vector.filter import And, F, Filter, Or, fold, refusals
 from lib.vector.filter.operands import LEAF_OPERATORS, LeafOperator
-from lib.vector.filter.refusals import Feature
+from lib.vector.filter.refusals import Refusal
 
 KEYS = (
     "a", "b", "naïve", "日本", "", " ", "a.b", "a[0]", "$x", "$eq", "#x", "it's", 'say "x"',
@@ -38,8 +38,8 @@ def random_filter(random: Random, depth: int = 3) -> Filter:
     return _leaf(random, random.choice(KEYS[:6] if random.random() < 0.7 else KEYS))
 
 
-def features(filter: Filter) -> frozenset[Feature]:
-    """Return what a store must be able to say to take the filter, once it is folded."""
+def features(filter: Filter) -> frozenset[Refusal]:
+    """Return what a store must be able to express to take the filter, once it is folded."""
     folded = fold(filter)
     return frozenset() if isinstance(folded, bool) else refusals.features(folded)
 

@@ -11,20 +11,22 @@ from typing import Any
 import pytest
 
 from lib.testing.aio import run
-from lib.vector import Match, Metric, Record, VectorStore
-from lib.vector.filter.refusals import Feature
+from lib.vector import F, Filter, Match, Metric, Record, VectorStore
+from lib.vector.filter import fold
+from lib.vector.filter.refusals import Refusal, declared_refusals, features
+from lib.vector.protocol import Capability, capabilities
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKind:
-    """A vector store and what it can do.
+    """A vector store to test; what it can do beyond the protocol, it declares itself.
 
     Attributes:
         open: makes a store object, not set up yet, for a directory, a dimension and a metric.
-        hybrid: whether it has `query_hybrid`.
-        refuses: what it cannot say in a filter: it raises `UnsupportedFilter` instead.
+        hybrid: whether it has to have `query_hybrid`; None asks the store's `capabilities`.
+        refuses: which filters it has to refuse; None asks the store's `refusals`.
         shared: whether several objects for one directory hold the same, at the same time.
         bm25: whether hybrid queries rank words by BM25 to the last bit, as the reference does.
         parts: whether words find a part of a text that is written without spaces, as Chinese is.
@@ -33,12 +35,28 @@ class StoreKind:
     """
 
     open: Callable[[Path, int, Metric], VectorStore]
-    hybrid: bool = True
-    refuses: frozenset[Feature] = frozenset()
+    hybrid: bool | None = None
+    refuses: frozenset[Refusal] | None = None
     shared: bool = False
     bm25: bool = True
     parts: bool = True
     examples: int | None = None
+
+    def can(self, store: object, capability: Capability) -> bool:
+        """Return whether the store has this capability, as it declares."""
+        if capability == "hybrid" and self.hybrid is not None:
+            return self.hybrid
+        return capability in capabilities(store)
+
+    def takes(self, store: object, filter: Filter) -> bool:
+        """Return whether the store can express the filter, as it declares."""
+        refused = declared_refusals(store) if self.refuses is None else self.refuses
+        folded = fold(filter)
+        return isinstance(folded, bool) or not features(folded) & refused
+
+    def takes_equality(self, store: object) -> bool:
+        """Return whether the store can compare a field with a value."""
+        return self.takes(store, F("x") == 1)
 
     def at_most(self, max_examples: int) -> int:
         """Return how many random sequences of operations to try, of so many that a test asks."""

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from lib.errors import VectorError
-from lib.testing.vector_store.cases import features, random_filter, random_meta
+from lib.testing.vector_store.cases import random_filter, random_meta
 from lib.testing.vector_store.kit import StoreKind
 from lib.vector import Filter, InMemoryVectorStore, Record, VectorStore
 
@@ -67,6 +67,7 @@ class _Agreement(RuleBasedStateMachine):
         self._place = TemporaryDirectory()
         self._memory: Any = InMemoryVectorStore(3, "dot")
         self._store: Any = self._opened()
+        self.compares_hybrid = self.store_kind.bm25 and self.store_kind.can(self._store, "hybrid")
 
     def _opened(self) -> VectorStore:
         store = self.store_kind.open(Path(self._place.name), 3, "dot")
@@ -87,12 +88,12 @@ class _Agreement(RuleBasedStateMachine):
         assert answer == expected
 
     def _filter(self, random: Random) -> Filter | None:
-        return self._sayable(random) if random.random() < 0.7 else None
+        return self._supported(random) if random.random() < 0.7 else None
 
-    def _sayable(self, random: Random) -> Filter:
+    def _supported(self, random: Random) -> Filter:
         """Return a filter that the store takes: where it refuses much, at the second try or so."""
         filters = (random_filter(random, depth=1) for _ in range(_TRIES))
-        taken = (one for one in filters if not features(one) & self.store_kind.refuses)
+        taken = (one for one in filters if self.store_kind.takes(self._store, one))
         found = next(taken, None)
         assume(found is not None)
         return cast(Filter, found)
@@ -116,7 +117,7 @@ class _Agreement(RuleBasedStateMachine):
     @rule(random=randoms, namespace=namespaces)
     def delete_matching(self, random: Random, namespace: str | None) -> None:
         """Delete by filter."""
-        filter = self._sayable(random)
+        filter = self._supported(random)
         self._both(lambda store: store.delete(filter=filter, namespace=namespace))
 
     @rule(vector=vectors, k=counts, random=randoms, namespace=namespaces)
@@ -129,7 +130,7 @@ class _Agreement(RuleBasedStateMachine):
             )
         )
 
-    @precondition(lambda self: self.store_kind.hybrid and self.store_kind.bm25)
+    @precondition(lambda self: self.compares_hybrid)
     @rule(vector=vectors, text=texts, k=counts, random=randoms, namespace=namespaces)
     def query_hybrid(
         self, vector: list[int], text: str, k: int, random: Random, namespace: str | None

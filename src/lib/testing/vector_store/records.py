@@ -84,7 +84,8 @@ class RecordContract(StoreTests):
 
             assert await store.get(["a"]) == [fresh]
             assert await store.count() == 1
-            assert await store.count(filter={"x": 1}) == 0
+            if using.kind.takes_equality(store):
+                assert await store.count(filter={"x": 1}) == 0
 
         using(body)
 
@@ -197,10 +198,12 @@ class RecordContract(StoreTests):
 
             await store.delete(["a", "unknown"])
             assert await store.count() == 3
-            await store.delete(["b", "c"], filter={"x": 2})
-            assert ids(await store.get(["a", "b", "c", "d"])) == ["b", "d"]
-            await store.delete(filter=F("x") == 2)
-            assert ids(await store.get(["b", "d"])) == ["b"]
+            if using.kind.takes_equality(store):
+                await store.delete(["b", "c"], filter={"x": 2})
+                assert ids(await store.get(["a", "b", "c", "d"])) == ["b", "d"]
+                await store.delete(filter=F("x") == 2)
+                assert ids(await store.get(["b", "d"])) == ["b"]
+            await store.delete(["c", "d"], filter=EVERYTHING)
             await store.delete([], filter=EVERYTHING)
             await store.delete(filter={"x": {"$in": []}})
             assert await store.count() == 1

@@ -1,15 +1,17 @@
-"""Which store cannot say which filter: one table, read by the stores and by their contract.
+"""What a store cannot express in a filter: declared by its class, checked here before any I/O.
 
-A store calls `checked` before any I/O; what the table does not name, it has to say exactly.
+A class declares `refusals`, a set of the words below; without one it has to take every filter. The
+contract suite expects `UnsupportedFilter` for what is declared, and exact answers for the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal, get_args
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from lib.errors import UnsupportedFilter
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
+from lib.vector.filter.operands import LeafOperator
 
 Feature = Literal["string order", "wide number", "quoted key", "complement"]
 """What a store may be unable to say.
@@ -20,17 +22,14 @@ Feature = Literal["string order", "wide number", "quoted key", "complement"]
 - complement: `$ne`, `$nin`, `$not`, `$exists: false`, or None as an operand.
 """
 
-FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
+Refusal: TypeAlias = Feature | LeafOperator | Literal["$and", "$or", "$not"]
+"""A feature, or an operator that a store does not have at all."""
 
-REFUSALS: Final[Mapping[str, frozenset[Feature]]] = {
-    "InMemoryVectorStore": frozenset(),
-    "SQLiteVectorStore": frozenset(),
-    "PostgresVectorStore": frozenset(),
-    "LanceDBVectorStore": frozenset(),
-    "QdrantVectorStore": frozenset({"string order", "wide number", "quoted key"}),
-    "ChromaVectorStore": frozenset({"string order", "wide number"}),
-    "PineconeVectorStore": frozenset({"string order", "wide number", "complement"}),
-}
+FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
+REFUSALS: Final = frozenset[str](
+    {*FEATURES, *get_args(LeafOperator), "$and", "$or", "$not"},
+)
+"""Every word that `refusals` may hold."""
 
 _HINTS: Final[Mapping[Feature, str]] = {
     "string order": "it orders numbers only, so store a number, as epoch seconds for a date",
@@ -43,42 +42,70 @@ _COMPLEMENTS: Final = {"$ne", "$nin"}
 _ORDERS: Final = {"$gt", "$gte", "$lt", "$lte"}
 
 
-def checked(filter: Filter, *, store: str) -> Filter:
-    """Return the filter if the store can say it.
+def declared_refusals(store: object) -> frozenset[Refusal]:
+    """Return what a store, or its class, declares that it cannot express; nothing by default.
+
+    Raises:
+        ValueError: `refusals` holds an unknown word.
+    """
+    declared: Collection[str] = getattr(store, "refusals", ())
+    unknown = sorted(set(declared) - REFUSALS)
+    if unknown:
+        raise ValueError(
+            f"refusals of {_class_name(store)} hold {unknown[0]!r}: known are "
+            f"{', '.join(sorted(REFUSALS))}"
+        )
+    return cast(frozenset[Refusal], frozenset(declared))
+
+
+def checked(filter: Filter, *, store: object) -> Filter:
+    """Return the filter if the store can express it.
 
     Args:
         filter: folded: no constant parts.
-        store: the name of its class.
+        store: a store, or its class, which may declare `refusals`.
 
     Raises:
-        UnsupportedFilter: the table says that it cannot.
+        UnsupportedFilter: it declares that it cannot.
     """
-    for operator, field, feature in _needs(filter):
-        if feature in REFUSALS[store]:
-            raise UnsupportedFilter(
-                store=store, operator=operator, field=field, hint=_HINTS[feature]
-            )
+    refused = declared_refusals(store)
+    if refused:
+        for operator, field, need in _needs(filter):
+            if need in refused:
+                hint = _HINTS.get(cast(Feature, need), "")
+                raise UnsupportedFilter(
+                    store=_class_name(store), operator=operator, field=field, hint=hint
+                )
     return filter
 
 
-def features(filter: Filter) -> frozenset[Feature]:
-    """Return what a store must be able to say to take this folded filter."""
-    return frozenset(feature for _, _, feature in _needs(filter))
+def features(filter: Filter) -> frozenset[Refusal]:
+    """Return what a store must be able to express to take this folded filter."""
+    return frozenset(need for _, _, need in _needs(filter))
 
 
-def _needs(filter: Filter) -> Iterator[tuple[str, str, Feature]]:
-    """Yield operator, field and feature of everything in the filter that needs one."""
+def _class_name(store: object) -> str:
+    return (store if isinstance(store, type) else type(store)).__name__
+
+
+def _needs(filter: Filter) -> Iterator[tuple[str, str, Refusal]]:
+    """Yield operator, field and need of every operator and feature in the filter."""
     match filter:
         case And(parts) | Or(parts):
             for part in parts:
                 yield from _needs(part)
+            operator = "$and" if isinstance(filter, And) else "$or"
+            yield operator, _first_field(filter), operator
         case Not(part):
-            yield "$not", _first_field(part), "complement"
+            field = _first_field(part)
+            yield "$not", field, "complement"
             yield from _needs(part)
+            yield "$not", field, "$not"
         case Leaf():
             for feature in FEATURES:
                 if _leaf_needs(filter, feature):
                     yield filter.operator, filter.field, feature
+            yield filter.operator, filter.field, filter.operator
         case _:
             raise TypeError(f"not a filter: {type(filter).__name__}")
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ from lib.vector.bm25 import BM25
 from lib.vector.exact import Rows, Selection, effort, nearest
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.columns import Columns, Mask
+from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import copying, offload, offload_whole
 from lib.vector.partition import Partition, Snapshot
-from lib.vector.protocol import FilterLike
+from lib.vector.protocol import Capability, FilterLike
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import (
     checked_batch,
@@ -49,6 +50,9 @@ class InMemoryVectorStore:
 
     Writes take turns, a reader sees what the last finished write left. Long work runs in threads.
     """
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid"})
+    refusals: ClassVar[frozenset[Refusal]] = frozenset()
 
     def __init__(self, dimension: int | None = None, metric: Metric = "cosine") -> None:
         """Start empty.

@@ -3,9 +3,29 @@
 import pytest
 
 from lib.errors import UnsupportedFilter
-from lib.vector import F, Filter
+from lib.vector import (
+    ChromaVectorStore,
+    F,
+    Filter,
+    InMemoryVectorStore,
+    LanceDBVectorStore,
+    PineconeVectorStore,
+    PostgresVectorStore,
+    QdrantVectorStore,
+    SQLiteVectorStore,
+)
 from lib.vector.filter import And, Not
-from lib.vector.filter.refusals import FEATURES, REFUSALS, checked, features
+from lib.vector.filter.refusals import FEATURES, checked, declared_refusals, features
+
+STORES = (
+    ChromaVectorStore,
+    InMemoryVectorStore,
+    LanceDBVectorStore,
+    PineconeVectorStore,
+    PostgresVectorStore,
+    QdrantVectorStore,
+    SQLiteVectorStore,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,15 +44,15 @@ def test_a_refusal_names_operator_field_and_way_out(
     filter: Filter, operator: str, field: str, way_out: str
 ) -> None:
     with pytest.raises(UnsupportedFilter, match=way_out) as refusal:
-        checked(filter, store="PineconeVectorStore")
+        checked(filter, store=PineconeVectorStore)
 
     assert (refusal.value.operator, refusal.value.field) == (operator, field)
-    assert checked(filter, store="SQLiteVectorStore") is filter
+    assert checked(filter, store=SQLiteVectorStore) is filter
 
 
 def test_a_key_with_a_quote_is_refused_by_the_one_store_that_cannot_address_it() -> None:
-    for store, refused in REFUSALS.items():
-        if "quoted key" in refused:
+    for store in STORES:
+        if "quoted key" in declared_refusals(store):
             with pytest.raises(UnsupportedFilter, match="backslash"):
                 checked(F('"') == 1, store=store)
         else:
@@ -41,8 +61,38 @@ def test_a_key_with_a_quote_is_refused_by_the_one_store_that_cannot_address_it()
 
 
 def test_every_feature_is_refused_somewhere_and_none_by_the_reference() -> None:
-    assert {feature for refused in REFUSALS.values() for feature in refused} == set(FEATURES)
-    assert REFUSALS["InMemoryVectorStore"] == frozenset()
+    assert {word for store in STORES for word in declared_refusals(store)} == set(FEATURES)
+    assert declared_refusals(InMemoryVectorStore(2)) == frozenset()
+
+
+def test_a_store_declares_operators_that_it_does_not_have() -> None:
+    class Narrow:
+        refusals = ("$in", "$or", "$not")
+
+    for filter, operator in (
+        (F("x").in_([1]), "$in"),
+        ((F("x") == 1) | (F("y") == 1), "$or"),
+        (~(F("x") == 1), "$not"),
+    ):
+        with pytest.raises(UnsupportedFilter, match="by Narrow") as refusal:
+            checked(filter, store=Narrow())
+        assert (refusal.value.operator, refusal.value.store) == (operator, "Narrow")
+    checked((F("x") == 1) & (F("y") > "a"), store=Narrow())
+
+
+def test_a_store_that_declares_nothing_takes_every_filter() -> None:
+    checked(~(F("x") > "a"), store=object())
+
+
+@pytest.mark.parametrize("words", [{"strings"}, "scan", ["$regex"]])
+def test_an_unknown_refusal_is_an_error_that_names_the_known_ones(words: object) -> None:
+    class Misspelled:
+        refusals = words
+
+    with pytest.raises(
+        ValueError, match=r"refusals of Misspelled hold .* known are .*string order"
+    ):
+        checked(F("x") == 1, store=Misspelled())
 
 
 def test_what_is_no_kind_of_filter_is_told() -> None:

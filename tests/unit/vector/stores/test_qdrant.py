@@ -17,7 +17,6 @@ from lib.testing.aio import run
 from lib.testing.vector_store import features, random_filter, random_meta
 from lib.vector import F, Filter, InMemoryVectorStore, QdrantVectorStore, Record
 from lib.vector.filter import fold
-from lib.vector.filter.refusals import REFUSALS
 from lib.vector.stores.qdrant import translate
 from lib.vector.stores.qdrant.failures import typed_errors
 
@@ -99,7 +98,7 @@ async def change(random: Random, namespace: str, stores: list[Any]) -> None:
         for name in random.sample(NAMES, 5)
     ]
     gone, passing = random.sample(NAMES, 2), random_filter(random, 1)
-    refused = features(passing) & REFUSALS["QdrantVectorStore"]
+    refused = features(passing) & QdrantVectorStore.refusals
     for store in stores:
         await store.upsert(new, namespace=namespace)
         await store.delete(gone, namespace=namespace)
@@ -324,7 +323,7 @@ def test_any_filter_is_plain_json_without_empty_lists() -> None:
     random, tried = Random(0), 0
     while tried < 300:
         plan = fold(random_filter(random))
-        if isinstance(plan, bool) or features(plan) & REFUSALS["QdrantVectorStore"]:
+        if isinstance(plan, bool) or features(plan) & QdrantVectorStore.refusals:
             continue
         tried += 1
         among = translate.within("n", translate.condition(plan))

@@ -14,9 +14,8 @@ import qdrant_edge as edge
 from qdrant_client import models
 
 from lib.testing.vector_store import features, random_filter, random_meta
-from lib.vector import F, Filter, Record
+from lib.vector import F, Filter, QdrantVectorStore, Record
 from lib.vector.filter import fold, matches
-from lib.vector.filter.refusals import REFUSALS
 from lib.vector.stores.qdrant import points, translate
 from lib.vector.validate import Batch, checked_batch
 
@@ -100,7 +99,7 @@ def test_random_filters_mean_in_the_engine_what_the_reference_says(
     while tried < FILTERS // 4:
         filter = random_filter(random)
         plan = fold(filter)
-        refused = features(filter) & REFUSALS["QdrantVectorStore"]
+        refused = features(filter) & QdrantVectorStore.refusals
         if isinstance(plan, bool) or refused or names_a_bool(filter):
             continue
         tried += 1

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backed import BackedStore
 from lib.vector.closing import Closing
+from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import finished
+from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ class ChromaVectorStore(BackedStore["Database"]):
     page, and keeps them until the last one.
     """
 
-    _name: ClassVar[str] = "ChromaVectorStore"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
+    refusals: ClassVar[frozenset[Refusal]] = frozenset({"string order", "wide number"})
 
     def __init__(
         self,

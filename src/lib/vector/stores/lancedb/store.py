@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backed import BackedStore
-from lib.vector.closing import Closing
+from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.lancedb.asked import Asked
 
 if TYPE_CHECKING:
     from lib.vector.stores.lancedb.table import Table
-
-T = TypeVar("T")
 
 _FILE_URI = re.compile(r"(?i)file:(?://[^/]*)?(/.*)").fullmatch
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}").fullmatch
@@ -42,7 +39,7 @@ class LanceDBVectorStore(BackedStore["Table"]):
     with the first page, and keeps them.
     """
 
-    _name: ClassVar[str] = "LanceDBVectorStore"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing", "purge"})
 
     def __init__(
         self,
@@ -76,9 +73,6 @@ class LanceDBVectorStore(BackedStore["Table"]):
         self._uri, self._table_name = _checked_uri(fspath(uri)), _checked_table(table)
         self._storage_options = None if storage_options is None else dict(storage_options)
         self._initial_batch = _checked_batch_size(initial_batch)
-        self._table: Table | None = None
-        self._opening = asyncio.Lock()
-        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
         """Open the table, made if it is missing, or was dropped; safe to repeat.
@@ -92,20 +86,13 @@ class LanceDBVectorStore(BackedStore["Table"]):
             SchemaTooNew: a newer release has made it.
             StoreUnavailable: the place cannot be reached or written.
         """
-        known = self._table
+        known = self._backend
 
         async def fresh(table: Table) -> None:
             if table is known:
                 await table.reopen()
 
         await self._run(fresh)
-
-    async def close(self) -> None:
-        """Wait for the calls that run, then let the files go.
-
-        Safe to repeat, also after it was cancelled. Any other call then raises StoreClosed.
-        """
-        await self._closing.close(self._release)
 
     async def existing(self) -> Layout | None:
         """Return how the table was made, whatever this object expects; None if there is none.
@@ -130,23 +117,15 @@ class LanceDBVectorStore(BackedStore["Table"]):
         """
         await self._run(lambda table: table.purge())
 
-    async def _run(self, work: Callable[[Table], Coroutine[Any, Any, T]]) -> T:
-        with self._closing.call():
-            return await work(await self._opened())
+    async def open_backend(self) -> Table:
+        """Open the table; loading the driver takes a second, and a thread."""
+        driver = await asyncio.to_thread(_load)
+        table: Table = await driver.opened(self._asked())
+        return table
 
-    async def _opened(self) -> Table:
-        """Return the table; loading the driver takes a second, and a thread."""
-        async with self._opening:
-            self._closing.check_open()
-            table = self._table
-            if table is None:
-                driver = await asyncio.to_thread(_load)
-                table = self._table = await driver.opened(self._asked())
-            return table
-
-    async def _release(self) -> None:
-        if self._table is not None:
-            self._table.close()
+    async def close_backend(self, backend: Table) -> None:
+        """Let the files go."""
+        backend.close()
 
     def _asked(self) -> Asked:
         return Asked(

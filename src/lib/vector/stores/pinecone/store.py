@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.resilience import RetryPolicy
 from lib.vector.backed import BackedStore
-from lib.vector.closing import Closing
+from lib.vector.filter.refusals import Refusal
+from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.pinecone.api import Api, checked_host, checked_key
 from lib.vector.stores.pinecone.control import Asked, existing, found
 from lib.vector.stores.pinecone.index import MAX_RESULTS, Index
-
-T = TypeVar("T")
 
 _CONTROL_HOST: Final = "https://api.pinecone.io"
 _DEFAULT_RETRIES: Final = RetryPolicy()
@@ -42,7 +40,10 @@ class PineconeVectorStore(BackedStore[Index]):
     either, it is taken for erased by somebody else, and no longer waited for.
     """
 
-    _name: ClassVar[str] = "PineconeVectorStore"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
+    refusals: ClassVar[frozenset[Refusal]] = frozenset(
+        {"string order", "wide number", "complement"}
+    )
     _max_k: ClassVar[int | None] = MAX_RESULTS
 
     def __init__(
@@ -109,9 +110,6 @@ class PineconeVectorStore(BackedStore[Index]):
         self._api = Api(
             checked_key(api_key), client=client, retries=retries, clock=clock, jitter=jitter
         )
-        self._index: Index | None = None
-        self._finding = asyncio.Lock()
-        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
         """Find the index, made if it is missing and `create` was said; safe to repeat.
@@ -139,20 +137,13 @@ class PineconeVectorStore(BackedStore[Index]):
         with self._closing.call():
             return await existing(self._api, self._asked)
 
-    async def _run(self, work: Callable[[Index], Coroutine[Any, Any, T]]) -> T:
-        with self._closing.call():
-            return await work(await self._found())
-
-    async def _found(self) -> Index:
-        async with self._finding:
-            if self._index is None:
-                host = await found(self._api, self._asked, self._clock)
-                self._index = Index(
-                    self._api,
-                    host,
-                    dimension=self.dimension,
-                    metric=self.metric,
-                    consistency_timeout_s=self._consistency_timeout_s,
-                    clock=self._clock,
-                )
-            return self._index
+    async def open_backend(self) -> Index:
+        """Find the index."""
+        return Index(
+            self._api,
+            await found(self._api, self._asked, self._clock),
+            dimension=self.dimension,
+            metric=self.metric,
+            consistency_timeout_s=self._consistency_timeout_s,
+            clock=self._clock,
+        )

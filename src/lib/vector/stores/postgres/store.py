@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
 from lib.vector.backed import HybridBackedStore
+from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.postgres.table import NAME, Table
 
@@ -44,7 +45,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
     those count that it repeats most.
     """
 
-    _name: ClassVar[str] = NAME
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid", "existing"})
 
     def __init__(
         self,

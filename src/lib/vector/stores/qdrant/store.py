@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backed import BackedStore
 from lib.vector.closing import Closing
+from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import finished
+from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 
 if TYPE_CHECKING:
@@ -38,7 +40,10 @@ class QdrantVectorStore(BackedStore["Collection"]):
     with the first page, and keeps them until the last one.
     """
 
-    _name: ClassVar[str] = "QdrantVectorStore"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
+    refusals: ClassVar[frozenset[Refusal]] = frozenset(
+        {"string order", "wide number", "quoted key"}
+    )
 
     def __init__(
         self,

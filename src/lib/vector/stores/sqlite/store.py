@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike, fspath
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from lib.errors import StoreClosed, StoreError
 from lib.vector.filter import Filter, fold
-from lib.vector.protocol import FilterLike
+from lib.vector.filter.refusals import Refusal
+from lib.vector.protocol import CAPABILITIES, Capability, FilterLike
 from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.stores.sqlite.asked import Asked, Near
 from lib.vector.stores.sqlite.database import Database
@@ -43,6 +44,9 @@ class SQLiteVectorStore:
     and read again when another connection has written. Calls take turns, in one thread.
     A file that cannot be written can be searched; writing raises `StoreReadOnly`.
     """
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(CAPABILITIES)
+    refusals: ClassVar[frozenset[Refusal]] = frozenset()
 
     def __init__(
         self,
