@@ -10,8 +10,6 @@ from pydantic import create_model
 
 create_model("First")  # for the first one of a process pydantic looks for plugins, in files
 
-pytest.register_assert_rewrite("lib.testing")
-
 settings.register_profile(
     "ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

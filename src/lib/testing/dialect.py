@@ -18,10 +18,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
-import pytest
-
 from lib.observe import Dialect, Span, SpanKind, span_id_of, trace_id_of
 from lib.observe.span import SPAN_KINDS
+from lib.testing.extra import pytest
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _SECRET: Final = "hunter2"  # noqa: S105 - what must not be told

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from hypothesis import strategies as st
-
 from lib.events import Event, EventStore, NewEvent
 from lib.events import kinds as k
 from lib.observe import span_id_of
+from lib.testing.extra import strategies as st
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MAX_CALLS: Final = 3

@@ -16,9 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import pytest
-
 from lib.testing.aio import run
+from lib.testing.extra import pytest
 from lib.vector import Doc, EmbeddingIndex, Hit, InMemoryVectorStore, LSAEmbedder, RerankingIndex
 from lib.vector.rerank.protocol import Reranker
 

@@ -18,8 +18,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-import pytest
-
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe import (
@@ -32,6 +30,7 @@ from lib.observe import (
 )
 from lib.observe.span import ScoringSink
 from lib.testing.aio import run
+from lib.testing.extra import pytest
 from lib.testing.talkative import talkative_log
 
 _START = datetime(2026, 1, 1, 12, tzinfo=UTC)

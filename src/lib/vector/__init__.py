@@ -25,6 +25,7 @@ from lib.vector.protocol import Embedder, HybridStore, ScanStore, VectorStore
 from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
 
 if TYPE_CHECKING:
+    from lib.vector.backed import BackedStore, Backend, HybridBackedStore
     from lib.vector.copy import copy_store
     from lib.vector.embed.cohere import CohereEmbedder
     from lib.vector.embed.lsa import LSAEmbedder
@@ -53,9 +54,13 @@ if TYPE_CHECKING:
     from lib.vector.stores.sqlite import SQLiteVectorStore
     from lib.vector.stores.sqlite import SQLiteVectorStore as FileVectorStore
     from lib.vector.tenant import TenantVectorStore
+    from lib.vector.validate import Batch
 
 __all__ = [
     "EVERYTHING",
+    "BackedStore",
+    "Backend",
+    "Batch",
     "ChromaVectorStore",
     "CohereEmbedder",
     "CohereReranker",
@@ -70,6 +75,7 @@ __all__ = [
     "Filter",
     "Hit",
     "HostedVectorStore",
+    "HybridBackedStore",
     "HybridStore",
     "HybridUnavailable",
     "InMemoryVectorStore",
@@ -107,6 +113,9 @@ __all__ = [
 ]
 
 _WHERE = {
+    "BackedStore": "lib.vector.backed:BackedStore",
+    "Backend": "lib.vector.backed:Backend",
+    "Batch": "lib.vector.validate:Batch",
     "ChromaVectorStore": "lib.vector.stores.chroma:ChromaVectorStore",
     "CohereEmbedder": "lib.vector.embed.cohere:CohereEmbedder",
     "CohereReranker": "lib.vector.rerank.cohere:CohereReranker",
@@ -115,6 +124,7 @@ _WHERE = {
     "EmbeddingIndex": "lib.vector.index:EmbeddingIndex",
     "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
     "HostedVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
+    "HybridBackedStore": "lib.vector.backed:HybridBackedStore",
     "InMemoryVectorStore": "lib.vector.stores.memory:InMemoryVectorStore",
     "LLMReranker": "lib.vector.rerank.llm:LLMReranker",
     "LSAEmbedder": "lib.vector.embed.lsa:LSAEmbedder",

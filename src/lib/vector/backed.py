@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +172,19 @@ class BackedStore(Generic[B]):
         Any other call then raises StoreClosed.
         """
         await self._closing.close(self._release)
+
+    async def aclose(self) -> None:
+        """Close the store, as `close` does."""
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        """Set the store up."""
+        await self.setup()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Close the store."""
+        await self.close()
 
     async def _release(self) -> None:
         if self._backend is not None:

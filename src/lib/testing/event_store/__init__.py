@@ -10,6 +10,7 @@ Give a subclass the store, and pytest runs it:
 `check_against_memory` holds a store against `MemoryEventStore` over random operations.
 """
 
+from lib.testing import extra as extra
 from lib.testing.event_store.erasure import ErasureContract
 from lib.testing.event_store.feed import FeedContract
 from lib.testing.event_store.kit import StoreKind

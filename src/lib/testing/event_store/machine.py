@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -93,7 +93,12 @@ def check_against_memory(kind: StoreKind, *, max_examples: int = 100) -> None:
 
     run_state_machine_as_test(
         Machine,
-        settings=settings(max_examples=max_examples, stateful_step_count=30),
+        settings=settings(
+            max_examples=max_examples,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
     )
 
 

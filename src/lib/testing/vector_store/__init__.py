@@ -16,6 +16,7 @@ as operators that its filters do not have. What is not declared is not tested.
 `check_tenants` lets tenants who share it try to get at each other's records.
 """
 
+from lib.testing import extra as extra
 from lib.testing.vector_store.cases import features, random_filter, random_meta
 from lib.testing.vector_store.filters import FilterContract
 from lib.testing.vector_store.hybrid import HybridContract

@@ -9,7 +9,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from hypothesis import assume, settings
+from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -52,7 +52,13 @@ def check_against_memory(kind: StoreKind, *, max_examples: int = 50) -> None:
 
     examples = kind.at_most(max_examples)
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=examples, stateful_step_count=25)
+        Machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
     )
 
 

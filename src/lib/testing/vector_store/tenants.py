@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -56,7 +56,13 @@ def check_tenants(kind: StoreKind, *, max_examples: int = 20) -> None:
 
     examples = kind.at_most(max_examples)
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=examples, stateful_step_count=25)
+        Machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
     )
 
 

@@ -1,0 +1,13 @@
+"""Imports what the extra `testing` brings, or names the extra."""
+
+from __future__ import annotations
+
+from lib.errors import MissingDriver
+
+try:
+    import pytest
+    from hypothesis import strategies
+except ModuleNotFoundError as error:
+    raise MissingDriver("lib.testing", driver=error.name or "pytest", extra="testing") from error
+
+__all__ = ["pytest", "strategies"]
