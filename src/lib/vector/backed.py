@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.turns import turn
 from lib.vector.closing import Closing
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
@@ -25,6 +26,7 @@ from lib.vector.validate import (
     checked_deletion,
     checked_dimension,
     checked_ids,
+    checked_k,
     checked_metric,
     checked_namespace,
     checked_query,
@@ -133,8 +135,7 @@ class BackedStore(Generic[B]):
         Raises:
             ValueError: the dimension is not positive, or the metric unknown.
         """
-        checked_dimension(dimension)
-        self._dimension = dimension
+        self._dimension = checked_dimension(dimension)
         self._metric: Metric = checked_metric(metric)
         self._backend: B | None = None
         self._opening = asyncio.Lock()
@@ -208,6 +209,7 @@ class BackedStore(Generic[B]):
 
     async def setup(self) -> None:
         """Make the store usable; safe to repeat and to run in several processes at once."""
+        await turn()
         await self._run(_nothing)
 
     async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
@@ -215,6 +217,7 @@ class BackedStore(Generic[B]):
 
         All of them are checked before any is sent.
         """
+        await turn()
         name, given = checked_namespace(namespace), list(records)
         batch = await offload(
             _RECORD_EFFORT * len(given),
@@ -239,6 +242,8 @@ class BackedStore(Generic[B]):
         Raises:
             ValueError: k is below 1, or above what the database returns.
         """
+        await turn()
+        k = checked_k(k)
         query = checked_query(vector, k, metric=self._metric, dimension=self._dimension)
         if self._max_k is not None and k > self._max_k:
             raise ValueError(f"k is at most {self._max_k} in {self._name}, got {k}")
@@ -253,6 +258,7 @@ class BackedStore(Generic[B]):
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         """Return the records of these ids in the order asked; unknown ids are left out."""
+        await turn()
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         return await self._run(lambda backend: backend.get(name, wanted))
 
@@ -260,8 +266,9 @@ class BackedStore(Generic[B]):
         self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Record]:
         """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
-        start, name = checked_scan(after, limit), checked_namespace(namespace)
-        return await self._run(lambda backend: backend.scan(name, start, limit))
+        await turn()
+        (start, most), name = checked_scan(after, limit), checked_namespace(namespace)
+        return await self._run(lambda backend: backend.scan(name, start, most))
 
     async def delete(
         self,
@@ -271,6 +278,7 @@ class BackedStore(Generic[B]):
         namespace: str | None = None,
     ) -> None:
         """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
+        await turn()
         wanted, parsed = checked_deletion(ids, filter)
         name = checked_namespace(namespace)
         await self._filtered(
@@ -279,6 +287,7 @@ class BackedStore(Generic[B]):
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
         """Return how many records of the namespace pass the filter."""
+        await turn()
         name = checked_namespace(namespace)
         return await self._filtered(
             filter, lambda backend, plan: backend.count(name, plan), otherwise=0
@@ -286,6 +295,7 @@ class BackedStore(Generic[B]):
 
     async def namespaces(self, prefix: str = "") -> list[str]:
         """Return the names of the namespaces that hold records and start so, sorted."""
+        await turn()
         try:
             plain_text(prefix)
         except ValueError:  # what no name can hold, no name starts with
@@ -327,6 +337,8 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
 
         Any word of `text` may match; a text without words leaves the vector list alone.
         """
+        await turn()
+        k = checked_k(k)
         query = checked_query(vector, k, metric=self._metric, dimension=self._dimension)
         name, words = checked_namespace(namespace), checked_words(text)
         nothing = list[Match]()

@@ -119,7 +119,7 @@ class EmbeddingIndex:
             UnsupportedFilter: the store cannot say this filter exactly.
             HybridUnavailable: hybrid search was demanded of a store that has none.
         """
-        checked_k(k)
+        k = checked_k(k)
         predicate, condition = _told_apart(filter)
         wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
         (vector,) = await self._embed([query], "query")

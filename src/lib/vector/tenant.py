@@ -202,7 +202,7 @@ class TenantVectorStore:
             VectorError: the store cannot be read in order.
         """
         name = self._pinned(namespace)
-        checked_scan(after, limit)
+        _, limit = checked_scan(after, limit)
         self._check_can("scan")
         found: list[Record] = []
         while len(found) < limit:

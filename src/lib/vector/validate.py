@@ -19,7 +19,7 @@ from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
 from lib.vector.exact import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.records import Metric, Record, Vector
-from lib.vector.values import plain_scalar, plain_text
+from lib.vector.values import plain_scalar, plain_text, whole_number
 
 MAX_NAME = 512
 MAX_META_DEPTH = 64
@@ -114,10 +114,12 @@ def checked_query(
     return query
 
 
-def checked_k(k: int) -> None:
-    """Refuse a k that is not a positive int."""
-    if not isinstance(cast(object, k), int) or isinstance(k, bool) or k < 1:
+def checked_k(k: int) -> int:
+    """Return k as an int; refuse what is not a positive one."""
+    whole = whole_number(k)
+    if whole is None or whole < 1:
         raise ValueError(f"k is how many results to return, at least 1, got {k!r}")
+    return whole
 
 
 def checked_namespace(namespace: str | None) -> str:
@@ -140,17 +142,19 @@ def checked_ids(ids: Iterable[str]) -> list[str]:
     return [_checked_name(name, "an id") for name in ids]
 
 
-def checked_scan(after: str | None, limit: int) -> str:
-    """Return the id that a page of records follows; the empty string, where it is the first page.
+def checked_scan(after: str | None, limit: int) -> tuple[str, int]:
+    """Return the id that a page of records follows, and how many records it has at most.
+
+    The id of the first page is the empty string.
 
     Raises:
         ValueError: the limit is not an int from 1 to 10,000.
         InvalidMeta: `after` cannot be the id of a record.
     """
-    whole = isinstance(cast(object, limit), int) and not isinstance(limit, bool)
-    if not whole or not 1 <= limit <= MAX_PAGE:
+    whole = whole_number(limit)
+    if whole is None or not 1 <= whole <= MAX_PAGE:
         raise ValueError(f"limit is how many records to return, 1 to {MAX_PAGE}, got {limit!r}")
-    return "" if after is None else _checked_name(after, "an id")
+    return "" if after is None else _checked_name(after, "an id"), whole
 
 
 def checked_words(text: str) -> str:
@@ -176,13 +180,12 @@ def checked_deletion(
     return None if ids is None else checked_ids(ids), parsed
 
 
-def checked_dimension(dimension: int | None) -> int | None:
-    """Refuse a dimension that is neither None nor a positive int."""
-    if dimension is not None and (
-        not isinstance(cast(object, dimension), int) or isinstance(dimension, bool) or dimension < 1
-    ):
+def checked_dimension(dimension: int) -> int:
+    """Return the dimension as an int; refuse what is not a positive one."""
+    whole = whole_number(dimension)
+    if whole is None or whole < 1:
         raise ValueError(f"dimension is at least 1, got {dimension!r}")
-    return dimension
+    return whole
 
 
 def checked_metric(metric: Metric) -> Metric:
@@ -231,8 +234,12 @@ def _from_numpy(vector: NDArray[Any]) -> NDArray[np.float32]:
         raise InvalidVector(
             f"a vector is one row of numbers, got {vector.dtype} of shape {vector.shape}"
         )
+    if isinstance(vector, np.ma.MaskedArray):
+        if np.ma.is_masked(vector):
+            raise InvalidVector("a vector has a number at every place, got a masked array")
+        vector = vector.data
     if vector.dtype == np.float32:
-        return vector.copy()
+        return np.array(vector)
     with np.errstate(over="ignore"):  # what overflows is infinite, and refused by its length
         return vector.astype(np.float32)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import sys
 from types import NoneType
 from typing import Any, TypeAlias, cast
 
@@ -13,6 +15,8 @@ _INT64_END = 2**63
 
 def plain_scalar(value: object) -> Scalar | None:
     """Return the value as exactly None, bool, int, float or str; subclasses lose their class.
+
+    A scalar of numpy is the Python value that it stands for.
 
     Raises:
         ValueError: the number is NaN, infinite or outside 64 bits, or the text has NUL characters
@@ -26,7 +30,28 @@ def plain_scalar(value: object) -> Scalar | None:
         return _plain_int(value)
     if isinstance(value, float):
         return _plain_float(value)
+    plain = python_value(value)
+    if type(plain) is not type(value):
+        return plain_scalar(plain)
     raise ValueError(f"{_article(type(value).__name__)} is not JSON{_advice(value)}")
+
+
+def python_value(value: object) -> object:
+    """Return a scalar of numpy as the Python value that it stands for, anything else as it is."""
+    numpy: Any = sys.modules.get("numpy")  # a scalar of it exists only where it has been loaded
+    if numpy is None or not isinstance(value, numpy.generic):
+        return value
+    return cast(Any, value).item()
+
+
+def whole_number(value: object) -> int | None:
+    """Return an int, or what numpy has for one, as an int; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(cast(Any, value))
+    except TypeError:
+        return None
 
 
 def plain_text(value: str) -> str:

@@ -25,6 +25,7 @@ VECTORS: dict[str, Any] = {
     "None": [None, 1.0],
     "no sequence": 1.0,
     "a matrix": np.ones((1, 2)),
+    "a masked array": np.ma.array([1.0, 2.0], mask=[False, True]),
     "an array of objects": np.array([None, 1.0]),
     "an array of bools": np.array([True, False]),
     "a mapping": {0: 1.0, 1: 1.0},
@@ -57,7 +58,8 @@ RECORDS: dict[str, Any] = {
     "bytes": Record("a", [1.0, 0.0], "", {"x": b""}),
     "a tuple": Record("a", [1.0, 0.0], "", {"x": (1,)}),
     "a set": Record("a", [1.0, 0.0], "", {"x": {1}}),
-    "an array": Record("a", [1.0, 0.0], "", {"x": np.float32(1)}),
+    "an array": Record("a", [1.0, 0.0], "", {"x": np.ones(1)}),
+    "NaN of numpy": Record("a", [1.0, 0.0], "", {"x": np.float32("nan")}),
     "depth": Record("a", [1.0, 0.0], "", reduce(lambda inner, _: {"x": inner}, range(65), {})),
     "a loop": Record("a", [1.0, 0.0], "", {"x": LOOP}),
     "no record": ("a", [1.0, 0.0]),
@@ -163,7 +165,32 @@ class InputContract(StoreTests):
 
         using(body)
 
-    @pytest.mark.parametrize("k", [0, -1, True, 1.0, "1", None])
+    def test_numbers_of_numpy_are_those_of_python(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            numbers = {
+                "a": np.int64(3),
+                "b": np.bool_(1),
+                "c": np.float32(0.5),
+                "d": np.str_("x"),
+            }
+            masked: Any = np.ma
+            vector = masked.array([1.0, 0.0])
+            await store.upsert([Record("0", vector, "", dict(numbers)), *points("1", "2")])
+
+            (record,) = await store.get(["0"])
+            plain = {"a": 3, "b": True, "c": 0.5, "d": "x"}
+            assert record == Record("0", [1.0, 0.0], "", plain)
+            assert [type(value) for value in record.meta.values()] == [int, bool, float, str]
+            two: Any = np.int64(2)
+            assert len(await store.query(vector, two)) == 2
+            for field, value in numbers.items():
+                if using.kind.takes_equality(store):
+                    filter: Any = {field: value}
+                    assert await store.count(filter=filter) == 1
+
+        using(body)
+
+    @pytest.mark.parametrize("k", [0, -1, True, 1.0, "1", None, np.True_, np.float64(2)])
     def test_k_is_a_positive_int(self, using: Using, k: Any) -> None:
         async def body(store: VectorStore) -> None:
             with pytest.raises(ValueError, match="k is"):

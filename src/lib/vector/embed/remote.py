@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from lib._util.turns import turn
 from lib.errors import VectorError
 from lib.vector.embed.batches import batches, each
 from lib.vector.embed.vectors import Floats, stacked, wrong_length
@@ -105,6 +106,7 @@ class RemoteEmbedder(ABC):
                 first batch that fails stops the others.
             InvalidReply: its answer cannot be read, or has vectors of another length.
         """
+        await turn()
         prefix = self._prefixes[purpose]
         sent = [prefix + text if (prefix + text).strip() else self._stand_in for text in texts]
         limits = {"max_texts": self._batch_size, "max_bytes": self._max_batch_bytes}

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
+from lib._util.turns import turn
 from lib.errors import MissingDriver, VectorError
 from lib.vector.embed.vectors import Floats
 from lib.vector.protocol import Purpose
@@ -115,6 +116,7 @@ class SentenceTransformerEmbedder:
             VectorError: the model cannot be loaded, fails, or gives what are no vectors; or the
                 embedder was closed before the model came to the last of these texts.
         """
+        await turn()
         # Tokenizers take no lone surrogates.
         prefix = self._prefixes[purpose]
         plain = [(prefix + text).encode("utf-8", "replace").decode() for text in texts]

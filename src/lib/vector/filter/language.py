@@ -103,6 +103,7 @@ class F:
     """Builds filters on one metadata field: `(F("year") >= 2020) & F("tags").contains("x")`."""
 
     __slots__ = ("_field",)
+    __array_ufunc__ = None  # so that a number of numpy on the left leaves the comparison to us
 
     def __init__(self, field: str) -> None:
         """Take the name of a top-level key, literally: dots, `$` and quotes mean nothing.

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Literal, TypeAlias, cast, get_args
 
 from lib.errors import InvalidFilter
-from lib.vector.values import Scalar, plain_scalar
+from lib.vector.values import Scalar, plain_scalar, python_value
 
 LeafOperator = Literal[
     "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$contains"
@@ -77,9 +77,10 @@ def _element(operand: object) -> Operand:
 
 
 def _truth(operand: object) -> Operand:
-    if not isinstance(operand, bool):
+    value = python_value(operand)
+    if not isinstance(value, bool):
         raise _Misfit("R7", f"takes True or False, got {type(operand).__name__}")
-    return operand
+    return value
 
 
 _CHECKS: dict[LeafOperator, Callable[[object], Operand]] = {

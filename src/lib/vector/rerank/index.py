@@ -61,7 +61,7 @@ class RerankingIndex:
                 rather have the first stage's order catches it and searches `index`.
             VectorError: the reranker gave what is no order of the candidates.
         """
-        checked_k(k)
+        k = checked_k(k)
         hits = await self.index.search(query, max(self.fetch_k, k), filter=filter, hybrid=hybrid)
         if not hits:
             return []

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
+from lib._util.turns import turn
 from lib.vector.validate import checked_k
 
 Judge: TypeAlias = Callable[[Sequence[str], int], Awaitable[Sequence[int]]]
@@ -21,7 +22,8 @@ async def best_first(query: str, texts: Sequence[str], k: int, judge: Judge) -> 
     Raises:
         ValueError: k is below 1.
     """
-    checked_k(k)
+    await turn()
+    k = checked_k(k)
     judged = [place for place, text in enumerate(texts) if text.strip()] if query.strip() else []
     best: list[int] = []
     if len(judged) > 1:

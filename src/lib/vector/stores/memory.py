@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.turns import turn
 from lib.errors import StoreClosed
 from lib.vector import fusion
 from lib.vector.analysis import analyze
@@ -29,6 +30,7 @@ from lib.vector.validate import (
     checked_deletion,
     checked_dimension,
     checked_ids,
+    checked_k,
     checked_metric,
     checked_namespace,
     checked_query,
@@ -64,7 +66,7 @@ class InMemoryVectorStore:
         Raises:
             ValueError: the dimension is not positive, or the metric unknown.
         """
-        self._dimension = checked_dimension(dimension)
+        self._dimension = None if dimension is None else checked_dimension(dimension)
         self._metric: Metric = checked_metric(metric)
         self._partitions: dict[str, Partition[_Contents]] = {}
         self._writing = asyncio.Lock()
@@ -87,6 +89,7 @@ class InMemoryVectorStore:
 
     async def setup(self) -> None:
         """Do nothing: there is nothing to set up."""
+        await turn()
         self._check_open()
 
     async def close(self) -> None:
@@ -97,6 +100,7 @@ class InMemoryVectorStore:
 
     async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
         """Insert the records, each replacing as a whole what its id held; all of them or none."""
+        await turn()
         self._check_open()
         name, batch = checked_namespace(namespace), list(records)
         async with self._writing:
@@ -115,6 +119,8 @@ class InMemoryVectorStore:
         include_vectors: bool = False,
     ) -> list[Match]:
         """Return the k records nearest to `vector`, best first, ties in the order of their ids."""
+        await turn()
+        k = checked_k(k)
         query = self._checked_query(vector, k)
         snapshot, among = await self._selected(filter, namespace)
         if snapshot is None:
@@ -136,6 +142,8 @@ class InMemoryVectorStore:
         namespace: str | None = None,
     ) -> list[Match]:
         """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts."""
+        await turn()
+        k = checked_k(k)
         query, words = self._checked_query(vector, k), checked_words(text)
         snapshot, among = await self._selected(filter, namespace)
         if snapshot is None:
@@ -146,6 +154,7 @@ class InMemoryVectorStore:
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         """Return the records of these ids in the order asked; unknown ids are left out."""
+        await turn()
         self._check_open()
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         async with self._writing:
@@ -160,8 +169,9 @@ class InMemoryVectorStore:
         self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Record]:
         """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
+        await turn()
         self._check_open()
-        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        (start, limit), name = checked_scan(after, limit), checked_namespace(namespace)
         async with self._writing:
             partition = self._partitions.get(name)
             if partition is None:
@@ -179,6 +189,7 @@ class InMemoryVectorStore:
         namespace: str | None = None,
     ) -> None:
         """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
+        await turn()
         self._check_open()
         wanted, plan = checked_deletion(ids, filter)
         name = checked_namespace(namespace)
@@ -198,12 +209,14 @@ class InMemoryVectorStore:
         namespace: str | None = None,
     ) -> int:
         """Return how many records of the namespace pass the filter."""
+        await turn()
         self._check_open()
         _, among = await self._selected(filter, namespace)
         return among.count
 
     async def namespaces(self, prefix: str = "") -> list[str]:
         """Return the names of the namespaces that hold records and start so, sorted."""
+        await turn()
         self._check_open()
         return sorted(name for name in self._partitions if name.startswith(prefix))
 

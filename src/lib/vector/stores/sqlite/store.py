@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike, fspath
 from typing import Any, ClassVar, TypeVar
 
+from lib._util.turns import turn
 from lib.errors import StoreClosed, StoreError
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal
@@ -24,6 +25,7 @@ from lib.vector.validate import (
     checked_deletion,
     checked_dimension,
     checked_ids,
+    checked_k,
     checked_metric,
     checked_namespace,
     checked_query,
@@ -71,9 +73,11 @@ class SQLiteVectorStore:
         Raises:
             ValueError: the dimension is not positive, the metric unknown or the table no name.
         """
-        checked_dimension(dimension)
         self._table = Table(
-            path=fspath(path), name=table, dimension=dimension, metric=checked_metric(metric)
+            path=fspath(path),
+            name=table,
+            dimension=checked_dimension(dimension),
+            metric=checked_metric(metric),
         )
         self._cache_bytes = cache_bytes
         self._database: Database | None = None
@@ -136,6 +140,8 @@ class SQLiteVectorStore:
         include_vectors: bool = False,
     ) -> list[Match]:
         """Return the k records nearest to `vector`, best first, ties in the order of their ids."""
+        await turn()
+        k = checked_k(k)
         query = checked_query(vector, k, metric=self.metric, dimension=self.dimension)
         name, plan = checked_namespace(namespace), fold(Filter.parse(filter))
         if plan is False:
@@ -166,6 +172,7 @@ class SQLiteVectorStore:
         Raises:
             HybridUnavailable: this SQLite was built without FTS5.
         """
+        k = checked_k(k)
         query = checked_query(vector, k, metric=self.metric, dimension=self.dimension)
         name, words = checked_namespace(namespace), checked_words(text)
         return await self._filtered(
@@ -183,7 +190,7 @@ class SQLiteVectorStore:
         self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Record]:
         """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
-        start, name = checked_scan(after, limit), checked_namespace(namespace)
+        (start, limit), name = checked_scan(after, limit), checked_namespace(namespace)
         return await self._run(lambda database: database.scan(name, start, limit))
 
     async def existing(self) -> Layout | None:
