@@ -141,7 +141,7 @@ def test_a_model_that_cannot_be_loaded_is_an_error_and_tried_again(
 def test_without_the_library_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         embedder = SentenceTransformerEmbedder("some/model")
-        with pytest.raises(MissingDriver, match="pip install .*sentence-transformers") as missing:
+        with pytest.raises(MissingDriver, match=r"pip install .*sentence-transformers") as missing:
             await embedder.discover()
         await embedder.aclose()
 
