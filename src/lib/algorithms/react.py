@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
 from lib.engine.core.calls import call_result
@@ -129,8 +129,8 @@ class React:
 
     def initial(self, started: Event, history: Sequence[Message] = ()) -> LoopState:
         """Return the conversation that the run begins with."""
-        config = started.data.get("config", {})
-        given = [message_from_json(message) for message in started.data["input"]]
+        config = _known_config(started.data.get("config", {}))
+        given = [message_from_json(message) for message in started.data.get("input", ())]
         messages, held = begun(config.get("system", ""), history, given)
         return LoopState(
             config=config,
@@ -173,6 +173,29 @@ class React:
         return [_llm_request(state)]
 
 
+_CONFIG_TYPES: Final[Mapping[str, type]] = {
+    "max_steps": int,
+    "system": str,
+    "model": str,
+    "settings": dict,
+    "output": dict,
+    "tools": list,
+    "provider_state": bool,
+}
+
+
+def _known_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a config; a log may hold one that another program has written."""
+    known: dict[str, Any] = {
+        name: config[name]
+        for name, type_ in _CONFIG_TYPES.items()
+        if isinstance(config.get(name), type_)
+    }
+    if not all(isinstance(name, str) for name in known.get("tools", ())):
+        del known["tools"]
+    return known
+
+
 def _says_something(message: Message) -> bool:
     """Tell whether providers take the message: some refuse one of the model that is empty."""
     return message.role != "assistant" or bool(message.text or message.tool_calls)
@@ -210,7 +233,7 @@ def _asked(state: LoopState, event: Event) -> LoopState:
 
 
 def _is_same(request: LLMRequest, event: Event) -> bool:
-    return request.digest(event.data.get("tools_digest", "")) == event.data["digest"]
+    return request.digest(event.data.get("tools_digest", "")) == event.data.get("digest")
 
 
 def _replied(state: LoopState, event: Event) -> LoopState:
@@ -244,11 +267,11 @@ def _misfit(state: LoopState, reply: Reply, misfit: str) -> LoopState:
 
 
 def _failed(state: LoopState, event: Event) -> LoopState:
-    blocked = event.data["reason"] == "blocked"
+    blocked = event.data.get("reason") == "blocked"
     end = Finish(
         outcome="BLOCKED" if blocked else "FAILED",
         reason="guard" if blocked else "llm",
-        error=event.data["error"],
+        error=event.data.get("error"),
     )
     return state._replace(thinking=False, end=end)
 

@@ -12,6 +12,7 @@ from lib.engine.core.session import SESSION
 from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
 from lib.events.paging import each_run, log_pages
+from lib.events.payloads import fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,8 @@ async def _questions(store: EventStore, run_id: str) -> list[Event]:
 def waiting_in(waiting: dict[str, Event], events: Iterable[Event]) -> None:
     """Keep the requests for an approval that the next events of a log leave open, by key."""
     for event in events:
+        if not fits(event.kind, event.data):
+            continue
         if event.kind == k.APPROVAL_REQUESTED:
             waiting[event.data["key"]] = event
         elif event.kind in (k.APPROVAL_DECIDED, k.TOOL_REQUESTED):

@@ -13,6 +13,7 @@ from lib.engine.history import Histories, Past
 from lib.errors import StoreCorrupt, UnknownAlgorithm
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
+from lib.events.payloads import fits
 from lib.events.verify import Fault
 
 Check = Callable[[RunInfo, Sequence[Event]], Iterator[Fault]]
@@ -65,10 +66,14 @@ def _faults(
     if algorithm is None or not events:
         return
     event = events[0]
+    if "input" not in event.data:
+        yield Fault(event.run_id, event.seq, "fold", "it does not say what the run was given")
+        return
     try:
         state = begin(algorithm, event, past.conversation)
         for event in events[1:]:
-            if event.kind in k.REQUESTS and not event.data.get("unstarted"):
+            asks = event.kind in k.REQUESTS and fits(event.kind, event.data)
+            if asks and not event.data.get("unstarted"):
                 decided = {r.key: r for r in next_step(algorithm, state).requests}
                 yield from _hold(event, decided.get(event.data["key"]), past)
             state = evolve(algorithm, state, event)
@@ -82,8 +87,7 @@ def _hold(event: Event, decided: Request | None, past: Past) -> Iterator[Fault]:
         yield Fault(event.run_id, event.seq, "request-decided", message)
     elif isinstance(decided, LLMRequest) and past.whole:
         again = decided.digest(event.data.get("tools_digest", ""))
-        if again != event.data["digest"]:
-            message = (
-                f"{decided.key!r} renders to {again[:12]}, recorded {event.data['digest'][:12]}"
-            )
+        recorded = event.data.get("digest", "")
+        if again != recorded:
+            message = f"{decided.key!r} renders to {again[:12]}, recorded {recorded[:12]}"
             yield Fault(event.run_id, event.seq, "request-digest", message)

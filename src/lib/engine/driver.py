@@ -321,7 +321,7 @@ class Driver:
         if event.kind not in self._with.handlers.by_kind:
             raise MissingHandler(self._ledger.state.run_id, event.kind)
         if event.kind in k.DERIVING:
-            self._with.engine.algorithm(event.data["algorithm"])
+            self._with.engine.algorithm(event.data.get("algorithm", ""))
 
     def _recover(self, event: Event, decided: Request | None) -> None:
         """Carry an interrupted request out again, or settle it."""
@@ -336,7 +336,8 @@ class Driver:
     def _warn_if_changed(self, event: Event, decided: Request | None) -> None:
         if not isinstance(decided, LLMRequest):
             return
-        if decided.digest(self._with.handlers.offers.digest(decided.tools)) != event.data["digest"]:
+        digest = decided.digest(self._with.handlers.offers.digest(decided.tools))
+        if digest != event.data.get("digest"):
             _log.warning("run %r: %s renders differently now", event.run_id, decided.key)
 
     # -- effects ---------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.paging import each_run
+from lib.events.payloads import check_signal
 from lib.events.tenant import TenantEventStore
 from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
@@ -314,10 +315,12 @@ class Engine:
 
         Raises:
             RunNotFound: there is no such run.
+            InvalidEvent: the payload lacks what readers of this kind rely on.
             ValueError: the kind is no signal.
-            TypeError: the user is no text.
+            TypeError: the user is no text, or the payload no dict.
         """
         check_names(user=user)
+        check_signal(kind, data)
         event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
         await self.store.append(run_id, [event], expected=None)
         with written(run_id, "a signal was appended, and its blobs were not looked at again"):

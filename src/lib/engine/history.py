@@ -15,6 +15,7 @@ from lib.engine.faults import is_fault
 from lib.errors import UnknownAlgorithm
 from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
+from lib.events.payloads import fits, readable
 from lib.llm import Message, message_from_json
 
 _log = logging.getLogger("lib.engine")
@@ -67,6 +68,7 @@ class Histories:
             UnknownAlgorithm: a turn before it has an algorithm that is not here.
             StoreError: the logs cannot be read.
         """
+        started = readable(started)
         upto, parent = started.data.get("upto"), started.data.get("parent")
         return await self.upto(parent["run_id"], upto) if upto and parent else _NOTHING
 
@@ -85,7 +87,7 @@ class Histories:
             return past
         events = await self._store.read(session_id, after=past.upto, limit=missing)
         for event in events:
-            if event.kind == k.TURN_COMPLETED:
+            if event.kind == k.TURN_COMPLETED and fits(event.kind, event.data):
                 past = await self._with_turn(past, event.data["run_id"])
                 past = replace(past, upto=event.seq)
         self._keep(session_id, past)
@@ -106,11 +108,13 @@ class Histories:
         log = await self._store.read(run_id)
         if not log:
             return replace(past, whole=False)
-        name = log[0].data["algorithm"]
+        name = str(log[0].data.get("algorithm", ""))
         algorithm = self._algorithms.get(name)
         if algorithm is None:
             raise UnknownAlgorithm(name, known=tuple(self._algorithms))
         turns = (*past.turns, run_id)
+        if "input" not in readable(log[0]).data:
+            past = replace(past, whole=False)
         try:
             left = _left(algorithm, log, past.conversation)
             return replace(past, conversation=left, turns=turns)
@@ -138,6 +142,7 @@ def _left(
     conversation = getattr(algorithm, "conversation", None)
     if conversation is not None:
         return conversation(state.loop)
-    said = [message_from_json(message) for message in started.data["input"]]
+    given = readable(started).data.get("input", ())
+    said = [message_from_json(message) for message in given]
     answer = (state.finish or {}).get("output")
     return [*before, *said, *([Message.assistant(answer)] if answer else ())]

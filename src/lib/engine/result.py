@@ -38,7 +38,7 @@ class Result:
         finish = state.finish or {}
         return cls(
             run_id=state.run_id,
-            outcome=finish["outcome"],
+            outcome=finish.get("outcome", "FAILED"),
             output=finish.get("output", ""),
             reason=finish.get("reason", ""),
             error=finish.get("error"),
@@ -73,7 +73,7 @@ class Result:
         """Return the result that `to_json` has written."""
         return cls(
             run_id=data["run_id"],
-            outcome=data["outcome"],
+            outcome=data.get("outcome", "FAILED"),
             output=data.get("output", ""),
             reason=data.get("reason", ""),
             error=data.get("error"),

@@ -159,7 +159,7 @@ class Run:
             UnknownAlgorithm: the engine does not have its algorithm.
         """
         log = await self._log()
-        algorithm = self._engine.algorithm(log[0].data["algorithm"])
+        algorithm = self._engine.algorithm(str(log[0].data.get("algorithm", "")))
         past = await self._engine.histories.before(log[0])
         return refold(algorithm, log, past.conversation)[0]
 

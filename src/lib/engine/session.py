@@ -15,6 +15,7 @@ from lib.engine.turn import LiveHost, Turn, request_digest
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
+from lib.events.payloads import fits
 from lib.llm import Message, message_to_json
 
 Input = str | Message | Sequence[Message]
@@ -214,11 +215,12 @@ class Session:
             raise RunNotFound(self.id)
         for event in events:
             self._seen, self._tenant = event.seq, event.tenant
-            self._read(event)
+            if fits(event.kind, event.data):
+                self._read(event)
 
     def _read(self, event: Event) -> None:
         match event.kind:
-            case k.RUN_STARTED if event.data["algorithm"] != SESSION:
+            case k.RUN_STARTED if event.data.get("algorithm") != SESSION:
                 raise ValueError(f"run {self.id!r} is no session")
             case k.TURN_REQUESTED if self._closed is None:
                 key = event.data["signal_id"]

@@ -21,6 +21,7 @@ from lib.engine.waiting import WaitingLog
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event
 from lib.events import kinds as k
+from lib.events.payloads import fits
 from lib.events.wakeups import Listener
 
 
@@ -241,7 +242,8 @@ class Turn:
         events = await self._engine.store.read(self.session_id, after=self._seen)
         for event in events:
             self._seen = event.seq
-            self._read(event)
+            if fits(event.kind, event.data):
+                self._read(event)
         if not events and await self._engine.store.run(self.session_id) is None:
             raise RunNotFound(self.session_id)
 
@@ -253,7 +255,7 @@ class Turn:
                 self._other = self._request not in (None, request_digest(data))
             case k.TURN_STARTED if data["key"] == self.id:
                 self._begun = True
-            case k.TURN_COMPLETED if data["key"] == self.id:
+            case k.TURN_COMPLETED if data.get("key") == self.id:
                 self._result = Result.from_json(data)
             case k.CANCEL_REQUESTED if data.get("key") == self.id:
                 if self._accepted and not self._begun:
@@ -313,7 +315,7 @@ class Turn:
 
 def request_digest(data: Mapping[str, Any]) -> str:
     """Return a digest of what was sent, from the payload of `lib.turn.requested`."""
-    return digest(canonical(data["input"]))
+    return digest(canonical(data.get("input", ())))
 
 
 def _never_begun(run_id: str, data: Mapping[str, Any]) -> Result:

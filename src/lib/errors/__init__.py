@@ -2,6 +2,7 @@
 
     LibError
     ├── MissingDriver (also ImportError)
+    ├── InvalidEvent (also ValueError)
     ├── StoreError
     │   ├── Conflict
     │   ├── RunNotFound
@@ -81,6 +82,7 @@ from lib.errors.events import (
     BlobMissing,
     Conflict,
     ContentTooLarge,
+    InvalidEvent,
     MigrationNeeded,
     RunErased,
     RunNotFound,
@@ -121,6 +123,7 @@ __all__ = [
     "FetchBlocked",
     "HybridUnavailable",
     "IdempotencyMismatch",
+    "InvalidEvent",
     "InvalidFilter",
     "InvalidMeta",
     "InvalidReply",

@@ -52,6 +52,21 @@ class RunOpen(StoreError):
         )
 
 
+class InvalidEvent(LibError, ValueError):
+    """The payload of a `lib.` event lacks a field that its readers need, or has another type there.
+
+    Nothing was written.
+
+    Attributes:
+        kind: of the event.
+        reason: what was expected in which field, and what came; never the content of a field.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(f"the payload of {kind!r} is malformed: {reason}; see lib.events.kinds")
+
+
 class SchemaTooNew(StoreError):
     """The store was written by a newer release, which alone may open it."""
 

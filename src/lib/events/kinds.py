@@ -3,7 +3,8 @@
 A request, its result and its key: whatever has an effect is written down before it happens
 (`…requested`) and again when its outcome is known (`…completed` or `…failed`), both under the same
 `key`, which is unique in the run. A reader ignores kinds and payload fields that it does not know.
-A field that holds its default is left out. "?" marks what may be missing.
+A field that holds its default is left out. "?" marks what may be missing. Stores refuse payloads
+that readers could not read, see `lib.events.payloads`.
 
     run.started         algorithm, input [message], config? {}, budget? {}, root?,
                         parent? {run_id, key}, request? (digest of an idempotent start),

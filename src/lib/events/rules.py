@@ -6,6 +6,7 @@ end         there is one end at most, and nothing but signals after it
 request     each key is asked for once, and a closed run has no open request
 result      each result closes an open request of its own kind
 call        each tool call of a reply is answered before the next model call
+payload     every payload of ours has what readers of its kind rely on
 tenant      every event has the tenant of its run
 projection  the store's list of runs says what the log says
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 from lib.events import kinds as k
 from lib.events.event import Event
+from lib.events.payloads import payload_fault
 from lib.events.runs import RunInfo, fold
 
 
@@ -141,6 +143,12 @@ def _tenant(info: RunInfo, events: Sequence[Event]) -> Broken:
             yield event.seq, f"the event has the tenant {event.tenant!r}, the run {info.tenant!r}"
 
 
+def _payload(_info: RunInfo, events: Sequence[Event]) -> Broken:
+    for event in events:
+        if (fault := payload_fault(event.kind, event.data)) is not None:
+            yield event.seq, f"{event.kind!r} is malformed and changes nothing: {fault}"
+
+
 _RULES = {
     "sequence": _sequence,
     "start": _start,
@@ -148,6 +156,7 @@ _RULES = {
     "request": _request,
     "result": _result,
     "call": _call,
+    "payload": _payload,
     "tenant": _tenant,
 }
 

@@ -14,6 +14,7 @@ from zlib import crc32
 from lib.errors import Conflict, RunNotFound
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import RUN_COMPLETED, RUN_STARTED, is_signal
+from lib.events.payloads import check_payload
 
 RunStatus = Literal["open", "closed"]
 
@@ -94,6 +95,7 @@ def check_batch(run_id: str, events: Sequence[NewEvent], expected: int | None) -
     """Refuse a batch that no store may take, whatever the store holds.
 
     Raises:
+        InvalidEvent: a payload lacks what readers of its kind rely on.
         ValueError: it is empty, or is appended without `expected` and is not all signals, or it
             has a time without a zone or that UTC has not, a name that is not Unicode text, or for
             a start a run id of more than `MAX_RUN_ID_BYTES`.
@@ -111,6 +113,7 @@ def check_batch(run_id: str, events: Sequence[NewEvent], expected: int | None) -
         for text in (event.kind, event.tenant, event.user):
             if text is not None:
                 check_text(text)
+        check_payload(event.kind, event.data)
 
 
 def _check_length(run_id: str) -> None:

@@ -109,6 +109,7 @@ class EventStore(Protocol):
             Conflict: the log does not end with `expected`.
             RunNotFound: a signal to a run that does not exist.
             RunErased: the run has been erased, and nothing can be appended to it any more.
+            InvalidEvent: the payload of a `lib.` event lacks what its readers rely on.
             ValueError: the batch breaks a rule of `lib.events.runs`.
             TypeError: a payload is not JSON.
             StoreReadOnly: the store cannot be written.

@@ -2,7 +2,7 @@
 
 Beside the rules of `lib.events.rules` for each log:
 
-    payload  every payload can be read
+    payload  every payload can be read, and has what readers of its kind rely on
     parent   a child names a request or a turn of its parent, and has its root and its tenant
     child    a child that is recorded as ended has ended, with that outcome
              (of a parent or a child that was erased there is a tombstone, and nothing to compare)

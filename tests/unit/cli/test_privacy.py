@@ -174,7 +174,9 @@ def test_what_is_erased_on_a_redis_server_leaves_its_append_only_file(
         store = RedisEventStore(server.url, partitions=3)
         await store.setup()
         for name in ("one", "two", "three"):
-            await log_of(store, name, days=40, input="MARKER-" + name)
+            await log_of(
+                store, name, days=40, input=[{"role": "user", "content": f"MARKER-{name}"}]
+            )
         await store.close()
 
     def kept(name: str) -> bool:

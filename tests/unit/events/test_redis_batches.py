@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lib.errors import Conflict
+from lib.errors import Conflict, InvalidEvent
 from lib.events import NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.stores.redis import lanes, operations, reader
@@ -151,6 +151,8 @@ def test_a_run_exists_once_whatever_root_its_start_names(url: str) -> None:
             assert [type(outcome) for outcome in outcomes].count(list) == 1
             assert len(await everything(one)) == 1
             with pytest.raises(Conflict):
+                await begin(one, "run", root="1")
+            with pytest.raises(InvalidEvent):
                 await begin(one, "run", root=1)
 
     run(main())

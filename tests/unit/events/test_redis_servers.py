@@ -89,6 +89,7 @@ def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_pur
     async def main() -> None:
         async with opened(own.url) as store:
             blob = {"$blob": "a" * 64, "size": 1, "type": secret}
+            text = {"type": "text", "text": secret}
             await begin(
                 store,
                 f"run-{secret}",
@@ -96,7 +97,7 @@ def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_pur
                 user=secret,
                 root=f"{secret}/root",
                 parent={"run_id": f"{secret}/parent", "key": "k"},
-                input=[secret, blob],
+                input=[{"role": "user", "parts": [text, {"type": "file", "blob": blob}]}],
             )
             await store.append(f"run-{secret}", [note(secret)], expected=1)
             await store.set_mark(run_mark(f"run-{secret}", "a"), secret)

@@ -64,7 +64,7 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
     ),
     "a request without a key": (
         [started(), new(k.TOOL_REQUESTED, key=["x"])],
-        [(2, "request"), (2, "request")],
+        [(2, "request"), (2, "request"), (2, "payload")],
     ),
     "a result without a request": (without(3), [(7, "result")]),
     "a result of another kind": (
@@ -102,7 +102,7 @@ def test_a_reply_that_is_none_has_no_calls(unreadable: dict[str, Any]) -> None:
     none = new(k.LLM_COMPLETED, key="llm/1", **unreadable)
     log = logged([started(tenant="t"), one, none, two])
 
-    assert log_faults(fold(log), log) == []
+    assert rules(fold(log), log) == [(3, "payload")]
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_what_the_log_cannot_tell_is_no_fault() -> None:
 def test_a_log_that_cannot_be_folded_is_found() -> None:
     log = logged([started(tenant="t"), NewEvent(k.RUN_COMPLETED, {}, AT)])
 
-    assert rules(listed(log), log) == [(0, "projection")]
+    assert rules(listed(log), log) == [(2, "payload")]

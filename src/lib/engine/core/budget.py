@@ -45,8 +45,8 @@ class Budget:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Budget:
-        """Return the budget that `to_json` has written; unknown resources are ignored."""
-        return cls(**{name: value[name] for name in _RESOURCES if name in value})
+        """Return the budget that `to_json` has written; what is no ceiling is ignored."""
+        return cls(**{name: value[name] for name in _RESOURCES if _is_amount(value.get(name))})
 
 
 class Spend(NamedTuple):
@@ -93,8 +93,12 @@ class Spend(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Spend:
-        """Return the spend that `to_json` has written; unknown resources are ignored."""
-        return cls(**{name: value[name] for name in cls._fields if name in value})
+        """Return the spend that `to_json` has written; what is no amount is ignored."""
+        return cls(**{name: value[name] for name in cls._fields if _is_amount(value.get(name))})
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and value.__class__ is not bool and value >= 0
 
 
 _RESOURCES: Final = tuple(field.name for field in fields(Budget))

@@ -17,13 +17,14 @@ def call_result(event: Event) -> ToolResult:
         event: `lib.tool.completed`, `lib.tool.failed` or `lib.child.completed`.
     """
     data = event.data
+    call_id = data.get("call_id", "")
     if event.kind == k.CHILD_COMPLETED:
-        completed = data["outcome"] == "COMPLETED"
+        completed = data.get("outcome") == "COMPLETED"
         content = data.get("output", "") if completed else _unfinished(data)
-        return ToolResult(data["call_id"], content, not completed)
+        return ToolResult(call_id, content, not completed)
     if event.kind == k.TOOL_FAILED:
-        return ToolResult(data["call_id"], data["message"], is_error=True)
-    return ToolResult(data["call_id"], data["output"])
+        return ToolResult(call_id, data.get("message", ""), is_error=True)
+    return ToolResult(call_id, data.get("output", ""))
 
 
 def _unfinished(data: Mapping[str, Any]) -> str:
@@ -31,6 +32,6 @@ def _unfinished(data: Mapping[str, Any]) -> str:
     error: Mapping[str, Any] = data.get("error") or {}
     message = error.get("message")
     reasons = ": ".join(str(each) for each in (data.get("reason"), message) if each)
-    told = f"the agent ended as {data['outcome']}{f' ({reasons})' if reasons else ''}"
+    told = f"the agent ended as {data.get('outcome')}{f' ({reasons})' if reasons else ''}"
     output = data.get("output")
     return f"{told}; what there is of its answer:\n{output}" if output else told

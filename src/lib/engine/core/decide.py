@@ -24,6 +24,7 @@ from lib.engine.core.settle import MADE_NO_CALL, OUTCOME_UNKNOWN, Draft, fail_op
 from lib.engine.core.state import RunState, begin, evolve
 from lib.events import Event
 from lib.events.kinds import DERIVING, REQUESTS, RESULTS
+from lib.events.payloads import fits
 from lib.llm import Message
 
 
@@ -43,6 +44,11 @@ class Step:
 
 
 WAIT = Step()
+_UNREADABLE = Finish(
+    outcome="FAILED",
+    reason="malformed",
+    error={"type": "InvalidEvent", "message": "the first event of the run cannot be read"},
+)
 
 
 def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
@@ -53,6 +59,8 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
         return _poisoned(algorithm, state)
     if state.cancelled:
         return _cancelled(algorithm, state)
+    if state.unreadable:
+        return WAIT if state.open else Step(finish=_UNREADABLE)
     decision = algorithm.decide(state.loop)
     if isinstance(decision, Finish):
         return WAIT if state.open else Step(finish=decision)
@@ -153,10 +161,12 @@ class Refolding:
         """Fold the next events."""
         algorithm, state, before = self._algorithm, self.state, self._before
         for event in events:
-            if event.kind in REQUESTS:
+            if not fits(event.kind, event.data):
+                pass  # as in every fold
+            elif event.kind in REQUESTS:
                 before[event.data["key"]] = state
             elif event.kind in RESULTS:
-                before.pop(event.data["key"], None)
+                before.pop(event.data.get("key", ""), None)
             state = evolve(algorithm, state, event)
         self.state = state
 

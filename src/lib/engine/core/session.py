@@ -94,7 +94,10 @@ class SessionLoop:
 
     def initial(self, started: Event, history: Sequence[Message] = ()) -> SessionState:
         """Return a session in which nothing was said."""
-        return SessionState(config=started.data.get("config", {}), seen=Keys())
+        config: dict[str, Any] = started.data.get("config", {})
+        types = {"algorithm": str, "turn_budget": dict}
+        known = {name: config[name] for name in types if isinstance(config.get(name), types[name])}
+        return SessionState(config=known, seen=Keys())
 
     def evolve(self, state: SessionState, event: Event) -> SessionState:
         """Return the state after one more event."""
@@ -138,5 +141,5 @@ def _said(state: SessionState, event: Event) -> SessionState:
     key = event.data["signal_id"]
     if state.closing or key in state.seen:
         return state
-    asked = Asked(key, event.data["input"], event.user)
+    asked = Asked(key, event.data.get("input", ()), event.user)
     return state._replace(seen=state.seen.add(key), waiting=(*state.waiting, asked))

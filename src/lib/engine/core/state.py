@@ -11,6 +11,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget, Spend
 from lib.events import Event
 from lib.events import kinds as k
+from lib.events.payloads import fits, readable
 from lib.llm import Message, usage_from_json
 
 S = TypeVar("S")
@@ -19,6 +20,7 @@ Approval = Literal["pending", "approved", "denied"]
 
 MAX_RESUMES = 10
 """How often a run may be taken over without a single new result before it counts as poison."""
+_MOST_MALFORMED: Final = 32
 _LLM_CALL: Final = Spend(llm_calls=1)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -40,6 +42,8 @@ class RunState(NamedTuple, Generic[S]):
             only waited for runs that it has started: these have counts of their own. It stays at
             the limit.
         finish: the payload of `lib.run.completed`, None while it is open.
+        malformed: the `seq` of the first events whose payload cannot be read. They change nothing;
+            stores refuse such events, and `verify` tells of those in logs of older releases.
     """
 
     run_id: str
@@ -57,6 +61,7 @@ class RunState(NamedTuple, Generic[S]):
     cancel_reason: str | None = None
     resumes: int = 0
     finish: Mapping[str, Any] | None = None
+    malformed: tuple[int, ...] = ()
 
     @property
     def outcome(self) -> str | None:
@@ -86,6 +91,11 @@ class RunState(NamedTuple, Generic[S]):
         return self.resumes >= MAX_RESUMES
 
     @property
+    def unreadable(self) -> bool:
+        """Whether its first event does not say what it is to do."""
+        return 1 in self.malformed
+
+    @property
     def cancelled(self) -> bool:
         """Whether somebody has asked to stop."""
         return self.cancel_reason is not None
@@ -93,6 +103,8 @@ class RunState(NamedTuple, Generic[S]):
 
 def begin(algorithm: Algorithm[S], started: Event, history: Sequence[Message] = ()) -> RunState[S]:
     """Return the state after a run's first event; `history` is what a turn goes on with."""
+    malformed = () if fits(started.kind, started.data) else (started.seq,)
+    started = readable(started)
     return RunState(
         run_id=started.run_id,
         root_id=started.data.get("root", started.run_id),
@@ -102,11 +114,15 @@ def begin(algorithm: Algorithm[S], started: Event, history: Sequence[Message] = 
         user=started.user,
         budget=Budget.from_json(started.data.get("budget", {})),
         loop=algorithm.initial(started, history) if history else algorithm.initial(started),
+        malformed=malformed,
     )
 
 
 def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunState[S]:
-    """Return the state after one more event."""
+    """Return the state after one more event, which changes nothing if it cannot be read."""
+    if not fits(event.kind, event.data):
+        malformed = (*state.malformed, event.seq)[:_MOST_MALFORMED]
+        return state._replace(head=event.seq, malformed=malformed)
     signal = k.is_signal(event.kind)
     # Spelled out, since it is done for every event and `_replace` takes twice as long.
     grown = RunState(
@@ -125,6 +141,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.cancel_reason,
         state.resumes,
         state.finish,
+        state.malformed,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)
@@ -209,7 +226,7 @@ def _open(requests: Mapping[str, Event], event: Event) -> Mapping[str, Event]:
         return {**requests, event.data["key"]: event}
     if event.kind in k.RESULTS:
         rest = {**requests}
-        rest.pop(event.data["key"], None)
+        rest.pop(event.data.get("key", ""), None)
         return rest
     return requests
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from lib.events import Event
 from lib.events import kinds as k
+from lib.events.payloads import readable
 from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans.content import Content
@@ -48,7 +49,7 @@ def spans_from_events(
     content = Content(capture=capture_content, limit=content_limit)
     if not events:
         return []
-    started = events[0]
+    started = readable(events[0])
     if started.kind != k.RUN_STARTED:
         raise ValueError(f"a run's log begins with {k.RUN_STARTED!r}, got {started.kind!r}")
     run = RunSpans(started, *_parent_of(started, parent_events or ()), content)

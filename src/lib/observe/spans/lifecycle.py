@@ -40,7 +40,7 @@ def run_started(run: RunSpans, event: Event) -> None:
         run.conversation.add({"role": "system", "content": system})
     for message in items(data.get("input")):
         run.conversation.add(message)
-    if kind := _KINDS.get(data["algorithm"]):
+    if kind := _KINDS.get(text(data.get("algorithm")) or ""):
         run.become(kind)
     shown, omitted = run.content.newest(run.conversation)
     parent = mapping(data.get("parent"))

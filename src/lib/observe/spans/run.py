@@ -11,7 +11,7 @@ from lib.events import Event
 from lib.observe import attributes as a
 from lib.observe.span import Span, SpanEvent, SpanKind, Status, span_id_of, trace_id_of
 from lib.observe.spans.content import Content, Conversation
-from lib.observe.spans.values import MAX_NAME, mapping, number
+from lib.observe.spans.values import MAX_NAME, mapping, number, text
 
 RUN: Final = "run"
 """The family of a run's own span; its key is empty."""
@@ -248,7 +248,7 @@ class RunSpans:
         """Name the run's own span by what it has turned out to be."""
         agent = self._run.kind == "agent"
         operation = "invoke_agent" if agent else "invoke_workflow"
-        called = self._started.data["algorithm"][:MAX_NAME]
+        called = (text(self._started.data.get("algorithm")) or "")[:MAX_NAME]
         self._run.name = f"{operation} {called}"[:MAX_NAME]
         self._run.attributes |= {
             a.OPERATION: operation,

@@ -43,6 +43,7 @@ def blob(digest: str, **changed: Any) -> dict[str, Any]:
     return {"$blob": digest, "size": 3, "type": "text/plain", **changed}
 
 
+_CALL = {"key": "tool/1/c", "call_id": "c"}
 NO_USE: dict[str, Any] = {
     "a text": f'{{"$blob": "{A}", "size": 3, "type": "text/plain"}}',
     "no size": {"$blob": A, "type": "text/plain"},
@@ -220,7 +221,9 @@ class ErasureContract(StoreTests):
     @pytest.mark.parametrize("value", NO_USE.values(), ids=NO_USE)
     def test_what_only_looks_like_a_reference_is_none(self, using: Using, value: Any) -> None:
         async def body(store: EventStore) -> None:
-            log = await begin(store, "run", input=[value, {"parts": [{"blob": value}]}])
+            part = {"type": "of-a-newer-release", "blob": value}
+            said = {"role": "user", "content": "x", "file": value}
+            log = await begin(store, "run", input=[said, {"role": "user", "parts": [part]}])
             log += await store.append("run", [NewEvent(NOTE, {"file": value}, AT)], expected=1)
 
             assert await store.read("run") == log
@@ -235,8 +238,8 @@ class ErasureContract(StoreTests):
             call = {"type": "tool_call", "id": "c", "name": "f", "arguments": {"x": blob(A)}}
             await begin(store, "run", config=blob(A))
             made = [
-                NewEvent(k.LLM_COMPLETED, {"reply": {"parts": [call]}}, AT),
-                NewEvent(k.TOOL_REQUESTED, {"args": {**message, **blob(A)}}, AT),
+                NewEvent(k.LLM_COMPLETED, {"key": "llm/1", "reply": {"parts": [call]}}, AT),
+                NewEvent(k.TOOL_REQUESTED, {**_CALL, "args": {**message, **blob(A)}}, AT),
             ]
             await store.append("run", made, expected=1)
 

@@ -1,0 +1,398 @@
+"""The fields that readers of an event rely on, by its kind. Pure.
+
+Every store refuses an event that lacks one of them or holds another type in its place, and every
+fold ignores one that an older release has stored. What `lib.events.kinds` names beside them may be
+missing, but has its type where it is there. Unknown fields and unknown kinds are not looked at, so
+that a log of a newer release can be read and written.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+from lib.errors import InvalidEvent
+from lib.events import kinds as k
+from lib.events.event import Event
+
+_MISSING: Final = object()
+_LARGEST: Final = 2**63  # sums of such numbers are still finite
+_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+
+
+def payload_fault(kind: str, data: object) -> str | None:
+    """Return what is wrong with the payload of an event of this kind, None if nothing is."""
+    shape = _SHAPES.get(kind)
+    return None if shape is None else _fault(shape, data)
+
+
+def _fault(shape: _Shape, data: object) -> str | None:
+    if shape.test(data):
+        return None
+    if not isinstance(data, dict):
+        return f"expected a JSON object, got {type(data).__name__}"
+    fields = cast("dict[str, Any]", data)
+    for name, check in shape.required:
+        if name not in fields:
+            return f"expected {check.name} in {name!r}, and there is none"
+    wrong = (
+        f"expected {check.name} in {name!r}, got {_described(fields[name])}"
+        for name, check in (*shape.required, *shape.optional)
+        if name in fields and not check.test(fields[name])
+    )
+    return next(wrong)
+
+
+def fits(kind: str, data: Any) -> bool:
+    """Tell whether the payload of an event has what readers of its kind rely on."""
+    shape = _SHAPES.get(kind)
+    return shape is None or shape.test(data)
+
+
+def fitting(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a payload that readers of its kind can read."""
+    shape = _SHAPES.get(kind)
+    if shape is None:
+        return dict(data)
+    checks = dict((*shape.required, *shape.optional))
+    return {
+        name: value
+        for name, value in data.items()
+        if name not in checks or checks[name].test(value)
+    }
+
+
+def readable(event: Event) -> Event:
+    """Return the event without the fields that cannot be read: itself, unless there are any.
+
+    Of the start of a run, the rest still tells whose run it is.
+    """
+    if fits(event.kind, event.data):
+        return event
+    return replace(event, data=fitting(event.kind, event.data))
+
+
+def check_payload(kind: str, data: object) -> None:
+    """Refuse a payload that readers of this kind could not read.
+
+    Raises:
+        InvalidEvent: a field is missing, or has another type.
+    """
+    if not fits(kind, data):
+        raise InvalidEvent(kind, payload_fault(kind, data) or "it is malformed")
+
+
+def check_signal(kind: str, data: object) -> None:
+    """Refuse the payload of a signal that a caller has made, also if it says nothing at all.
+
+    Raises:
+        InvalidEvent: a field is missing, or has another type.
+        TypeError: it is not a dict.
+    """
+    if not isinstance(data, dict):
+        raise TypeError(f"the payload of a signal is a dict, got {type(data).__name__}")
+    said = cast("dict[str, Any]", data)
+    check_payload(kind, {"signal_id": "", **said})  # it is made by then
+    if kind in _OF_CALLERS and (fault := _fault(_OF_CALLERS[kind], said)) is not None:
+        raise InvalidEvent(kind, fault)
+
+
+def _described(value: object) -> str:
+    return "another one" if isinstance(value, dict | list) else type(value).__name__
+
+
+# -- checks --------------------------------------------------------------------------------
+
+Test = Callable[[Any], bool]
+
+
+class _Check(NamedTuple):
+    """A type of field.
+
+    Attributes:
+        name: what it is called in an error.
+        test: tells whether a value has it.
+        exact: a class whose every instance has it: to look at that is cheaper than a call.
+    """
+
+    name: str
+    test: Test
+    exact: type | None = None
+
+
+class _Shape(NamedTuple):
+    """The fields of an object; others are ignored."""
+
+    required: tuple[tuple[str, _Check], ...]
+    optional: tuple[tuple[str, _Check], ...]
+    test: Test
+
+
+def _shape(required: Mapping[str, _Check] | None = None, **optional: _Check) -> _Shape:
+    needed = tuple((required or {}).items())
+    tests = [(name, check.exact, check.test, True) for name, check in needed]
+    tests += [(name, check.exact, check.test, False) for name, check in optional.items()]
+
+    def test(value: Any) -> bool:  # of every event that is folded
+        if not isinstance(value, dict):
+            return False
+        get = cast("dict[str, Any]", value).get
+        for name, exact, has_type, is_required in tests:
+            found = get(name, _MISSING)
+            if found.__class__ is exact:
+                continue
+            if found is _MISSING:
+                if is_required:
+                    return False
+            elif not has_type(found):
+                return False
+        return True
+
+    return _Shape(needed, tuple(optional.items()), test)
+
+
+def _object(name: str, required: Mapping[str, _Check] | None = None, **optional: _Check) -> _Check:
+    return _Check(name, _shape(required, **optional).test)
+
+
+def _or_null(check: _Check) -> _Check:
+    def test(value: Any) -> bool:
+        return value is None or check.test(value)
+
+    return _Check(f"{check.name} or null", test)
+
+
+def _list(check: _Check) -> _Check:
+    def test(value: Any) -> bool:
+        if not isinstance(value, list | tuple):
+            return False
+        for each in cast("list[Any]", value):  # noqa: SIM110 - a generator costs more than the rest
+            if not check.test(each):
+                return False
+        return True
+
+    return _Check(f"a list, each of it {check.name}", test)
+
+
+def _is_number(value: Any) -> bool:
+    is_one = value.__class__ is int or isinstance(value, int | float)
+    return is_one and value.__class__ is not bool and -_LARGEST < value < _LARGEST
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value.__class__ is not bool and 0 <= value < _LARGEST
+
+
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and value >= 0
+
+
+def _is_judgement(value: Any) -> bool:
+    return isinstance(value, str | bool) or _is_number(value)
+
+
+def _instance(name: str, exact: type) -> _Check:
+    def test(value: Any) -> bool:
+        return isinstance(value, exact)
+
+    return _Check(name, test, exact)
+
+
+_TEXT: Final = _instance("a text", str)
+_TRUTH: Final = _instance("true or false", bool)
+_OBJECT: Final = _instance("an object", dict)
+_NUMBER: Final = _Check("a number below 2**63", _is_number)
+_COUNT: Final = _Check("a whole number from 0 on", _is_count)
+_AMOUNT: Final = _Check("a number from 0 on", _is_amount)
+_JUDGEMENT: Final = _Check("a number, true, false or a text", _is_judgement)
+_TEXT_OR_NULL: Final = _or_null(_TEXT)
+
+# -- parts of payloads ---------------------------------------------------------------------
+
+
+def _is_base64(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        base64.b64decode(value, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int
+
+
+_BASE64: Final = _Check("base64", _is_base64)
+_BLOB: Final = _object(
+    "a blob reference {$blob, size, type}",
+    {"$blob": _TEXT, "size": _Check("bytes", _is_size), "type": _TEXT},
+)
+_ATTACHMENT: Final = _shape(
+    None,
+    data=_or_null(_BASE64),
+    blob=_or_null(_BLOB),
+    url=_TEXT_OR_NULL,
+    media_type=_TEXT_OR_NULL,
+    name=_TEXT_OR_NULL,
+)
+
+
+def _is_attachment(value: Any) -> bool:
+    if not _ATTACHMENT.test(value):
+        return False
+    sources = [value.get(name) for name in ("data", "blob", "url")]
+    has_type = sources[0] is None or bool(value.get("media_type"))
+    return sum(source is not None for source in sources) == 1 and has_type
+
+
+_PARTS: Final[Mapping[str, Test]] = {
+    "text": _shape({"text": _TEXT}).test,
+    "thinking": _shape({"text": _TEXT}, signature=_TEXT_OR_NULL).test,
+    "tool_call": _shape(
+        {"id": _TEXT, "name": _TEXT}, arguments=_OBJECT, invalid=_TEXT_OR_NULL
+    ).test,
+    "tool_result": _shape({"call_id": _TEXT, "content": _TEXT}).test,
+    **dict.fromkeys(("image", "audio", "file"), _is_attachment),
+}
+
+
+def _is_part(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    kind = cast("dict[str, Any]", value).get("type")
+    if not isinstance(kind, str):
+        return False
+    test = _PARTS.get(kind)  # a type of a newer release is kept whole
+    return test is None or test(value)
+
+
+_PART_LIST: Final = _list(_Check("a part", _is_part))
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    message = cast("dict[str, Any]", value)
+    role, content, parts = message.get("role"), message.get("content"), message.get("parts")
+    if not isinstance(role, str) or role not in _ROLES:
+        return False
+    if isinstance(content, str):
+        return not isinstance(parts, list)
+    return isinstance(parts, list) and _PART_LIST.test(parts)
+
+
+_MESSAGES: Final = _list(_Check("a message", _is_message))
+_USAGE: Final = _object(
+    "usage",
+    input_tokens=_NUMBER,
+    output_tokens=_NUMBER,
+    cache_read_tokens=_NUMBER,
+    cache_write_tokens=_NUMBER,
+    reasoning_tokens=_NUMBER,
+    cost=_or_null(_NUMBER),
+)
+_ERROR: Final = _object("an error {type, message}", type=_TEXT, message=_TEXT)
+_REPLY: Final = _object(
+    "a reply {parts, …}",
+    parts=_PART_LIST,
+    usage=_USAGE,
+    model=_TEXT,
+    id=_TEXT,
+    state=_or_null(_OBJECT),
+)
+_SPEND: Final = _object(
+    "a spend",
+    tokens=_NUMBER,
+    cost=_or_null(_NUMBER),
+    llm_calls=_NUMBER,
+    tool_calls=_NUMBER,
+    seconds=_NUMBER,
+)
+_CEILINGS: Final = _object(
+    "a budget",
+    **dict.fromkeys(
+        ("tokens", "cost", "llm_calls", "tool_calls", "seconds", "depth"), _or_null(_AMOUNT)
+    ),
+)
+_PARENT: Final = _object("a parent {run_id, key}", {"run_id": _TEXT}, key=_TEXT)
+
+# -- kinds ---------------------------------------------------------------------------------
+
+_CALL: Final = {"key": _TEXT, "call_id": _TEXT}
+_CALLED: Final = {**_CALL, "name": _TEXT, "args": _OBJECT}
+_ENDED: Final = {"output": _TEXT, "reason": _TEXT, "error": _ERROR, "spend": _SPEND}
+
+_SHAPES: Final[Mapping[str, _Shape]] = {
+    k.RUN_STARTED: _shape(
+        {"algorithm": _TEXT},
+        input=_MESSAGES,
+        config=_OBJECT,
+        budget=_CEILINGS,
+        root=_TEXT,
+        parent=_or_null(_PARENT),
+        request=_TEXT,
+        upto=_COUNT,
+    ),
+    k.RUN_RESUMED: _shape(None, worker=_TEXT, epoch=_COUNT, error=_ERROR),
+    k.RUN_COMPLETED: _shape({"outcome": _TEXT}, output=_TEXT, reason=_TEXT, error=_ERROR),
+    k.CANCEL_REQUESTED: _shape(None, signal_id=_TEXT, reason=_TEXT, key=_TEXT),
+    k.CLOSE_REQUESTED: _shape(None, signal_id=_TEXT),
+    k.LLM_REQUESTED: _shape(
+        {"key": _TEXT},
+        upto=_COUNT,
+        digest=_TEXT,
+        model=_TEXT,
+        provider=_TEXT,
+        settings=_OBJECT,
+        tools_digest=_TEXT,
+    ),
+    k.LLM_COMPLETED: _shape({"key": _TEXT, "reply": _REPLY}, attempts=_COUNT, misfit=_TEXT),
+    k.LLM_FAILED: _shape(
+        {"key": _TEXT}, reason=_TEXT, error=_ERROR, attempts=_COUNT, usage=_USAGE, model=_TEXT
+    ),
+    k.TOOL_REQUESTED: _shape(
+        _CALL, name=_TEXT, args=_OBJECT, effects=_TEXT, idempotency_key=_TEXT, invalid=_TEXT
+    ),
+    k.TOOL_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, output=_TEXT, truncated=_COUNT),
+    k.TOOL_FAILED: _shape({"key": _TEXT}, call_id=_TEXT, reason=_TEXT, code=_TEXT, message=_TEXT),
+    k.APPROVAL_REQUESTED: _shape(_CALLED),
+    k.APPROVAL_DECIDED: _shape({"key": _TEXT, "approved": _TRUTH}, signal_id=_TEXT, comment=_TEXT),
+    k.CHILD_REQUESTED: _shape(
+        {"key": _TEXT, "run_id": _TEXT},
+        call_id=_TEXT,
+        name=_TEXT,
+        algorithm=_TEXT,
+        input=_MESSAGES,
+        budget=_CEILINGS,
+    ),
+    k.CHILD_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, run_id=_TEXT, outcome=_TEXT, **_ENDED),
+    k.TURN_REQUESTED: _shape({"signal_id": _TEXT}, input=_MESSAGES),
+    k.TURN_STARTED: _shape(
+        {"key": _TEXT, "run_id": _TEXT}, algorithm=_TEXT, upto=_COUNT, budget=_CEILINGS
+    ),
+    k.TURN_COMPLETED: _shape(
+        {"run_id": _TEXT}, key=_TEXT, signal_id=_TEXT, outcome=_TEXT, **_ENDED
+    ),
+    k.CONTEXT_SUMMARY: _shape(None, covers=_TEXT, text=_TEXT, usage=_USAGE),
+    k.MEMORY_REQUESTED: _shape({"key": _TEXT}),
+    k.MEMORY_COMPLETED: _shape({"key": _TEXT}, usage=_USAGE),
+    k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR),
+    k.GUARD_VERDICT: _shape(None, key=_TEXT, stage=_TEXT, verdict=_TEXT, usage=_USAGE),
+    k.EVAL_SCORE: _shape(None, signal_id=_TEXT),  # what is no score is left out by its readers
+}
+
+_OF_CALLERS: Final[Mapping[str, _Shape]] = {
+    k.EVAL_SCORE: _shape(
+        {"name": _TEXT, "value": _JUDGEMENT},
+        comment=_or_null(_TEXT),
+        source=_or_null(_TEXT),
+        span_id=_or_null(_TEXT),
+        meta=_or_null(_OBJECT),
+    ),
+    k.TURN_REQUESTED: _shape({"input": _MESSAGES}),
+}
+"""What a signal says beside what readers of its kind rely on."""
