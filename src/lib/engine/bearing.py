@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from lib.errors import IdempotencyMismatch, LibError, SessionClosed, StoreError
+from lib.errors import IdempotencyMismatch, LibError, SessionClosed
 from lib.events import Lease
 
 _log = logging.getLogger("lib.engine")
@@ -14,7 +14,7 @@ _log = logging.getLogger("lib.engine")
 
 @contextmanager
 def borne(lease: Lease, what: str) -> Generator[None]:
-    """Log that a store failed, and go on: what went wrong before, or went well, counts.
+    """Log what failed while a run was left, and go on: what went before counts, and is raised.
 
     Args:
         lease: of the run that was in these hands.
@@ -22,7 +22,8 @@ def borne(lease: Lease, what: str) -> Generator[None]:
     """
     try:
         yield
-    except StoreError as error:
+    # Around each step of the clean-up: the steps after it are made whatever fails, in whatever way.
+    except Exception as error:  # noqa: BLE001 - see above
         _log.warning("run %r: %s", lease.run_id, what, exc_info=error)
 
 

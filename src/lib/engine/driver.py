@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK
+from lib._util.tasks import whole
 from lib.engine.bearing import borne
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, TurnRequest
 from lib.engine.core.blind import BLIND
@@ -105,37 +106,37 @@ class Driver:
         self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._bell.ring)
         self.waits = False
         self._stopping = False
+        self._idle_at: int | None = None
         self._unfolded = False
 
-    async def drive(self) -> RunState[Any]:
+    async def drive(self, begin: asyncio.Event | None = None) -> RunState[Any]:
         """Drive the run until it ends or waits for somebody; return its state then.
+
+        Whatever goes wrong, here or while it cleans up, the lease is not renewed any more and is
+        given back: another worker can take the run.
+
+        Args:
+            begin: is waited for before anything is done; None begins at once.
 
         Raises:
             RunAbandoned: another worker has taken over, or `stop` was called.
             MissingHandler: the run asks for what no handler of the engine fulfils.
         """
-        idle_at: int | None = None
-        fault: Exception | None = None
-        with self._with.store.wakeups.listen(self._held.lease.run_id, signals_only=True) as wake:
-            self._bell.listener = wake
+        async with AsyncExitStack() as leaving:  # from the last to the first, each of them always
+            listening = self._with.store.wakeups.listen(self._held.lease.run_id, signals_only=True)
+            wake = self._bell.listener = leaving.enter_context(listening)
+            leaving.push_async_callback(self._give_back)
+            leaving.callback(self._held.stop)
+            leaving.push_async_exit(self._save)
+            leaving.push_async_callback(self._effects.drop)  # under the lease, as long as it takes
+            leaving.push(self._hurry_if_cancelled)
             self._held.keep(self._effects.ended)
-            try:
-                await self._take()
-                await self._loop(wake)
-                idle_at = self._ledger.state.head
-            except asyncio.CancelledError:
-                self._held.hurry()
-                raise
-            except Exception as error:
-                fault = error if is_fault(error) else None
-                raise
-            finally:
-                await self._effects.drop()  # under the lease, as long as it takes
-                if not await self._save_results() and fault is not None:
-                    await self._count(fault)
-                self._held.stop()
-                await self._give_back(idle_at)
-            return self._ledger.state
+            if begin is not None:
+                await begin.wait()
+            await self._take()
+            await self._loop(wake)
+            self._idle_at = self._ledger.state.head
+        return self._ledger.state
 
     def stop(self) -> None:
         """Let `drive` end soon, leaving the run to whoever resumes it."""
@@ -143,10 +144,21 @@ class Driver:
         self._held.hurry()
         self._bell.ring()
 
-    async def _give_back(self, idle_at: int | None) -> None:
+    def _hurry_if_cancelled(self, _type: object, error: BaseException | None, _at: object) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self._held.hurry()
+
+    async def _save(self, _type: object, error: BaseException | None, _at: object) -> None:
+        """Write down what is known at the end: results, or else the failure that ended it."""
+        saved = await self._save_results()
+        if not saved and isinstance(error, Exception) and is_fault(error):
+            await self._count(error)
+
+    async def _give_back(self) -> None:
         store, lease = self._with.store, self._held.lease
         with borne(lease, "its lease was not given back"):
-            await self._held.outlast(lambda: store.release(lease, idle_at=idle_at))
+            release = self._held.outlast(lambda: store.release(lease, idle_at=self._idle_at))
+            await whole(release)
 
     # -- the loop --------------------------------------------------------------------------
 
@@ -205,33 +217,46 @@ class Driver:
         Returns:
             Whether there was anything, and it is in the log now.
         """
-        if not self._effects.results:
-            return False
-        # Somebody has taken over, or there is no redacting: that has been told.
-        with (
-            suppress(RunAbandoned, RedactionFailed),
-            borne(self._held.lease, "results may be lost"),
-        ):
-            while self._effects.results:
-                if await self._ledger.append(
-                    self._ledger.numbered(self._effects.results, self._ledger.state.head)
-                ):
-                    self._effects.results.clear()
-        return not self._effects.results
+        known, self._effects.results = self._effects.results, []
+        batches = [known] if known else []
+        saved = False
+        while batches:
+            batch = batches.pop()
+            # Another worker has taken over, or there is no redacting: that has been logged.
+            with (
+                suppress(RunAbandoned, RedactionFailed),
+                borne(self._held.lease, "results may be lost"),
+            ):
+                try:
+                    await self._append(batch)
+                    saved = True
+                except (
+                    RedactionFailed,
+                    TypeError,
+                    ValueError,
+                ):  # one that cannot be written takes no other with it
+                    if len(batch) == 1:
+                        raise
+                    batches = [[result] for result in reversed(batch)]
+        return saved
+
+    async def _append(self, drafts: Sequence[Draft]) -> None:
+        """Append drafts, after whatever signals come before them."""
+        while True:
+            events = self._ledger.numbered(drafts, self._ledger.state.head)
+            if await self._ledger.append(events):
+                break
+        self._ledger.state = self._ledger.state._replace(head=events[-1].seq)
 
     async def _count(self, fault: Exception) -> None:
         """Write down a failure that whoever takes the run up next would not count."""
-        kinds = {request.kind for request in self._ledger.state.open.values()}
-        if self._ledger.state.poisoned or not (self._unfolded or kinds <= k.DERIVING):
-            return
-        self._ledger.algorithm = BLIND  # it is not asked any more
-        resumed = self._resumed(error={"type": type(fault).__name__})
         with suppress(RunAbandoned), borne(self._held.lease, "its failure was not counted"):
+            kinds = {request.kind for request in self._ledger.state.open.values()}
+            if self._ledger.state.poisoned or not (self._unfolded or kinds <= k.DERIVING):
+                return
+            self._ledger.algorithm = BLIND  # it is not asked any more
             if not await self._is_anothers(fault):
-                while not await self._ledger.append(
-                    self._ledger.numbered([resumed], self._ledger.state.head)
-                ):
-                    pass
+                await self._append([self._resumed(error={"type": type(fault).__name__})])
 
     async def _is_anothers(self, fault: Exception) -> bool:
         """Tell whether a run that this one has started has failed here, and counts for itself."""

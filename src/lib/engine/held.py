@@ -45,6 +45,7 @@ class HeldLease:
         self._give_up: datetime | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._stopped = False
 
     @property
     def lasts(self) -> bool:
@@ -53,12 +54,15 @@ class HeldLease:
 
     def keep(self, ended: Callable[[asyncio.Task[None]], None]) -> None:
         """Renew it from now on; `ended` is told of each attempt, above all of one that failed."""
+        if self._stopped:  # while a store did not let go of a renewal
+            return
         self._timer = asyncio.get_running_loop().call_later(
             self._lease_s / 3, self._start_to_renew, ended
         )
 
     def stop(self) -> None:
-        """Keep it no longer."""
+        """Keep it no longer, and never again."""
+        self._stopped = True
         for each in (self._timer, self._keeper):
             if each is not None:
                 each.cancel()

@@ -11,6 +11,7 @@ from typing import Any
 
 from lib._util.tasks import whole
 from lib.engine.algorithms import Algorithms
+from lib.engine.bearing import borne
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.state import RunState
 from lib.engine.driver import Driver
@@ -85,10 +86,20 @@ class Hosting:
         )
 
     async def begin(self, lease: Lease) -> bool:
-        """Drive a run that has been claimed; return whether it is driven here now."""
-        info = await self._with.store.run(lease.run_id)
-        # Nothing is left to drive of a run that was erased meanwhile.
-        return info is not None and await self._take(lease, self._algorithms.known(info.algorithm))
+        """Drive a run that has been claimed; return whether it is driven here now.
+
+        What fails before it is driven gives the lease back.
+        """
+        try:
+            info = await self._with.store.run(lease.run_id)
+            # Nothing is left to drive of a run that was erased meanwhile.
+            if info is None:
+                return False
+            return await self._take(lease, self._algorithms.known(info.algorithm))
+        except BaseException:
+            with borne(lease, "its lease was not given back"):
+                await whole(self._with.store.release(lease))
+            raise
 
     async def claim(
         self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
@@ -142,7 +153,16 @@ class Hosting:
             self._drive(driver, lease.run_id, algorithm, returned), name=f"lib.run {lease.run_id}"
         )
         self._runs[lease.run_id] = (driver, task)
-        task.add_done_callback(lambda done: _tell(lease.run_id, done))
+        task.add_done_callback(lambda done: self._ended(lease.run_id, driver, done))
+
+    def _ended(self, run_id: str, driver: Driver, task: asyncio.Task[RunState[Any]]) -> None:
+        self._forget(run_id, driver)  # a task that is cancelled at once does not do it itself
+        _tell(run_id, task)
+
+    def _forget(self, run_id: str, driver: Driver) -> None:
+        if run_id in self._runs and self._runs[run_id][0] is driver:
+            del self._runs[run_id]
+            self._hub.end(run_id)
 
     async def _drive(
         self,
@@ -152,12 +172,10 @@ class Hosting:
         returned: asyncio.Event | None,
     ) -> RunState[Any]:
         try:
-            if returned is not None:  # else it might fail before who claimed it can look for it
-                await returned.wait()
-            state = await driver.drive()
+            # Else it might fail before its claimer can look for it.
+            state = await driver.drive(returned)
         finally:
-            del self._runs[run_id]
-            self._hub.end(run_id)
+            self._forget(run_id, driver)
         self._with.states.keep(algorithm, state)
         if state.outcome is None and not self.closing:
             # A signal that came while the lease was given back found the run in these hands.

@@ -224,12 +224,7 @@ class Worker:
         task.add_done_callback(partial(self._ended, lease.run_id))
 
     async def _drive(self, lease: Lease) -> None:
-        try:
-            await self._hosting.begin(lease)
-        except StoreError:
-            with suppress(StoreError):  # the first error is told; then the lease ends by itself
-                await self._engine.store.release(lease)
-            raise
+        await self._hosting.begin(lease)
         if self._interrupts:  # it was not driven yet when the others were interrupted
             self._hosting.interrupt(lease.run_id)
         while lease.run_id in self._hosting and not self._left:
