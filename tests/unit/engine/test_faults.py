@@ -60,7 +60,9 @@ class Unhashed(React):
 
     def decide(self, state: Any) -> Any:
         decision: Any = super().decide(state)
-        return [replace(request, messages=tuple(request.messages)) for request in decision]
+        if isinstance(decision, Wait):
+            return decision
+        return [replace(request, settings={"odd": object()}) for request in decision]
 
 
 def test_a_run_whose_open_call_cannot_be_made_again_ends_as_failed() -> None:
@@ -70,7 +72,7 @@ def test_a_run_whose_open_call_cannot_be_made_again_ends_as_failed() -> None:
             started = await engine.start("go")
             await reached(started, k.LLM_REQUESTED)
         async with make_engine(ScriptedClient([]), store=store, agent=Unhashed()) as engine:
-            return await until_done(engine.run(started.id).result, fault=AttributeError)
+            return await until_done(engine.run(started.id).result, fault=TypeError)
 
     result = run(main())
     assert (result.outcome, result.reason) == ("FAILED", "poison")
