@@ -50,6 +50,27 @@ class Once:
         return [LLMRequest(key="llm/1", messages=self.kind([Message.user(state.words)]))]
 
 
+class Forgetful(Once):
+    """Returns a request as long as it has no result, which every author tries first."""
+
+    def evolve(self, state: Asked, event: Event) -> Asked:
+        return super().evolve(state, event)._replace(asked=False)
+
+
+def test_a_request_that_waits_for_its_result_is_not_made_again() -> None:
+    async def main() -> list[str]:
+        client = ScriptedClient(["hello"])
+        forgetful = Forgetful(list)
+        async with Engine(
+            MemoryEventStore(), [LLMHandler(client)], algorithms=[forgetful]
+        ) as engine:
+            started = await engine.start("hi")
+            await started.result()
+            return [event.kind async for event in started.events()]
+
+    assert run(main()) == [k.RUN_STARTED, k.LLM_REQUESTED, k.LLM_COMPLETED, k.RUN_COMPLETED]
+
+
 def test_a_model_request_takes_any_sequence_of_messages() -> None:
     async def main(kind: Any) -> tuple[str, int]:
         store, once = MemoryEventStore(), Once(kind)

@@ -139,8 +139,8 @@ class Algorithm(Protocol[S]):
     """How a run goes on: pure functions, so that a resumed run decides as the first one did.
 
     The same log gives the same state and the same decision, in any process, at any time. A
-    decision does not depend on which of its own requests have been made already: it returns
-    those that have not, under the same keys.
+    decision does not depend on which of its own requests have been made already: a request that
+    waits for its result may be returned again, under the same key, and is not made twice.
     """
 
     @property

@@ -64,7 +64,8 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     decision = algorithm.decide(state.loop)
     if isinstance(decision, Finish):
         return WAIT if state.open else Step(finish=decision)
-    return _affordable(state, () if isinstance(decision, Wait) else decision)
+    requests = () if isinstance(decision, Wait) else decision
+    return _affordable(state, [each for each in requests if each.key not in state.open])
 
 
 def _asked(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequence[Request]:
