@@ -38,15 +38,14 @@ class Reviser:
     def decide(self, state: Drafts) -> Sequence[LLMRequest] | Finish | Wait:
         if state.failed:
             return Finish(outcome="FAILED", reason="model", error={"message": state.failed})
-        match state.texts:
-            case ():
-                return [LLMRequest(key="draft", messages=state.question, tools=[])]
-            case (draft,):
-                again = Message.user("Read it again, and write it better.")
-                messages = [*state.question, Message.assistant(draft), again]
-                return [LLMRequest(key="answer", messages=messages, tools=[])]
-            case (*_, answer):
-                return Finish(outcome="COMPLETED", output=answer)
+        if not state.texts:
+            return [LLMRequest(key="draft", messages=state.question, tools=[])]
+        if len(state.texts) == 1:
+            draft = Message.assistant(state.texts[0])
+            again = Message.user("Read it again, and write it better.")
+            messages = [*state.question, draft, again]
+            return [LLMRequest(key="answer", messages=messages, tools=[])]
+        return Finish(outcome="COMPLETED", output=state.texts[-1])
 
 
 def write(messages: Sequence[Message]) -> str:

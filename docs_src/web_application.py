@@ -1,6 +1,6 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -19,7 +19,7 @@ model = FunctionClient(lambda messages: f"You said: {messages[-1].text}")
 
 
 @asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
+async def lifespan(app: Starlette) -> AsyncGenerator[None]:
     """Keep one engine for the life of the application, and take up what the last one left."""
     handlers = [LLMHandler(model)]
     async with Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()]) as engine:
@@ -70,12 +70,11 @@ async def main() -> None:
         lifespan(app),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as browser,
     ):
-        for _ in range(2):  # the second is a retry of the same request
-            answer = await browser.post(
-                "/runs", json={"input": "Hello"}, headers={"Idempotency-Key": "click-1"}
-            )
-        print(answer.status_code)
-        events = f"/runs/{answer.json()['run']}/events"
+        key = {"Idempotency-Key": "click-1"}
+        first = await browser.post("/runs", json={"input": "Hello"}, headers=key)
+        again = await browser.post("/runs", json={"input": "Hello"}, headers=key)
+        print(first.status_code, first.json() == again.json())
+        events = f"/runs/{first.json()['run']}/events"
         lines = (await browser.get(events, headers={"Last-Event-ID": "2"})).text.splitlines()
         print("\n".join(line for line in lines if line))
         print((await browser.get("/runs/unknown/events")).status_code)
