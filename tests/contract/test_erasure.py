@@ -247,7 +247,7 @@ def test_no_byte_of_an_erased_tenant_is_left(
                 assert await asyncio.to_thread(left, gone) == (0, 0)
         await vectors.close()
 
-    run(main(), timeout_s=60)
+    run(main())
 
     assert left(gone) == (0, 0)
     assert all(left(stays)) or name == "sqlite in memory"
@@ -286,7 +286,7 @@ def test_no_byte_of_an_erased_tenants_records_is_left(
         assert [await view.count_all() for view in views] == [0, 70]
         await vectors.close()
 
-    run(main(), timeout_s=60)
+    run(main())
 
     assert left(gone) == 0
     assert left(stays) > 0

@@ -31,9 +31,9 @@ def test_the_old_owner_appends_nothing_more_and_begins_no_further_effect(tmp_pat
         os.kill(first.pid, signal.SIGSTOP)
 
         with worker(tmp_path, "second") as second:
-            finished, _ = second.communicate(timeout=20)
+            finished, _ = second.communicate(timeout=200)
         os.kill(first.pid, signal.SIGCONT)
-        told, _ = first.communicate("go on\n", timeout=20)
+        told, _ = first.communicate("go on\n", timeout=200)
 
     assert finished == "seen by second paid by second\n"
     assert told == finished  # the run is over, and this is its result, whoever asks

@@ -208,4 +208,4 @@ def test_a_tool_that_kills_its_worker_ends_its_run_and_no_other(
             supervisor.terminate()
             assert await supervisor.wait() == 0
 
-    run(main(), timeout_s=60)
+    run(main())

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def run(main: Coroutine[Any, Any, T], *, timeout_s: float = 300.0) -> T:
+def run(main: Coroutine[Any, Any, T], *, timeout_s: float = 240.0) -> T:
     """Return the coroutine's result, from an event loop of its own.
 
     Raises:

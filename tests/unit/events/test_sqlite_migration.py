@@ -90,7 +90,7 @@ def test_processes_that_race_migrate_once(old: Path) -> None:
         racer.stdin.write(b"\n")
         racer.stdin.flush()
     for racer in racers:
-        racer.communicate(timeout=60)
+        racer.communicate(timeout=200)
 
     assert [racer.returncode for racer in racers] == [0, 0, 0]
     assert users_of_the_blob(old) == ["parent"]

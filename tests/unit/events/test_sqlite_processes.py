@@ -102,7 +102,7 @@ def test_processes_that_write_at_once_lose_nothing_and_their_reader_misses_nothi
         assert (await verify_store(store)).faults == []
         await store.close()
 
-    run(main(), timeout_s=50)
+    run(main())
     assert processes.finish() == [0, 0, 0]
 
 

@@ -26,7 +26,7 @@ def test_a_listener_that_rests_heeds_other_processes_afterwards_and_once() -> No
 def test_a_listener_that_rests_is_woken_by_what_names_its_run() -> None:
     async def main() -> None:
         wakeups = Wakeups()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(200):
             with wakeups.listen("run") as wake:
                 wakeups.committed("run", signal=False)
                 wakeups.foreign()

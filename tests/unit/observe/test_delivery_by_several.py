@@ -84,7 +84,7 @@ def test_a_trace_whose_exporter_has_died_is_exported_once_its_claim_has_ended():
         await engine.has(ended("run"))
         dead = Observer(engine, backend, settle_s=0, group="g")
         backend.trouble = [asyncio.Event().wait]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(200):
             dying = asyncio.create_task(dead.backfill())
             await until(lambda: backend.exports)
             dying.cancel()

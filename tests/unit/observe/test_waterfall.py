@@ -212,12 +212,12 @@ def test_what_is_not_shown_is_told():
 @pytest.mark.parametrize("shape", [chain, star])
 def test_ten_thousand_spans_are_drawn_in_bounded_time(shape: Callable[[int], list[Span]]):
     spans = shape(10_000)
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     shown = drawn(spans, limit=500)
 
     assert len(shown) == 503
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_nothing_is_drawn_of_no_spans():

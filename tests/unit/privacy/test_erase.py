@@ -243,7 +243,7 @@ def test_an_erasure_that_is_killed_at_any_step_is_completed_by_the_same_call() -
 
         assert steps > 60
 
-    run(main(), timeout_s=60)
+    run(main())
 
 
 class StartsMeanwhile(MemoryEventStore):

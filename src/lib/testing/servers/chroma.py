@@ -16,7 +16,7 @@ from typing import Final
 from lib.errors.base import install_command
 
 _HOST: Final = "127.0.0.1"
-_START_S: Final = 30.0
+_START_S: Final = 240.0
 _POLL_S: Final = 0.02
 _lock = threading.Lock()
 _ports: list[int] = []

@@ -23,7 +23,7 @@ from typing import Final
 
 _HOST: Final = "127.0.0.1"
 _DATABASES: Final = 4096
-_START_S: Final = 30.0
+_START_S: Final = 240.0
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.01
 _databases = count(1)

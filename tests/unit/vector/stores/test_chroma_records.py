@@ -179,7 +179,7 @@ def test_a_batch_is_sent_in_requests_of_bounded_number_and_size(tmp_path: Path) 
         await store.close()
         client.close()
 
-    run(main(), timeout_s=60)
+    run(main())
 
 
 def test_two_stores_of_one_folder_that_write_the_same_id_leave_the_fields_of_one(

@@ -9,7 +9,6 @@ import json
 import logging
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -218,7 +217,6 @@ def test_the_corpus_over_pinned_connections(
                 await fetcher.fetch("https://other.test-public.com/")
             return await tool.call({"url": case.url}, CONTEXT)
 
-    began = time.monotonic()
     try:
         text, outcome = run(main()), "allowed"
     except ToolError as error:
@@ -227,7 +225,6 @@ def test_the_corpus_over_pinned_connections(
 
     assert outcome == case.expected or case.id in OUR_CHOICE
     assert outcome == "blocked" or TEXTS.get(case.scenario, bool)(text)
-    assert not case.slow or time.monotonic() - began < 10 * SHORT_S
     check_dialled(internet.dialled, case, outcome)
     check_hops(internet.server.asked if case.kind == "redirect" else (), case)
     assert not [secret for secret in case.names.may_be_dialled() if secret in caplog.text]

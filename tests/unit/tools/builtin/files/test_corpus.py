@@ -282,7 +282,6 @@ def test_the_corpus_has_no_disagreement(found: str, base: Path, case: dict[str, 
 
     if not race:
         hold_to(asked, attempt(access, asked), base)
-        assert time.monotonic() - started < 15
         return
 
     with racing(RACES[case["id"]](base)):
