@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lib._util.markup import Kind, tokens, unescaped
+from lib._util.sight import sight_of
 from lib.ingest.document import Document, Heading
 
 _RAW: Final = frozenset({"script", "style"})
@@ -43,7 +44,11 @@ def read_html(text: str) -> Document:
 
 
 def _visible(text: str) -> Iterator[tuple[Kind, str, int]]:
-    """Yield the tokens outside of dropped elements; one that is never closed drops nothing."""
+    """Yield the tokens outside of dropped elements, without texts that cannot be seen.
+
+    An element that is never closed drops nothing.
+    """
+    sight = sight_of(text)
     last_closing = {found[1].lower(): found.start() for found in _closings(text)}
     dropped: list[str] = []
     line = counted = 0
@@ -54,7 +59,7 @@ def _visible(text: str) -> Iterator[tuple[Kind, str, int]]:
         elif kind == "close" and value in dropped:
             while dropped.pop() != value:
                 pass
-        elif not dropped:
+        elif not dropped and offset not in sight.unseen:
             line, counted = line + text.count("\n", counted, offset), offset
             yield kind, value, line + 1
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lib.tools.builtin.extract.style import hides
-
 SKIPPED: Final = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style"})
 """What is no text and, as in browsers, reaches to the end of the page where it does not end."""
 
@@ -14,8 +12,8 @@ RAW: Final = frozenset({"textarea", "title", "xmp"})
 """Inside these no tag counts but their own end."""
 
 DROPPED: Final = frozenset({
-    "audio", "button", "canvas", "datalist", "math", "object", "rp", "select", "svg", "template",
-    "textarea", "video", *SKIPPED,
+    "audio", "button", "canvas", "datalist", "math", "meter", "object", "progress", "rp", "select",
+    "svg", "template", "textarea", "video", *SKIPPED,
 })  # fmt: skip
 """What a reader does not read."""
 
@@ -64,9 +62,7 @@ def is_hidden(attributes: dict[str, str] | None) -> bool:
     """Say whether an element's own attributes keep its content from being seen."""
     if attributes is None or "hidden" in attributes or "popover" in attributes:
         return True
-    if attributes.get("aria-hidden", "").strip().lower() == "true":
-        return True
-    return hides(attributes.get("style", ""))
+    return attributes.get("aria-hidden", "").strip().lower() == "true"
 
 
 # -- main content ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib._util.markup import attributes, tokens, unescaped
+from lib._util.sight import sight_of
 from lib.tools.builtin.extract import names
 from lib.tools.builtin.extract.blocks import DEFINITION, Block, Blocks
 from lib.tools.builtin.extract.hidden import Hidden
@@ -21,7 +22,7 @@ MAX_BLOCKS: Final = 80_000
 """How many block elements of a page are read: they take longer than other tags."""
 
 _beginning: Final = re.compile(r"<[a-z/!?]", re.IGNORECASE).search
-_telling: Final = re.compile(r"hidden|style|popover", re.IGNORECASE).search
+_telling: Final = re.compile(r"hidden|popover", re.IGNORECASE).search
 _ends_of_dropped: Final = re.compile(
     rf"</({'|'.join(sorted(names.DROPPED))})(?=[\s/>])", re.IGNORECASE
 ).finditer
@@ -33,7 +34,7 @@ _NO_ATTRIBUTES: Final[dict[str, str]] = {}
 
 
 def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Blocks:
-    """Return the visible blocks of a page; hidden text, scripts and comments are left out.
+    """Return the visible blocks of a page; what is not seen, scripts and comments are left out.
 
     Linear: every text and tag is handled once, and at most `max_events` of them, and no more than
     `MAX_BLOCKS` elements that stand on their own.
@@ -43,15 +44,17 @@ def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Block
         url: where it came from, for its links.
         max_events: how many texts and tags are read.
     """
-    reader = _Reader(source, url)
+    reader, sight = _Reader(source, url), sight_of(source)
+    end_of_sight = len(source) if sight.end is None else sight.end
     for number, (kind, value, start, end) in enumerate(
         tokens(source, skipped=names.SKIPPED, raw=names.RAW)
     ):
-        if number >= max_events or reader.opened > MAX_BLOCKS:
+        if number >= max_events or reader.opened > MAX_BLOCKS or start >= end_of_sight:
             reader.page.cut = True
             break
         if kind == "text":
-            reader.text(value, last=end == len(source))
+            if start not in sight.unseen:
+                reader.text(value, last=end == len(source))
         elif kind == "close":
             reader.close(value)
         else:
