@@ -1,6 +1,6 @@
 import asyncio
 
-from lib.evals import Score, score_event
+from lib.evals import Score
 from lib.llm import ScriptedClient
 from lib.observe import Observer, PhoenixSink
 from lib.testing.agents import make_engine
@@ -18,8 +18,7 @@ async def main() -> None:
                 await observer.drain()
 
             thumbs = Score(name="helpful", value=0.8, source="human", comment="quick and clear")
-            event = score_event(thumbs, signal_id="feedback-7", now=engine.clock.now())
-            await engine.store.append(run.id, [event], expected=None)
+            await run.score(thumbs, signal_id="feedback-7")
             async with Observer(engine, sink) as observer:
                 for _ in range(2):  # a second time sends nothing
                     await observer.export_trace(run.id)

@@ -1,7 +1,7 @@
 import asyncio
 import sys
 
-from lib.evals import Score, score_event
+from lib.evals import Score
 from lib.events import MemoryEventStore
 from lib.llm import ScriptedClient
 from lib.observe import ConsoleSink, InMemorySink, Observer
@@ -21,16 +21,13 @@ async def main() -> None:
         result = await run.result()
 
         # By your code, right away.
-        names_days = Score(name="names_days", value="30 days" in result.output)
-        event = score_event(names_days, signal_id="check-1", now=clock.now())
-        await store.append(run.id, [event], expected=None)
+        await run.score("names_days", value="30 days" in result.output, signal_id="check-1")
 
         # By a customer, an hour later; the second click of an impatient one changes nothing.
         clock.advance(3600)
         thumbs = Score(name="helpful", value=0.8, source="human", comment="quick and clear")
         for _ in range(2):
-            event = score_event(thumbs, signal_id="feedback-7", now=clock.now())
-            await store.append(run.id, [event], expected=None)
+            await engine.score(run.id, thumbs, signal_id="feedback-7")
 
         kept = InMemorySink()
         async with Observer(engine, [ConsoleSink(sys.stdout), kept], settle_s=0) as observer:

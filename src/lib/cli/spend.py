@@ -47,7 +47,9 @@ class Totals:
     def _row(self, name: str | None) -> dict[str, Any]:
         row: dict[str, Any] = {self._by: name, "runs": self._runs[name]}
         spend = self._spends[name]
-        return row if self._by == "model" else row | call_fields(spend)
+        if self._by == "model":
+            return row | {"failed": spend.total.failed}
+        return row | call_fields(spend)
 
 
 def call_fields(spend: TotalSpend) -> dict[str, int]:
@@ -58,7 +60,8 @@ def call_fields(spend: TotalSpend) -> dict[str, int]:
 
 def used_fields(used: ModelSpend) -> dict[str, Any]:
     """Return what was used as fields of a row for programs; costs are numbers of US dollars."""
-    counts = {name: count for name, count in asdict(used).items() if name != "known_cost"}
+    counts = asdict(used)
+    del counts["known_cost"], counts["failed"]  # the latter is told of models alone
     cost = None if used.cost is None else float(used.cost)
     return {**counts, "known_cost": float(used.known_cost), "cost": cost}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Self
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -32,6 +34,7 @@ from lib.engine.starting import begin_run, check_start
 from lib.engine.states import States
 from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
+from lib.evals import Score, ScoreSource, as_score, score_event
 from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
@@ -322,11 +325,39 @@ class Engine:
         check_names(user=user)
         check_signal(kind, data)
         event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
+        await self._append_signal(run_id, event)
+
+    async def _append_signal(self, run_id: str, event: NewEvent) -> None:
         await self.store.append(run_id, [event], expected=None)
         with written(run_id, "a signal was appended, and its blobs were not looked at again"):
             await attachments.appended(self._equipment.blobs, [event])
         with written(run_id, "a signal was appended, and it could not be driven at once"):
             await self._go_on(run_id)
+
+    async def score(
+        self,
+        run_id: str,
+        score: Score | str | None = None,
+        value: float | str | None = None,
+        *,
+        name: str | None = None,
+        comment: str | None = None,
+        source: ScoreSource | None = None,
+        at: datetime | None = None,
+        meta: Mapping[str, Any] | None = None,
+        span_id: str | None = None,
+        signal_id: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Append a judgement of a run, or of one span of it, to its log; see `Run.score`.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ValueError: it is no score, such as NaN or a blank name.
+            TypeError: a Score and its fields are mixed, or no name or value is there.
+        """
+        told = as_score(score, value, name=name, comment=comment, source=source, at=at, meta=meta)
+        await self.add_score(run_id, told, span_id=span_id, signal_id=signal_id, user=user)
 
     # -- for handles, drivers and observers ------------------------------------------------
 
@@ -339,6 +370,23 @@ class Engine:
             RedactionFailed: the redactor raised; nothing is to be written.
         """
         return NewEvent(kind, self._redacted(kind, data), self.clock.now(), tenant, user)
+
+    async def add_score(
+        self,
+        run_id: str,
+        score: Score,
+        *,
+        span_id: str | None,
+        signal_id: str | None,
+        user: str | None,
+    ) -> None:
+        """Append a score, redacted, to a run; see `Run.score`."""
+        check_names(user=user, span_id=span_id, signal_id=signal_id)
+        signal = score_event(
+            score, signal_id=signal_id or self.new_id(), now=self.clock.now(), span_id=span_id
+        )
+        data = self._redacted(signal.kind, signal.data)
+        await self._append_signal(checked_id(run_id), replace(signal, data=data, user=user))
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """Return the algorithm of this name.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from datetime import datetime
 from typing import Any, Final, Protocol
 
 from lib.engine.approvals import PendingApproval, pending_in
@@ -17,6 +18,7 @@ from lib.engine.history import Histories
 from lib.engine.result import Result
 from lib.engine.waiting import WaitingLog, waiting_for
 from lib.errors import NotPending, RunNotFound
+from lib.evals import Score, ScoreSource, as_score
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
@@ -48,6 +50,18 @@ class Host(Protocol):
         self, run_id: str, kind: str, data: dict[str, Any], *, user: str | None = None
     ) -> None:
         """Append a signal to the run."""
+        ...
+
+    async def add_score(
+        self,
+        run_id: str,
+        score: Score,
+        *,
+        span_id: str | None,
+        signal_id: str | None,
+        user: str | None,
+    ) -> None:
+        """Append a score, redacted, to the run."""
         ...
 
     def algorithm(self, name: str) -> Algorithm[Any]:
@@ -190,6 +204,47 @@ class Run:
         Nothing, if it does not. Best effort and never stored: read `events()` for what is durable.
         """
         return self._engine.watch(self.id)
+
+    async def score(
+        self,
+        score: Score | str | None = None,
+        value: float | str | None = None,
+        *,
+        name: str | None = None,
+        comment: str | None = None,
+        source: ScoreSource | None = None,
+        at: datetime | None = None,
+        meta: Mapping[str, Any] | None = None,
+        span_id: str | None = None,
+        signal_id: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Append a judgement of the run, or of one span of it, to its log, after its end as well.
+
+        `run.score("helpful", 0.8)`, `run.score(name="helpful", value=0.8)` and
+        `run.score(Score(name="helpful", value=0.8))` are the same. It passes the engine's redactor
+        and does not open the run again.
+
+        Args:
+            score: a score, or the name of one.
+            value: a finite number, True or False, or a label.
+            name: what was judged, in place of the first argument.
+            comment: why.
+            source: who judged: "code", "llm" or "human"; None for "code".
+            at: when, with a time zone; None for now.
+            meta: whatever else is known, as JSON.
+            span_id: the span that was judged; None for the run as a whole.
+            signal_id: names the judgement: repeated under the same id it counts once. None makes
+                one.
+            user: who caused it.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ValueError: it is no score, such as NaN or a blank name.
+            TypeError: a Score and its fields are mixed, or no name or value is there.
+        """
+        told = as_score(score, value, name=name, comment=comment, source=source, at=at, meta=meta)
+        await self._engine.add_score(self.id, told, span_id=span_id, signal_id=signal_id, user=user)
 
     async def pending(self) -> list[PendingApproval]:
         """Return the calls that wait for a person, oldest first.

@@ -11,6 +11,7 @@ from lib.engine.core.state import RunState
 from lib.engine.handler import Live
 from lib.engine.session import Input, SessionHost
 from lib.errors import RunNotFound
+from lib.evals import Score
 from lib.events import EventStore, NewEvent
 from lib.events.tenant import TenantEventStore
 from lib.llm import Message
@@ -69,6 +70,23 @@ class OneTenant:
         """
         await self._check(run_id)
         await self._engine.signal(run_id, kind, data, user=user)
+
+    async def add_score(
+        self,
+        run_id: str,
+        score: Score,
+        *,
+        span_id: str | None,
+        signal_id: str | None,
+        user: str | None,
+    ) -> None:
+        """Append a score, redacted, to the run.
+
+        Raises:
+            RunNotFound: the tenant has no such run.
+        """
+        await self._check(run_id)
+        await self._engine.add_score(run_id, score, span_id=span_id, signal_id=signal_id, user=user)
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """Return the algorithm of this name."""

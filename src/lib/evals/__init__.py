@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lib.evals.score import Score, ScoreSource, score_event, score_of
+from lib.evals.score import Score, ScoreSource, as_score, score_event, score_of
 
-__all__ = ["Score", "ScoreSource", "score_event", "score_of"]
+__all__ = ["Score", "ScoreSource", "as_score", "score_event", "score_of"]

@@ -50,6 +50,34 @@ class Score(BaseModel):
         return None if isinstance(self.value, str) else self.value >= _PASSING
 
 
+def as_score(
+    score: Score | str | None = None, value: float | str | None = None, **fields: Any
+) -> Score:
+    """Return what a caller has judged as a score.
+
+    Args:
+        score: a score, which nothing else is said beside; or the name of one.
+        value: see `Score`.
+        fields: those of `Score`; None where nothing is said.
+
+    Raises:
+        TypeError: a score and its fields are mixed, or no name or value is there.
+        ValueError: it is no score, such as NaN or a blank name.
+    """
+    told = {name: each for name, each in {"value": value, **fields}.items() if each is not None}
+    if isinstance(score, Score):
+        if told:
+            raise TypeError(f"expected a Score alone, got {', '.join(told)} beside it")
+        return score
+    if score is not None:
+        if "name" in told:
+            raise TypeError("expected one name of a score, got two")
+        told["name"] = score
+    if "name" not in told or "value" not in told:
+        raise TypeError("a score has a name and a value: write score(name=…, value=…) or Score(…)")
+    return Score.model_validate(told)
+
+
 def score_event(
     score: Score, *, signal_id: str, now: datetime, span_id: str | None = None
 ) -> NewEvent:

@@ -44,6 +44,7 @@ class ModelSpend:
         reasoning_tokens: the part of the output that the model wrote for itself.
         known_cost: US dollars, for the calls of which the cost is known.
         unpriced: calls of which nobody knows the cost.
+        failed: calls that were not answered, or whose answer was blocked.
     """
 
     calls: int = 0
@@ -54,6 +55,7 @@ class ModelSpend:
     reasoning_tokens: int = 0
     known_cost: Decimal = Decimal(0)
     unpriced: int = 0
+    failed: int = 0
 
     @property
     def tokens(self) -> int:
@@ -149,10 +151,8 @@ class SpendFold:
                 self._open[event.run_id, str(event.data.get("key"))] = event.data
             case k.LLM_COMPLETED | k.LLM_FAILED:
                 request = self._open.pop((event.run_id, str(event.data.get("key"))), None)
-                if request is not None and event.kind == k.LLM_COMPLETED:
-                    self._use(event, _object(event.data.get("reply")), event.data, request)
-                elif request is not None and event.data.get("usage"):  # a reply that was blocked
-                    self._use(event, event.data, request)
+                if request is not None:
+                    self._end(event, request)
             case k.TOOL_REQUESTED | k.CHILD_REQUESTED:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
             case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.MEMORY_COMPLETED:
@@ -161,6 +161,21 @@ class SpendFold:
                     self._use(event, event.data)
             case _:
                 pass
+
+    def _end(self, event: Event, request: Mapping[str, Any]) -> None:
+        """Add what came of a model call."""
+        if event.kind == k.LLM_COMPLETED:
+            self._use(event, _object(event.data.get("reply")), event.data, request)
+            return
+        if event.data.get("usage"):  # a reply that was blocked
+            self._use(event, event.data, request)
+        self._fail(event.data, request)
+
+    def _fail(self, *told: Mapping[str, Any]) -> None:
+        """Count a failure for the model that was asked, where the log names one."""
+        if (model := _name(told, "model")) is not None:
+            spend = self._models.get(model, ModelSpend()) + ModelSpend(failed=1)
+            self._models[model] = spend
 
     def _use(self, event: Event, *told: Mapping[str, Any]) -> None:
         """Add one answer; each of `told` may name its model and provider, and the first counts."""

@@ -84,9 +84,11 @@ class LLMHandler:
             data["provider"] = provider
         if tools_digest:
             data["tools_digest"] = tools_digest
-        for name in ("model", "settings"):
-            if value := getattr(request, name):
-                data[name] = value
+        # Its own where the request names none: a call that fails has no reply that tells.
+        if model := request.model or getattr(self._client, "model", None):
+            data["model"] = model
+        if request.settings:
+            data["settings"] = request.settings
         if request.state is not None:
             data["provider_state"] = True
         return Draft(k.LLM_REQUESTED, data)
