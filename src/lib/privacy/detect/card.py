@@ -9,8 +9,10 @@ from typing import Final
 
 from lib.privacy.detect.finding import Finding
 
-# Digits in groups, between which is one space, hyphen or dot; not inside a word or a fraction.
-_RUN: Final = re.compile(r"(?<![^\W_])[0-9]+(?:[ .-][0-9]+)*(?![^\W_])")
+# What people put between groups: spaces of every width and hyphens of every kind are among it.
+_GAPS: Final = " .,:/|_*\t\xa0\xb7\u2002-\u200a\u2010-\u2015\u202f\u2212\u2022-"
+# Digits in groups, between which is one of these; not inside a word or a fraction.
+_RUN: Final = re.compile(rf"(?<![^\W_])[0-9]+(?:[{_GAPS}][0-9]+)*(?![^\W_])")
 _GROUP: Final = re.compile(r"[0-9]+")
 _MIN, _MAX = 13, 19
 _MAX_GROUPS: Final = 9
@@ -54,7 +56,7 @@ _ISSUERS: Final = (
     ("63", "63", range(13, 20)),
     ("67", "67", range(13, 20)),
 )
-_NO_GAPS: Final = str.maketrans("", "", " .-")
+_NO_GAPS: Final = re.compile("[^0-9]")
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 
 
@@ -97,7 +99,7 @@ def _is_even(text: str, row: list[tuple[int, int]]) -> bool:
     """Tell whether one separator stands between all groups and, but for a space, not around."""
     start, end, between = row[0][0], row[-1][1], {text[until] for _, until in row[:-1]}
     separator = between.pop()
-    return not between and (separator == " " or not _goes_on(text, start, end, separator))
+    return not between and (separator.isspace() or not _goes_on(text, start, end, separator))
 
 
 def _goes_on(text: str, start: int, end: int, separator: str) -> bool:
@@ -109,7 +111,7 @@ def _goes_on(text: str, start: int, end: int, separator: str) -> bool:
 
 
 def _is_card(text: str, start: int, end: int) -> bool:
-    digits = text[start:end].translate(_NO_GAPS)
+    digits = _NO_GAPS.sub("", text[start:end])
     if len(digits) not in _lengths(digits[:4]) or not _luhn(digits):
         return False
     return len(digits) != end - start or len(digits) > _MIN or _is_told(text, start)

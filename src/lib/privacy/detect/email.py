@@ -17,13 +17,16 @@ _LABEL: Final = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 _DOMAIN: Final = re.compile(
     rf"(?:{_LABEL}\.)+(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_]{{2,63}})(?![^\W\d_])"
 )
+# What stands before "@" there is a password.
+_LOGIN: Final = re.compile(r"://[^\s/@]{0,80}:\Z")
 _OPENERS: Final = ".'`{|*&$!#^"
 
 
 class EmailDetector:
     """Finds addresses such as `jo.doe+news@mail.example.org`; a quoted local part is not one.
 
-    In a URL its "@" may be written "%40". `git@…` is how programs name a repository, and nobody's.
+    In a URL its "@" may be written "%40". `git@…` is how programs name a repository, and nobody's;
+    what stands before "@" in `scheme://user:password@host` is none, either.
     """
 
     kinds = frozenset({"email"})
@@ -35,5 +38,8 @@ class EmailDetector:
             before = _BEFORE.search(text[max(0, place - 64) : place])
             after = _DOMAIN.match(text[at.end() : at.end() + 255])
             local = "" if before is None else before[0].lstrip(_OPENERS)
-            if local and local != "git" and after is not None:
-                yield Finding("email", place - len(local), at.end() + after.end())
+            start = place - len(local)
+            if not local or local == "git" or after is None:
+                continue
+            if not _LOGIN.search(text, max(0, start - 90), start):
+                yield Finding("email", start, at.end() + after.end())

@@ -1,4 +1,4 @@
-"""A text whose JSON escapes are read as what they stand for. Pure."""
+"""A text whose escapes, of JSON and of URLs, are read as what they stand for. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from typing import Final
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
 )
+# Source: RFC 3986, 2.1; of ASCII, in which credentials are written.
+_PERCENT: Final = re.compile(r"%[2-7][0-9a-fA-F]")
 _CHARS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 MAX_LEVELS: Final = 3
 """How often a text is read so: JSON in a string of JSON has its escapes escaped."""
+MAX_PERCENT_LEVELS: Final = 2
+"""How often percent-encoding is: a URL may be a parameter of another one."""
 
 
 class Unescaped:
@@ -21,13 +25,13 @@ class Unescaped:
 
     __slots__ = ("_at", "_spans", "text")
 
-    def __init__(self, written: str) -> None:
-        """Read a text, be it JSON as a whole or not."""
+    def __init__(self, written: str, escape: re.Pattern[str] = _ESCAPE) -> None:
+        """Read a text, be it JSON or a URL as a whole or not."""
         self._spans: list[tuple[int, int]] = []
         self._at: list[int] = []  # where each of these escapes is in what was read
         pieces: list[str] = []
         done = shorter = 0
-        for found in _ESCAPE.finditer(written):
+        for found in escape.finditer(written):
             start, end = found.span()
             self._spans.append((start, end))
             self._at.append(start - shorter)
@@ -82,17 +86,21 @@ class Unescaped:
 
 def levels(text: str) -> Iterator[Unescaped]:
     """Yield the text with its escapes read, then that with its escapes read, while it has any."""
-    for _ in range(MAX_LEVELS):
-        if "\\" not in text:
-            return
-        read = Unescaped(text)
-        if not read:
-            return
-        yield read
-        text = read.text
+    for escape, sign, times in (
+        (_ESCAPE, "\\", MAX_LEVELS),
+        (_PERCENT, "%", MAX_PERCENT_LEVELS),
+    ):
+        for _ in range(times):
+            read = Unescaped(text, escape) if sign in text else None
+            if not read:
+                break
+            yield read
+            text = read.text
 
 
 def _char(escape: str) -> str:
+    if escape[0] == "%":
+        return chr(int(escape[1:], 16))
     if escape[1] != "u":
         return _CHARS.get(escape[1], escape[1])
     high, low = int(escape[2:6], 16), int(escape[8:] or "0", 16)

@@ -33,12 +33,16 @@ _LENGTHS: Final = {
     }.items()
     for country in countries.split()
 }
-_START: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}[ -]?[0-9]{2}(?=[ -]?[A-Za-z0-9])")
-_REST: Final = re.compile(r"[ -]?[A-Za-z0-9]")
+# What people put between groups: spaces of every width and hyphens of every kind are among it.
+_GAP: Final = r"[ .,:/|_*\t\xa0\xb7\u2002-\u200a\u2010-\u2015\u202f\u2212\u2022-]?"
+_START: Final = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}{_GAP}[0-9]{{2}}(?={_GAP}[A-Za-z0-9])")
+_REST: Final = re.compile(rf"{_GAP}[A-Za-z0-9]")
 
 
 class IBANDetector:
-    """Finds numbers of a country's length whose remainder is right, with single spaces or without.
+    """Finds numbers of a country's length whose remainder is right.
+
+    One separator may stand between groups.
 
     Source: ISO 13616-1:2020; ISO/IEC 7064, MOD 97-10.
     """
@@ -66,5 +70,5 @@ def _end(text: str, place: int, missing: int) -> int:
 
 
 def _is_right(written: str) -> bool:
-    compact = written.replace(" ", "").replace("-", "").upper()
+    compact = "".join(filter(str.isalnum, written)).upper()
     return int("".join(str(int(char, 36)) for char in compact[4:] + compact[:4])) % 97 == 1

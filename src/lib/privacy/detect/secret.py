@@ -7,43 +7,11 @@ from collections.abc import Iterator
 from math import log2
 from typing import Final
 
+from lib.privacy.detect.contexts import placed
 from lib.privacy.detect.finding import Finding
+from lib.privacy.detect.keys import keys
 
-_L, _R = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
-
-# Shapes as the vendors document them or their scanners know them. Every repetition has a limit, so
-# that a hostile text costs a constant for each of its characters. Source of most of the table:
-# gitleaks, config/gitleaks.toml (8.x), and GitHub, "Supported secret scanning patterns" (2025).
-_VENDORS: Final[tuple[tuple[str, str], ...]] = (
-    ("openai", r"sk-(?!ant-)(?:[a-z]{2,12}-)?[A-Za-z0-9_-]{20,200}"),
-    ("anthropic", r"sk-ant-[a-z0-9]{2,12}-[A-Za-z0-9_-]{20,200}"),
-    ("aws key id", rf"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{{16}}{_R}"),
-    ("github", r"gh[pousr]_[A-Za-z0-9]{36,255}"),
-    ("github", r"github_pat_[A-Za-z0-9_]{36,255}"),
-    ("gitlab", r"gl(?:pat|ptt|rt|dt|cbt|oas|soat|ft|imt|agent)-[A-Za-z0-9_.-]{20,200}"),
-    ("slack", r"xox[abeoprs]-[A-Za-z0-9-]{10,250}"),
-    ("slack", r"xapp-\d-[A-Za-z0-9-]{10,250}"),
-    ("slack", r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/+]{20,120}"),
-    ("google", r"AIza[A-Za-z0-9_-]{35}"),
-    ("google", r"GOCSPX-[A-Za-z0-9_-]{20,40}"),
-    ("google", r"ya29\.[A-Za-z0-9_-]{20,400}"),
-    ("stripe", r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,250}"),
-    ("stripe", r"whsec_[A-Za-z0-9+/=]{20,100}"),
-    ("hugging face", r"(?:hf|api_org)_[A-Za-z0-9]{30,100}"),
-    ("npm", r"npm_[A-Za-z0-9]{36}"),
-    ("pypi", r"pypi-AgE[A-Za-z0-9_-]{50,1000}"),
-    ("groq", r"gsk_[A-Za-z0-9]{40,80}"),
-    ("xai", r"xai-[A-Za-z0-9]{60,120}"),
-    ("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
-    ("digitalocean", r"do[opr]_v1_[0-9a-f]{64}"),
-    ("databricks", rf"dapi[0-9a-f]{{32}}(?:-\d)?{_R}"),
-    ("telegram", rf"[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{_R}"),
-    ("twilio", rf"(?:SK|AC)[0-9a-f]{{32}}{_R}"),
-    ("sendgrid", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
-    # Source: RFC 7519; a JSON object begins with {" which is eyJ in base64.
-    ("jwt", r"eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{0,2000}"),
-)
-_SHAPES: Final = re.compile(_L + "(?:" + "|".join(shape for _, shape in _VENDORS) + ")")
+_L: Final = r"(?<![A-Za-z0-9])"
 
 # Source: RFC 6750, 2.1; RFC 7617; RFC 9110, 11.6.2.
 _SCHEME: Final = re.compile(
@@ -69,10 +37,11 @@ _URL_LOGIN: Final = re.compile(r"(?<=://)[^\s/:@\"'<>\[\]]{0,80}:([^\s/@\"'<>\[\
 _STAND_IN: Final = re.compile(r"(?i)pass(?:word|wd)?|pwd?|secret|[$%{].*|[*x.]+|your[_-]?\w*")
 # What stands where a password would: a hint, a variable, a type, nothing.
 _NO_PASSWORD: Final = re.compile(
-    r"(?i)passw|passphrase|\A(?:string|null|none|true|false|text|secret|example|required|optional"
+    r"(?i)\A\D*(?:passw|passphrase)\D*\Z|\A(?:string|null|none|true|false|text|secret|example|required|optional"
     r"|change ?me|hidden|redacted|(?:enter|type|your|the|please|must|should|choose|at least)\b.*"
     r"|[$%{<\[].*|[*x.\u2022_-]+)\Z"
 )
+_PARAMETERS: Final = re.compile(r"&[\w.\[\]-]{1,60}=")
 _MADE_UP: Final = re.compile(
     r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])|(?=.{8})(?=[^A-Za-z]*[A-Za-z]).*[!#%&*+?@^~$](?=\w)"
 )
@@ -103,15 +72,17 @@ class SecretDetector:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    yield from (found.span() for found in _SHAPES.finditer(text))
+    yield from keys(text)
+    yield from placed(text)
     for found in _SCHEME.finditer(text):
         if found[0][0] not in "bB" or _is_random(found[1]):
             yield found.span(1)
     for found in _NAMED.finditer(text):
-        if _is_random(found[3]) and (
+        value = _PARAMETERS.split(found[3], maxsplit=1)[0]
+        if _is_random(value) and (
             found[2] or not _is_code(found[3], text[found.end() : found.end() + 1])
         ):
-            yield found.span(3)
+            yield found.start(3), found.start(3) + len(value)
     yield from _passwords(text)
     for found in _URL_LOGIN.finditer(text):
         if not _STAND_IN.fullmatch(found[1]):
@@ -128,7 +99,7 @@ def _passwords(text: str) -> Iterator[tuple[int, int]]:
             if not _NO_PASSWORD.search(quoted):
                 yield found.span(2)
         elif _MADE_UP.match(bare) and not _is_code(bare, text[found.end() : found.end() + 1]):
-            yield found.span(3)
+            yield found.start(3), found.start(3) + len(_PARAMETERS.split(bare, maxsplit=1)[0])
 
 
 def _is_code(value: str, after: str) -> bool:
