@@ -13,7 +13,7 @@ from lib.errors import LibError
 COMMANDS: Final = {
     "demo": ("lib.cli.demo", "Ask a question about a folder of documents."),
     "privacy": ("lib.cli.privacy", "Erase runs and tenants for good, and what has expired."),
-    "store": ("lib.cli.store", "Look into an event store, read-only."),
+    "store": ("lib.cli.store", "Look into an event store."),
     "trace": ("lib.cli.trace", "Show what a run did, as a waterfall or as a page."),
     "vector": ("lib.cli.vector", "Move records between vector stores, or look into one."),
     "worker": ("lib.cli.worker", "Drive the runs of a store that nobody drives."),

@@ -1,4 +1,4 @@
-"""`lib store`: look into an event store. Nothing here writes, migrates or repairs."""
+"""`lib store`: look into an event store, settle calls and end leases. Nothing is migrated."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.algorithms import React
+from lib.cli.runs import ListedRun, listed_runs, newest
+from lib.cli.settle import each_unknown, settle, unknown_json, unlock
 from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
-from lib.cli.stores import FORMS, StoreParam, reading
+from lib.cli.stores import FORMS, StoreParam, find_run, reading
 from lib.cli.terminal import json_line, text_line
-from lib.engine import WaitingCall, pending_approvals
+from lib.engine import UnknownCall, WaitingCall, pending_approvals
 from lib.engine.check import request_check
 from lib.errors import RunNotFound
-from lib.events import Event, RunInfo, RunQuery
+from lib.events import Event, RunQuery
 from lib.events.blobs import DirectoryBlobStore
 from lib.events.codec import event_to_json
 from lib.events.layout import LAYOUT_VERSION
@@ -48,9 +50,15 @@ class _Line(NamedTuple):
     used: ModelSpend
 
 
-@click.group(help=f"Look into an event store, read-only. STORE is {FORMS}.")
+@click.group(
+    help=f"Look into an event store: all but settle and unlock is read-only. STORE is {FORMS}."
+)
 def command() -> None:
     """Look into an event store."""
+
+
+command.add_command(settle)
+command.add_command(unlock)
 
 
 @command.command()
@@ -76,6 +84,9 @@ async def _facts(store: StorePlace) -> dict[str, Any]:
 @command.command()
 @the_store
 @click.option("--open", "only_open", is_flag=True, help="Only runs that have not ended.")
+@click.option(
+    "--roots", is_flag=True, help="Only runs that no other has started, with their trees."
+)
 @click.option("--tenant", help="Only runs of this tenant.")
 @click.option(
     "--limit", type=click.IntRange(min=1), help="So many runs at most; 100, or all with --by."
@@ -88,6 +99,7 @@ def runs(
     store: StorePlace,
     *,
     only_open: bool,
+    roots: bool,
     tenant: str | None,
     limit: int | None,
     by: By | None,
@@ -95,13 +107,17 @@ def runs(
     provider: str | None,
     as_json: bool,
 ) -> None:
-    """List the runs of STORE and what each has spent, oldest first.
+    """List the runs of STORE, the newest first: their states, and what each has spent.
 
-    The log of each run that is listed is read. A child run has a line of its own, and its parent's
-    line is without it. "≥" marks a cost that leaves out calls without a price.
+    An open run is working, or waits for a person, for time, for a worker, a child run or a signal,
+    or its owner is dead. "unknown" counts calls whose outcome is not known. The log of each run
+    that is listed is read. A child run has a line of its own, and its parent's line is without it;
+    with --roots the line of a root is the total of its tree. "≥" marks a cost that leaves out
+    calls without a price.
     """
     limit = _RUNS if limit is None and by is None else limit
-    query = RunQuery(status="open" if only_open else None, tenant=tenant, limit=limit)
+    status = "open" if only_open else None
+    query = RunQuery(status=status, tenant=tenant, limit=limit, roots=roots)
     prices = _price_book(provider, priced=priced)
     found = _totals(store, query, by, prices) if by else _runs(store, query, prices)
     asyncio.run(_tell(found, as_json=as_json))
@@ -122,10 +138,13 @@ async def _runs(
     store: StorePlace, query: RunQuery, prices: PriceBook | None
 ) -> AsyncIterator[_Line]:
     async with reading(store) as opened:
-        async for run, spend in runs_with_spend(opened, query, prices=prices):
-            more: dict[str, Any] = {"events": run.head, **call_fields(spend)}
-            more["created"] = run.created_at.isoformat()  # a program must not guess the zone
-            yield _Line(_run_row(run), more, spend.total)
+        infos, count = await newest(opened, query)
+        async for run in listed_runs(opened, infos, trees=query.roots, prices=prices):
+            more: dict[str, Any] = {**_run_row(run, as_json=True), **call_fields(run.spend)}
+            yield _Line(_run_row(run, tree=query.roots), more, run.spend.total)
+    if len(infos) < count:
+        told = f"the newest {len(infos):,} of {count:,} runs: --limit {count} lists all"
+        click.echo(told, err=True)
 
 
 async def _totals(
@@ -167,15 +186,24 @@ def _counter() -> Generator[Callable[[], None]]:
         yield move
 
 
-def _run_row(run: RunInfo) -> dict[str, Any]:
-    return {
-        "run": run.run_id,
-        "status": run.outcome or run.status,
-        "algorithm": run.algorithm,
-        "tenant": run.tenant,
-        "created": f"{run.created_at:%Y-%m-%d %H:%M:%S}",
-        "seconds": round((run.updated_at - run.created_at).total_seconds(), 3),
+def _run_row(run: ListedRun, *, tree: bool = False, as_json: bool = False) -> dict[str, Any]:
+    """Return the fields of a run; those for programs replace those for people."""
+    info = run.info
+    row: dict[str, Any] = {
+        "run": info.run_id,
+        "status": run.state,
+        "algorithm": info.algorithm,
+        "tenant": info.tenant,
+        "created": f"{info.created_at:%Y-%m-%d %H:%M:%S}",
+        "seconds": round((info.updated_at - info.created_at).total_seconds(), 3),
+        **({"runs": run.runs} if tree or as_json else {}),
+        "events": run.events,
+        "unknown": run.unknown,
     }
+    if as_json:
+        row |= {"status": info.outcome or info.status, "state": run.state}
+        row["created"] = info.created_at.isoformat()  # a program must not guess the zone
+    return row
 
 
 @command.command()
@@ -204,7 +232,7 @@ async def _approvals(store: StorePlace, tenant: str | None, *, as_json: bool) ->
         click.echo("nothing waits for a person", err=True)
 
 
-def _call_row(call: WaitingCall) -> dict[str, Any]:
+def _call_row(call: WaitingCall | UnknownCall) -> dict[str, Any]:
     arguments = json_line(dict(call.arguments))
     cut = f"{arguments[: _ARGUMENTS_CHARS - 3]}..."
     return {
@@ -215,6 +243,24 @@ def _call_row(call: WaitingCall) -> dict[str, Any]:
         "tenant": call.tenant,
         "since": f"{call.since:%Y-%m-%d %H:%M:%S}",
     }
+
+
+@command.command()
+@the_store
+@click.option("--tenant", help="Only runs of this tenant.")
+@as_json
+def unknown(store: StorePlace, *, tenant: str | None, as_json: bool) -> None:
+    """List the tool calls in STORE whose outcome is not known; `settle` says what became of one.
+
+    They were cut off by the death of a process, by a timeout or by the end of their run.
+    """
+    calls = asyncio.run(each_unknown(store, tenant))
+    if as_json:
+        for call in calls:
+            click.echo(unknown_json(call))
+    _show([] if as_json else [_call_row(call) for call in calls], as_json=False)
+    if not as_json and not calls:
+        click.echo("no call has an unknown outcome", err=True)
 
 
 @command.command()
@@ -230,6 +276,7 @@ def events(store: StorePlace, run_id: str, *, as_json: bool) -> None:
 
 async def _events(store: StorePlace, run_id: str) -> list[Event]:
     async with reading(store) as opened:
+        run_id = (await find_run(opened, run_id)).run_id
         found = await opened.read(run_id)
         if not found:
             raise RunNotFound(run_id)
@@ -264,7 +311,7 @@ def verify(store: StorePlace, *, blobs: Path | None, deep: bool, as_json: bool) 
     ]
     _show(faults, as_json=as_json)
     if not as_json:
-        click.echo(f"runs: {report.runs}, events: {report.events}, faults: {len(faults)}")
+        click.echo(f"runs: {report.runs:,}, events: {report.events:,}, faults: {len(faults):,}")
     if faults:
         raise click.exceptions.Exit(1)
 
@@ -292,14 +339,21 @@ def _console() -> Console:
     return console
 
 
+def _cell(value: object) -> str:
+    """Return a value for people: numbers with separators, nothing for None."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else text_line(value)
+
+
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
     """Return the rows as a table whose first column, the one to copy, is never cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    widest = max(len(str(next(iter(row.values())))) for row in rows)
+    widest = max(len(_cell(next(iter(row.values())))) for row in rows)
     for place, (name, value) in enumerate(rows[0].items()):
         right = isinstance(value, int | float) or name == "cost"
         justify = "right" if right else "left"
         table.add_column(name, justify=justify, min_width=0 if place else widest, no_wrap=not place)
     for row in rows:
-        table.add_row(*(Text("" if value is None else text_line(value)) for value in row.values()))
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
     return table

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 
-from lib.events import EventStore
+from lib.errors import MigrationNeeded, RunNotFound
+from lib.events import EventStore, RunInfo
+from lib.events.layout import LAYOUT_VERSION
+from lib.events.paging import each_run
 from lib.events.urls import StorePlace, store_at, store_place
 
 FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE or redis://HOST"
+
+_NAMED: Final = 3
+"""Runs that an ambiguous prefix is told with."""
 
 
 class StoreParam(click.ParamType[StorePlace]):
@@ -42,8 +48,28 @@ class StoreParam(click.ParamType[StorePlace]):
 @asynccontextmanager
 async def reading(place: StorePlace) -> AsyncGenerator[EventStore]:
     """Open an event store read-only, and close it."""
+    async with _opened(place, read_only=True) as store:
+        yield store
+
+
+@asynccontextmanager
+async def writing(place: StorePlace) -> AsyncGenerator[EventStore]:
+    """Open an event store that is there to append to it, and close it; never migrate it.
+
+    Raises:
+        MigrationNeeded: this release would migrate it.
+    """
+    async with reading(place) as store:
+        if (layout := await store.schema_version()) != LAYOUT_VERSION:
+            raise MigrationNeeded(place.shown, found=layout, supported=LAYOUT_VERSION)
+    async with _opened(place, read_only=False) as store:
+        yield store
+
+
+@asynccontextmanager
+async def _opened(place: StorePlace, *, read_only: bool) -> AsyncGenerator[EventStore]:
     try:
-        store = await asyncio.to_thread(store_at, place, read_only=True)  # may load a driver
+        store = await asyncio.to_thread(store_at, place, read_only=read_only)  # may load a driver
     except ValueError as error:
         raise click.UsageError(f"{place.shown}: {error}") from error
     try:
@@ -51,3 +77,28 @@ async def reading(place: StorePlace) -> AsyncGenerator[EventStore]:
         yield store
     finally:
         await store.close()
+
+
+async def find_run(store: EventStore, given: str) -> RunInfo:
+    """Return the run of this id, or the only one whose id begins like this.
+
+    Raises:
+        RunNotFound: there is none.
+        ClickException: several begin like this.
+    """
+    if (exact := await store.run(given)) is not None:
+        return exact
+    found = [run async for run in each_run(store) if run.run_id.startswith(given)]
+    if not found:
+        raise RunNotFound(given)
+    if len(found) > 1:
+        raise _ambiguous(given, found)
+    return found[0]
+
+
+def _ambiguous(given: str, found: Sequence[RunInfo]) -> click.ClickException:
+    named = ", ".join(repr(run.run_id) for run in found[:_NAMED])
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return click.ClickException(
+        f"{given!r} is the beginning of {len(found):,} runs: {named}{more}; give more of the id"
+    )

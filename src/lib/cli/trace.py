@@ -14,12 +14,11 @@ from rich.text import Text
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.files import write_atomically
-from lib.cli.stores import FORMS, StoreParam, reading
+from lib.cli.stores import FORMS, StoreParam, find_run, reading
 from lib.cli.terminal import text_line
 from lib.errors import RunNotFound
 from lib.evals import Score
-from lib.events import EventStore, RunInfo
-from lib.events.paging import each_run
+from lib.events import RunInfo
 from lib.events.urls import StorePlace
 from lib.observe.page import Page, render_page
 from lib.observe.trace import Capture, RunTrace, read_trace
@@ -30,9 +29,6 @@ PIPE_WIDTH: Final = 120
 
 ROWS: Final = 500
 """How many spans are drawn in the terminal if nobody says how many."""
-
-_NAMED: Final = 3
-"""Runs that an ambiguous prefix is told with."""
 
 _TERMINAL_CHARS: Final = 1_000
 _PAGE_CHARS: Final = 20_000
@@ -97,7 +93,7 @@ async def _read(
     place: StorePlace, run_id: str, capture: Capture
 ) -> tuple[RunInfo, Sequence[RunTrace]]:
     async with reading(place) as store:
-        root_id = (await _find(store, run_id)).root_id
+        root_id = (await find_run(store, run_id)).root_id
         root = await store.run(root_id)
         now = SYSTEM_CLOCK.now()
         runs = await read_trace(store, root_id, dead_at=now, capture=capture, wanted=_every_run)
@@ -108,26 +104,6 @@ async def _read(
 
 def _every_run(_run: RunInfo, _dead: bool) -> bool:
     return True
-
-
-async def _find(store: EventStore, given: str) -> RunInfo:
-    """Return the run of this id, or the only one whose id begins like this."""
-    if (exact := await store.run(given)) is not None:
-        return exact
-    found = [run async for run in each_run(store) if run.run_id.startswith(given)]
-    if not found:
-        raise RunNotFound(given)
-    if len(found) > 1:
-        raise _ambiguous(given, found)
-    return found[0]
-
-
-def _ambiguous(given: str, found: Sequence[RunInfo]) -> click.ClickException:
-    named = ", ".join(repr(run.run_id) for run in found[:_NAMED])
-    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return click.ClickException(
-        f"{given!r} is the beginning of {len(found):,} runs: {named}{more}; give more of the id"
-    )
 
 
 def _draw(root: RunInfo, waterfall: Waterfall, width: int | None) -> None:

@@ -23,6 +23,7 @@ from lib.engine.result import Result
 from lib.engine.run import Run
 from lib.engine.session import Session
 from lib.engine.turn import Turn
+from lib.engine.unknown import UnknownCall, unknown_calls
 from lib.engine.waiting import WaitingFor
 from lib.engine.worker import Worker
 from lib.errors import (
@@ -66,10 +67,12 @@ __all__ = [
     "TurnHandler",
     "TurnRequest",
     "UnknownAlgorithm",
+    "UnknownCall",
     "UnknownTool",
     "Wait",
     "WaitingCall",
     "WaitingFor",
     "Worker",
     "pending_approvals",
+    "unknown_calls",
 ]

@@ -13,6 +13,7 @@ from lib.engine.logs import log_run
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
 from lib.events.paging import log_pages
+from lib.events.payloads import fits
 
 _SHOWN: Final = 3
 
@@ -65,6 +66,29 @@ def _shown(call: WaitingCall) -> str:
     )
 
 
+def condition(info: RunInfo, waits: WaitingFor, now: datetime, *, put_off: bool = False) -> str:
+    """Return in a few words what becomes of a run now: its outcome, or why it goes on or waits.
+
+    Args:
+        info: the run, as its store lists it.
+        waits: what it waits for, if it is open.
+        now: the time against which leases count.
+        put_off: whether its last worker failed at it, and others try again after a while.
+    """
+    if info.outcome is not None:
+        return info.outcome
+    held = info.owner is not None
+    if held and info.lease_until is not None and info.lease_until <= now:
+        return "owner dead"
+    if waits.approvals and (not held or waits.children):
+        return "waiting for a person"
+    if held:
+        return "working"
+    if info.ready:
+        return "waiting for time" if put_off else "waiting for a worker"
+    return "waiting for a child run" if waits.children else "waiting for a signal"
+
+
 async def waiting_for(store: EventStore, info: RunInfo) -> WaitingFor:
     """Return what an open run waits for; the logs of it and of its open child runs are read.
 
@@ -101,6 +125,8 @@ async def _look(store: EventStore, info: RunInfo) -> tuple[list[WaitingCall], li
     children: dict[str, str] = {}
     async for events in log_pages(store, info.run_id):
         for event in events:
+            if not fits(event.kind, event.data):
+                continue
             if event.kind in k.DERIVING:
                 children[event.data["key"]] = event.data["run_id"]
             elif event.kind in k.RESULTS:

@@ -24,6 +24,8 @@ that readers could not read, see `lib.events.payloads`.
     tool.failed         key, call_id, reason, code, message
     approval.requested  key, call_id, name, args
     approval.decided    signal_id, key, approved, comment?
+    call.settled        signal_id, key, happened, result? (JSON: what a person has found out about a
+                        call whose outcome was unknown)
     child.requested     key, call_id, run_id, name, algorithm, input [message], budget?
     child.completed     key, call_id, run_id, outcome, output?, reason?, error?,
                         spend {}, unstarted? (true)
@@ -70,6 +72,7 @@ TOOL_COMPLETED: Final = "lib.tool.completed"
 TOOL_FAILED: Final = "lib.tool.failed"
 APPROVAL_REQUESTED: Final = "lib.approval.requested"
 APPROVAL_DECIDED: Final = "lib.approval.decided"
+CALL_SETTLED: Final = "lib.call.settled"
 CHILD_REQUESTED: Final = "lib.child.requested"
 CHILD_COMPLETED: Final = "lib.child.completed"
 TURN_REQUESTED: Final = "lib.turn.requested"
@@ -103,6 +106,7 @@ RESULTS: Final = frozenset(
 
 SIGNALS: Final = frozenset(
     {CANCEL_REQUESTED, CLOSE_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE}
+    | {CALL_SETTLED}
 )
 """Kinds that anybody may append without holding the run: they commute, and repeating one with the
 same `signal_id` changes nothing."""

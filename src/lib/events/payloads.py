@@ -361,6 +361,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     k.TOOL_FAILED: _shape({"key": _TEXT}, call_id=_TEXT, reason=_TEXT, code=_TEXT, message=_TEXT),
     k.APPROVAL_REQUESTED: _shape(_CALLED),
     k.APPROVAL_DECIDED: _shape({"key": _TEXT, "approved": _TRUTH}, signal_id=_TEXT, comment=_TEXT),
+    k.CALL_SETTLED: _shape({"key": _TEXT, "happened": _TRUTH}, signal_id=_TEXT),
     k.CHILD_REQUESTED: _shape(
         {"key": _TEXT, "run_id": _TEXT},
         call_id=_TEXT,

@@ -81,7 +81,10 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
         "algorithm": "react",
         "tenant": "acme",
         "status": "COMPLETED",
+        "state": "COMPLETED",
+        "runs": 1,
         "events": 8,
+        "unknown": 0,
         "created": "2026-01-01T00:00:00+00:00",
         "seconds": 0.0,
         "llm_calls": 2,
@@ -96,15 +99,16 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
         "cost": None,
     }
     waits = {**done, "run": "run-two", "tenant": None, "status": "open", "events": 1}
+    waits["state"] = "waiting for a worker"
     waits |= {"llm_calls": 0, "tool_calls": 0, **unused, "cost": 0.0}
 
-    assert lines(call("runs", path, "--json")) == [done, waits]
+    assert lines(call("runs", path, "--json")) == [waits, done]
     assert lines(call("runs", f"sqlite:///{path}", "--open", "--json")) == [waits]
     assert lines(call("runs", path, "--tenant", "acme", "--json")) == [done]
-    assert lines(call("runs", path, "--limit", 1, "--json")) == [done]
+    assert lines(call("runs", path, "--limit", 1, "--json")) == [waits]
     assert call("runs", path, "--tenant", "nobody").stdout == ""
     shown = call("runs", path).stdout
-    assert [line.split()[0] for line in shown.splitlines()] == ["run", "run-one", "run-two"]
+    assert [line.split()[0] for line in shown.splitlines()] == ["run", "run-two", "run-one"]
 
 
 def test_what_is_stored_is_shown_as_it_is_and_obeyed_by_nobody(tmp_path: Path) -> None:

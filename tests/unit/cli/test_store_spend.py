@@ -76,14 +76,14 @@ def test_people_see_what_is_known_what_is_at_least_and_what_is_not_known(path: P
     shown = told(path).stdout.splitlines()
 
     assert shown[0].split() == [
-        *("run", "status", "algorithm", "tenant", "created", "seconds"),
+        *("run", "status", "algorithm", "tenant", "created", "seconds", "events", "unknown"),
         *("tokens", "in", "out", "cost"),
     ]
-    assert [line.split()[0] for line in shown[1:]] == ["known", "in-part", "unknown"]
-    assert [line.split("2.5")[1].split() for line in shown[1:]] == [
-        ["1000", "100", "$0.10"],
-        ["3000", "300", "≥", "$0.12"],
-        ["1000", "100", "—"],
+    assert [line.split()[0] for line in shown[1:]] == ["unknown", "in-part", "known"]
+    assert [line.split("2.5")[1].split()[2:] for line in shown[1:]] == [
+        ["1,000", "100", "—"],
+        ["3,000", "300", "≥", "$0.12"],
+        ["1,000", "100", "$0.10"],
     ]
 
 
@@ -91,9 +91,9 @@ def test_a_terminal_without_these_signs_gets_others(path: Path) -> None:
     result = CliRunner(charset="ascii").invoke(main, ["store", "runs", str(path)])
 
     assert result.exit_code == 0
-    assert [line.split()[-2:] for line in result.stdout.splitlines()[2:]] == [
-        [">=", "$0.12"],
+    assert [line.split()[-2:] for line in result.stdout.splitlines()[1:3]] == [
         ["100", "-"],
+        [">=", "$0.12"],
     ]
 
 
@@ -101,9 +101,9 @@ def test_programs_get_the_cost_only_if_it_is_all_of_it(path: Path) -> None:
     names = ("run", "calls", "input_tokens", "output_tokens", "known_cost", "unpriced", "cost")
 
     assert cells(told(path, "--json"), *names) == [
-        ["known", 1, 1000, 100, 0.1, 0, 0.1],
-        ["in-part", 3, 3000, 300, 0.129, 2, None],
         ["unknown", 1, 1000, 100, 0.0, 1, None],
+        ["in-part", 3, 3000, 300, 0.129, 2, None],
+        ["known", 1, 1000, 100, 0.1, 0, 0.1],
     ]
 
 
@@ -111,14 +111,14 @@ def test_list_prices_fill_in_what_is_known_for_certain(path: Path) -> None:
     names = ("run", "known_cost", "unpriced")
 
     assert cells(told(path, "--prices", "--json"), *names) == [
-        ["known", 0.1, 0],
-        ["in-part", 0.129, 2],
         ["unknown", 0.0035, 0],
+        ["in-part", 0.129, 2],
+        ["known", 0.1, 0],
     ]
     assert cells(told(path, "--prices", "--provider", "openai", "--json"), *names) == [
-        ["known", 0.1, 0],
-        ["in-part", 0.1325, 1],
         ["unknown", 0.0035, 0],
+        ["in-part", 0.1325, 1],
+        ["known", 0.1, 0],
     ]
 
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lib.cli import main
+from lib.cli import stores as stores_module
 from lib.cli import trace as trace_module
 from lib.errors import RunNotFound
 from lib.evals import Score, score_event
@@ -73,7 +74,7 @@ def test_the_beginning_of_an_id_will_do_if_only_one_run_begins_with_it(path: Pat
 def test_of_many_runs_that_begin_alike_few_are_named(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_module, "_NAMED", 1)
+    monkeypatch.setattr(stores_module, "_NAMED", 1)
 
     assert "3 runs: 'run-one' and 2 more;" in call(path, "").stderr
 
