@@ -143,7 +143,7 @@ def _redis_breaker(place: Place) -> tuple[Breaker, Path, str]:
 
 STORES = {
     "memory": StoreKind(open=_memory, survives=False, every={"go": 1, "delegate": 1, "session": 4}),
-    "sqlite": StoreKind(open=_sqlite, every={"go": 1, "delegate": 1, "session": 20}),
+    "sqlite": StoreKind(open=_sqlite, every={"go": 6, "delegate": 6, "session": 30}),
     "postgres": StoreKind(
         open=_postgres,
         every={"go": 8, "delegate": 8, "session": 40},
