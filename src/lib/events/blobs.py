@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncClosable
 from lib._util.files import write_atomically
 from lib.errors import BlobError, BlobMissing
 from lib.events.kinds import PREFIX
@@ -154,7 +155,7 @@ class BlobStore(Protocol):
         ...
 
 
-class MemoryBlobStore:
+class MemoryBlobStore(AsyncClosable):
     """Content in this process, for tests."""
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -199,7 +200,7 @@ class MemoryBlobStore:
         ]
 
 
-class DirectoryBlobStore:
+class DirectoryBlobStore(AsyncClosable):
     """One file for each content, in 256 directories named by the first byte of the digest.
 
     A file is complete or absent, whatever crashes, and any number of processes may put the same

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+from lib._util.contexts import AsyncStore
 from lib.errors import RunNotFound, StoreClosed, TenantViolation
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
@@ -30,7 +31,7 @@ def tenant_mark(tenant: str, name: str = "") -> str:
     return f"tenant/{quote(tenant, safe='', errors='surrogatepass')}/{name}"
 
 
-class TenantEventStore:
+class TenantEventStore(AsyncStore):
     """What one tenant may see and change of an event store; itself an event store.
 
     - What it starts is the tenant's; a start that names another tenant is refused, and one that

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from lib._util.contexts import AsyncClosable
 from lib._util.json import canonical, digest
 from lib.errors import ScriptError
 from lib.llm.client import Delta, Output, Reply, ToolSpec, Usage, check_modalities
@@ -50,7 +51,7 @@ class Call:
     state: Mapping[str, Any] | None = None
 
 
-class FunctionClient:
+class FunctionClient(AsyncClosable):
     """Asks a function, plain or async, for each answer.
 
     A string stands for a reply of that text. A reply without usage gets an estimate that is the

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.vector.closing import Closing
 from lib.vector.filter import Filter, fold
@@ -105,7 +106,7 @@ B = TypeVar("B", bound=Backend)
 H = TypeVar("H", bound=HybridBackend)
 
 
-class BackedStore(Generic[B]):
+class BackedStore(AsyncStore, Generic[B]):
     """A vector store before a backend; see `lib.vector.protocol.VectorStore`.
 
     A subclass overrides `open_backend`, and `close_backend` where there is something to release.
@@ -173,19 +174,6 @@ class BackedStore(Generic[B]):
         Any other call then raises StoreClosed.
         """
         await self._closing.close(self._release)
-
-    async def aclose(self) -> None:
-        """Close the store, as `close` does."""
-        await self.close()
-
-    async def __aenter__(self) -> Self:
-        """Set the store up."""
-        await self.setup()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        """Close the store."""
-        await self.close()
 
     async def _release(self) -> None:
         if self._backend is not None:

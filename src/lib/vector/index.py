@@ -1,4 +1,4 @@
-"""Search by text: an embedder and a store behind three calls."""
+"""Search by text: an embedder and a store behind a few calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from lib.errors import HybridUnavailable, VectorError
 from lib.vector.filter import Filter
-from lib.vector.protocol import Embedder, Purpose, VectorStore, is_hybrid
+from lib.vector.protocol import Embedder, FilterLike, Purpose, VectorStore, is_hybrid
 from lib.vector.records import Doc, Hit, Match, Record, Vector
 from lib.vector.validate import checked_k
 
@@ -31,7 +31,7 @@ class EmbeddingIndex:
         store: where the vectors are kept; the caller sets it up and closes it.
         embedder: what makes vectors of texts.
         namespace: the partition that every call stays in.
-        max_overfetch: how many candidates a predicate search looks at, at most.
+        max_overfetch: how many candidates a predicate search looks at, at most, whatever k is.
         hybrid: whether searches fuse keyword relevance with nearness unless they say otherwise;
             "auto" does where the store can.
     """
@@ -87,9 +87,17 @@ class EmbeddingIndex:
         records = await self.store.get(ids, namespace=self.namespace)
         return [Doc(record.id, record.text, record.meta) for record in records]
 
-    async def delete(self, ids: Sequence[str]) -> None:
-        """Forget the documents of these ids; unknown ones are ignored."""
-        await self.store.delete(ids, namespace=self.namespace)
+    async def delete(self, ids: Sequence[str] | None = None, *, filter: FilterLike = None) -> None:
+        """Forget documents by id, by filter, or those that meet both; unknown ids are ignored.
+
+        Raises:
+            ValueError: neither ids nor a filter was given; `EVERYTHING` empties the namespace.
+        """
+        await self.store.delete(ids, filter=filter, namespace=self.namespace)
+
+    async def count(self, *, filter: FilterLike = None) -> int:
+        """Return how many documents pass the filter."""
+        return await self.store.count(filter=filter, namespace=self.namespace)
 
     async def search(
         self,
@@ -119,17 +127,62 @@ class EmbeddingIndex:
             UnsupportedFilter: the store cannot say this filter exactly.
             HybridUnavailable: hybrid search was demanded of a store that has none.
         """
+        (hits,) = await self.search_many([query], k, filter=filter, hybrid=hybrid)
+        return hits
+
+    async def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = 5,
+        *,
+        filter: Predicate | Filter | dict[str, Any] | None = None,
+        hybrid: Hybrid | None = None,
+    ) -> list[list[Hit]]:
+        """Return what `search` finds for each query, in their order; they are embedded at once.
+
+        Raises:
+            TypeError: `queries` is one string, or as `search`, which raises the other errors, too.
+        """
+        if isinstance(queries, str):
+            raise TypeError("queries are a list of strings, got one string: wrap it in a list")
+        k, wanted = checked_k(k), self.hybrid if hybrid is None else _checked_hybrid(hybrid)
+        predicate, condition = _told_apart(filter)
+        vectors = await self._embed(list(queries), "query") if queries else []
+        return [
+            await self._found(
+                _Fetch(self.store, self.namespace, vector, query, condition, wanted), predicate, k
+            )
+            for vector, query in zip(vectors, queries, strict=True)
+        ]
+
+    async def search_by_vector(
+        self,
+        vector: Vector,
+        k: int = 5,
+        *,
+        filter: Predicate | Filter | dict[str, Any] | None = None,
+    ) -> list[Hit]:
+        """Return the k documents nearest to a vector, best first; nothing is embedded.
+
+        Args:
+            vector: as many numbers as the store's vectors have.
+            k: how many hits are wanted.
+            filter: as in `search`.
+
+        Raises:
+            DimensionMismatch: the vector has another length.
+            InvalidVector: it has no place in the metric.
+        """
         k = checked_k(k)
         predicate, condition = _told_apart(filter)
-        wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
-        (vector,) = await self._embed([query], "query")
-        fetch = _Fetch(self.store, self.namespace, vector, query, condition, wanted)
+        hybrid: Hybrid = False
+        fetch = _Fetch(self.store, self.namespace, vector, "", condition, hybrid)
+        return await self._found(fetch, predicate, k)
+
+    async def _found(self, fetch: _Fetch, predicate: Predicate | None, k: int) -> list[Hit]:
         if predicate is None:
             return await fetch.hits(k)
-        return await self._survivors(fetch, predicate, k)
-
-    async def _survivors(self, fetch: _Fetch, predicate: Predicate, k: int) -> list[Hit]:
-        bound = max(k, self.max_overfetch)
+        bound = self.max_overfetch
         size = min(bound, _GROWTH * k)
         while True:
             hits = await fetch.hits(size)

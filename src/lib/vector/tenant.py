@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
+from lib._util.contexts import AsyncStore
 from lib.errors import HybridUnavailable, StoreClosed, TenantViolation, VectorError
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
@@ -39,7 +40,7 @@ class _Owned(Protocol):
 T = TypeVar("T", bound=_Owned)
 
 
-class TenantVectorStore:
+class TenantVectorStore(AsyncStore):
     """What one tenant may see and change of a store; itself a store.
 
     Records come back with `meta["tenant"]`, whether they went in with it or not. A record of

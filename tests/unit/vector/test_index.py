@@ -165,11 +165,70 @@ def test_a_predicate_search_looks_at_max_overfetch_candidates_at_most(hybrid: bo
     run(main())
 
 
-def test_max_overfetch_never_takes_away_what_a_plain_search_would_see() -> None:
+def test_max_overfetch_bounds_the_candidates_whatever_k_is() -> None:
     async def main() -> None:
-        index = await filled(30, max_overfetch=1)
+        store = CountingStore()
+        index = await filled(30, store, max_overfetch=7)
 
-        assert len(await index.search("0", 20, filter=lambda _: True)) == 20
+        assert len(await index.search("0", 20, filter=lambda _: True)) == 7
+        assert len(await index.search("0", 20)) == 20
+        assert store.sizes == [7, 20]
+
+    run(main())
+
+
+def test_documents_are_counted_and_deleted_by_filter() -> None:
+    async def main() -> None:
+        index = await filled(10)
+
+        assert await index.count() == 10
+        assert await index.count(filter={"n": {"$lt": 4}}) == 4
+        await index.delete(filter={"n": {"$lt": 4}})
+        await index.delete(["n0009", "n0001"], filter={"n": 9})
+        assert await index.count() == 5
+        with pytest.raises(ValueError, match="EVERYTHING"):
+            await index.delete()
+
+    run(main())
+
+
+def test_many_queries_are_embedded_at_once_and_found_one_by_one() -> None:
+    async def main() -> None:
+        index = await filled(10)
+        calls = list[int]()
+        embed = index.embedder.embed
+
+        class Counted(Numbers):
+            async def embed(
+                self, texts: Sequence[str], *, purpose: Purpose = "document"
+            ) -> NDArray[np.float32]:
+                calls.append(len(texts))
+                return await embed(texts, purpose=purpose)
+
+        index.embedder = Counted()
+        queries = ["0", "3", "7"]
+        found = await index.search_many(queries, 2, filter={"n": {"$gte": 1}})
+        assert calls == [3]
+        assert found == [await index.search(one, 2, filter={"n": {"$gte": 1}}) for one in queries]
+        assert await index.search_many([]) == []
+        wrong: Any = "one string"
+        with pytest.raises(TypeError, match="wrap it in a list"):
+            await index.search_many(wrong)
+
+    run(main())
+
+
+def test_a_vector_is_searched_for_without_an_embedder() -> None:
+    async def main() -> None:
+        index = await filled(10)
+        (vector,) = await index.embedder.embed(["3"], purpose="query")
+
+        found = await index.search("3", 4)
+        assert await index.search_by_vector(vector, 4) == found
+        assert (
+            await index.search_by_vector(vector, 2, filter=lambda doc: doc.id != found[0].id)
+            == (found[1:3])
+        )
 
     run(main())
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncStore
 from lib.errors import RunErased, RunNotFound, StoreClosed
 from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data, encode_data
@@ -47,7 +48,7 @@ class _Run:
     epoch: int = 0
 
 
-class MemoryEventStore:
+class MemoryEventStore(AsyncStore):
     """Events in this process; the reference that the other stores agree with.
 
     Payloads go through the codec, so what cannot be stored elsewhere cannot be stored here.

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from lib._util.contexts import AsyncClosable
 from lib.errors import ExportError
 from lib.observe.sinks.thread import OneThread
 from lib.observe.span import Span
 
 
-class CallableSink:
+class CallableSink(AsyncClosable):
     """Calls a function with the spans of each export.
 
     A coroutine function runs on the event loop, any other one in a thread, where it may block.

@@ -10,13 +10,14 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from lib._util.contexts import AsyncClosable
 from lib.errors import ExportError
 from lib.observe.render import render_trace
 from lib.observe.sinks.thread import OneThread
 from lib.observe.span import Span
 
 
-class ConsoleSink:
+class ConsoleSink(AsyncClosable):
     """Prints each trace as an indented tree, in colour on a terminal unless NO_COLOR is set."""
 
     destination = None  # whoever reads it has a new terminal next time

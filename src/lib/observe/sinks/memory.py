@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lib._util.contexts import AsyncClosable
 from lib.observe.span import Span
 
 
-class InMemorySink:
+class InMemorySink(AsyncClosable):
     """Keeps the last version of each span."""
 
     destination = None  # gone with the process

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncClosable
 from lib.errors import ExportError, MissingDriver
 from lib.evals import Score
 from lib.observe import attributes as a
@@ -67,7 +68,7 @@ class Sender(Protocol):
         ...
 
 
-class OTelSink:
+class OTelSink(AsyncClosable):
     """Exports through any OpenTelemetry span exporter, or over OTLP/HTTP without one.
 
     A span is sent once, when it has ended: most backends keep the first of two spans of one id, or

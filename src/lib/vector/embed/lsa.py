@@ -26,6 +26,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.contexts import AsyncClosable
 from lib._util.files import write_atomically
 from lib.errors import NotFitted, VectorError
 from lib.vector.analysis import analyze
@@ -38,7 +39,7 @@ _MIN_DIMENSION: Final = 2
 _UNKNOWN_BELOW: Final = 1e-6
 
 
-class LSAEmbedder:
+class LSAEmbedder(AsyncClosable):
     """Embeds texts by the company that their words keep in the documents it was fitted on.
 
     TF-IDF with logarithmic term frequencies, reduced to `dimension` by a truncated singular value

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from lib._util.contexts import AsyncClosable
 from lib._util.turns import turn
 from lib.errors import VectorError
 from lib.vector.embed.batches import batches, each
@@ -18,7 +19,7 @@ from lib.vector.remote.server import ModelServer
 MAX_REPLY_BYTES: Final = 256 * 1024 * 1024
 
 
-class RemoteEmbedder(ABC):
+class RemoteEmbedder(AsyncClosable, ABC):
     """Sends texts to a server in batches, a few at once, and puts the vectors in order.
 
     A subclass says what a request is and where the vectors stand in the answer.

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
+from lib._util.contexts import AsyncClosable
 from lib._util.turns import turn
 from lib.errors import MissingDriver, VectorError
 from lib.vector.embed.vectors import Floats
@@ -32,7 +33,7 @@ _LOAD_FAILURES: Final = (
 _DIMENSIONS: Final = ("get_embedding_dimension", "get_sentence_embedding_dimension")
 
 
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(AsyncClosable):
     """Embeds with a model of sentence-transformers, in one thread of its own.
 
     The model is loaded with the first call, in that thread. A model that tells documents from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +11,19 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, cast
 
 from lib._util.clock import Clock
+from lib._util.contexts import AsyncClosable
 from lib.errors import InvalidReply, LLMError
 from lib.resilience import RetryPolicy
 from lib.vector.remote.server import ModelServer
 from lib.vector.rerank.order import best_first
 
+_log = logging.getLogger("lib.vector")
+
 DEFAULT_RETRIES: Final = RetryPolicy(attempts=3)
 _MAX_REPLY_BYTES: Final = 8 * 1024 * 1024
 
 
-class HTTPReranker(ABC):
+class HTTPReranker(AsyncClosable, ABC):
     """Asks a server for the order of texts; a subclass says what a request is.
 
     The server's order is not trusted: results are sorted by their score, ties by their place.
@@ -67,10 +71,11 @@ class HTTPReranker(ABC):
     async def rerank(self, query: str, texts: Sequence[str], k: int) -> list[int]:
         """Return the places of the k most relevant texts, best first; see `Reranker`.
 
+        An answer that cannot be read, or is no order of these texts, keeps the order.
+
         Raises:
             ValueError: k is below 1, or there are more texts than the server takes at once.
             LLMError: the server refuses, or cannot be reached in time; `retryable` if it may pass.
-            InvalidReply: its answer cannot be read, or is no order of these texts.
         """
 
         async def judge(judged: Sequence[str], wanted: int) -> list[int]:
@@ -95,6 +100,9 @@ class HTTPReranker(ABC):
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await self._server.ask(self._body(query, texts, wanted), read)
+        except InvalidReply as error:
+            _log.warning("%s keeps the order of the texts: %s", type(self).__name__, error)
+            return []
         except TimeoutError:
             raise LLMError(
                 f"no complete answer within {self.timeout_s:g} s", retryable=True

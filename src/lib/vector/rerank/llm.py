@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncClosable
 from lib.errors import InvalidReply
 from lib.llm import LLMClient, Message, Reply, parse_output
 from lib.resilience import RetryPolicy, retry
@@ -34,7 +35,7 @@ _MAX_DIGITS: Final = 9  # far beyond every list; Python refuses to read thousand
 _DEFAULT_RETRIES: Final = RetryPolicy(attempts=3, deadline_s=30.0)
 
 
-class LLMReranker:
+class LLMReranker(AsyncClosable):
     """Shows a model the query and numbered passages, and takes the order that it answers.
 
     A passage is on one line, with its white space collapsed and everything that could end it

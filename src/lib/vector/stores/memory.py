@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.errors import StoreClosed
 from lib.vector import fusion
@@ -47,7 +48,7 @@ _UNKNOWN = 1 << 62  # texts and their index may be of any size, and the index ma
 _NOTHING = Selection(mask=None, count=0)
 
 
-class InMemoryVectorStore:
+class InMemoryVectorStore(AsyncStore):
     """Keeps everything in this process; gone with it.
 
     Writes take turns, a reader sees what the last finished write left. Long work runs in threads.

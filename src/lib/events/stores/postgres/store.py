@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncStore
 from lib._util.postgres import Connections
 from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreReadOnly
@@ -35,7 +36,7 @@ _READING: Final = 4
 T = TypeVar("T")
 
 
-class PostgresEventStore:
+class PostgresEventStore(AsyncStore):
     """Event logs in one schema of a PostgreSQL database, for the processes of many machines.
 
     Appends of one process that wait for the same partition share a transaction. Processes see

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncStore
 from lib._util.places import without_password
 from lib._util.tasks import cancelled
 from lib.errors import (
@@ -58,7 +59,7 @@ class _Opened:
     lanes: Sequence[Lane]
 
 
-class RedisEventStore:
+class RedisEventStore(AsyncStore):
     """Event logs on a Redis server, for the processes of many machines.
 
     Appends of a partition that wait at the same time share a script, and so a round trip. Other

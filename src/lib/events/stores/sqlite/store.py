@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncStore
 from lib._util.sqlite import MEMORY
 from lib._util.tasks import cancelled
 from lib._util.together import Together
@@ -35,7 +36,7 @@ T = TypeVar("T")
 Opened = TypeVar("Opened", Writer, Reader)
 
 
-class SQLiteEventStore(ChecksIntegrity):
+class SQLiteEventStore(ChecksIntegrity, AsyncStore):
     """Event logs in one SQLite file, for the processes of one machine.
 
     Appends that wait at the same time share a transaction. Processes that write to the same file

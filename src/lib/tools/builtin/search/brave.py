@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, cast
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.contexts import AsyncClosable
 from lib.tools.builtin.search.endpoint import Answered, Endpoint, checked_address
 from lib.tools.builtin.search.provider import SearchFailedError, SearchResult, SearchResults
 from lib.tools.builtin.search.rates import wait_s
@@ -36,7 +37,7 @@ _KEY_REFUSED: Final = (
 )
 
 
-class BraveSearchProvider:
+class BraveSearchProvider(AsyncClosable):
     """Asks Brave Search. Queries leave the process; the key stands in a header and nowhere else.
 
     When the plan's requests of this second are used up, a search waits and asks once more, if its

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from lib._util.contexts import AsyncClosable
 from lib.tools.builtin.search.endpoint import Answered, Endpoint, checked_address
 from lib.tools.builtin.search.provider import (
     SearchAnswer,
@@ -45,7 +46,7 @@ _REFUSALS: Final[Mapping[int, str]] = {
 }
 
 
-class SearXNGProvider:
+class SearXNGProvider(AsyncClosable):
     """Asks a SearXNG server.
 
     Its address is trusted and may be private; the addresses that it finds are not. The words of a

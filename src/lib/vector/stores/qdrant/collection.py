@@ -64,6 +64,10 @@ def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
     """
     # It would ask the server for its version here and now, on this thread, and only warn.
     kwargs = {"check_compatibility": False, "event_hooks": {"response": [watch]}, **kwargs}
+    if kwargs.get("path") is not None:
+        # It would find out about threads by a connection of SQLite that it leaves open. The store
+        # has one thread for an in-process client anyway.
+        kwargs = {"force_disable_check_same_thread": True, **kwargs}
     try:
         with damage():
             return AsyncQdrantClient(**kwargs)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike, fspath
 from typing import Any, ClassVar, TypeVar
 
+from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.errors import StoreClosed, StoreError
 from lib.vector.filter import Filter, fold
@@ -39,7 +40,7 @@ _CACHE_BYTES = 1 << 30
 _TRIES = 5
 
 
-class SQLiteVectorStore:
+class SQLiteVectorStore(AsyncStore):
     """Records in one table of an SQLite file, which several processes may share.
 
     Search is exact; filters run in SQL. The vectors of the namespaces in use are kept in memory
