@@ -1,9 +1,9 @@
-"""A guard against texts that command the model: heuristics, and what they cost is stated.
+"""A guard against texts that command the model: a small heuristic, and what it costs is stated.
 
-It knows what attacks have in common, as concepts that stand together, and adds up what it sees. An
-attack of another kind passes; a text about attacks may be blocked. It is one layer: what keeps an
-agent safe is what its tools may do, and who must approve that. How often it is right on texts of
-our own is in the documentation.
+A dozen patterns know the orders that attacks have most often in common. Most attacks that avoid
+them pass, and few ordinary texts are blocked. It is no wall: what keeps an agent safe is what its
+tools may do, who must approve that, and a fence around strangers' text. How often it is right is in
+the documentation.
 """
 
 from __future__ import annotations
