@@ -13,6 +13,10 @@ from collections.abc import Callable, Collection, Iterator
 from html import unescape
 from typing import Final, Literal, TypeAlias
 
+from lib._util.effort import check
+
+STEPS_PER_CHECK: Final = 256
+
 Kind: TypeAlias = Literal["text", "open", "close"]
 
 Token: TypeAlias = tuple[Kind, str, int, int]
@@ -38,6 +42,8 @@ def tokens(text: str, *, skipped: Collection[str], raw: Collection[str] = ()) ->
 
     A text is as it stands in the source, with its character references.
 
+    Where the work of this context is limited (`lib._util.effort`), it ends with that.
+
     Args:
         text: HTML, or what claims to be.
         skipped: elements whose insides are no text to be had, such as scripts; one that does not
@@ -45,8 +51,11 @@ def tokens(text: str, *, skipped: Collection[str], raw: Collection[str] = ()) ->
         raw: elements inside which no tag counts but their own end; one that does not end is none.
     """
     finder = _Finder(text)
-    start = 0
+    start = steps = 0
     while found := finder.after(start):
+        steps += 1
+        if steps % STEPS_PER_CHECK == 0:
+            check()
         if start < found.start():
             yield "text", text[start : found.start()], start, found.start()
         start = found.end()

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lib._util.markup import attributes, tokens
+from lib._util.effort import check
+from lib._util.markup import STEPS_PER_CHECK, attributes, tokens
 from lib._util.sight.colors import legacy_color_of
 from lib._util.sight.looks import Look, cascaded, covers, look_of, shows_text
 from lib._util.sight.selectors import Complex, Element, Matcher, TooComplexError, read_selectors
@@ -306,6 +307,8 @@ class _Judge:
         order = [_ROOT, _BODY, _HEAD, *range(3, len(self._elements))]
         try:
             for number in order:
+                if number % STEPS_PER_CHECK == 0:
+                    check()
                 looks.append(self._look(number, looks))
         except TooComplexError:
             end = self._tree.starts[len(looks)] if len(looks) > _HEAD else 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from lib._util.effort import check
 from lib._util.sight.sheet import unescaped
 
 Selector: TypeAlias = "list[tuple[str, Compound]]"
@@ -18,6 +19,7 @@ Selector: TypeAlias = "list[tuple[str, Compound]]"
 Inside: TypeAlias = "list[Complex] | tuple[int, int] | None"
 """What stands in the brackets of a pseudo-class: selectors, or a step and a start."""
 
+_STEPS_PER_CHECK: Final = 4_096
 MAX_COMPOUNDS: Final = 30
 MAX_NESTED: Final = 6
 
@@ -333,6 +335,8 @@ class Matcher:
         self._steps -= 1
         if self._steps < 0:
             raise TooComplexError
+        if self._steps % _STEPS_PER_CHECK == 0:
+            check()
 
     def _count(self, element: Element, name: str) -> int:
         typed, last = name.endswith("type"), "last" in name

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from lib._util.markup import attributes, unescaped
+from lib._util.effort import check
+from lib._util.markup import STEPS_PER_CHECK, attributes, unescaped
 
 MAX_ELEMENTS: Final = 100_000
 """How many elements of a document are read."""
@@ -66,6 +67,8 @@ def elements(source: str) -> tuple[list[Element], bool]:
         elif match["name"]:
             if len(found) >= MAX_ELEMENTS:
                 return found, True
+            if len(found) % STEPS_PER_CHECK == 0:
+                check()
             found.append(_begin(match[0], match["name"], around, counts))
     return found, False
 

@@ -23,6 +23,9 @@ MAX_CODINGS: Final = 5
 PIECE_BYTES: Final = 64 * 1024
 """How much one step of a decoder may return."""
 
+MAX_CHUNKS: Final = 16_384
+"""How many chunks of a body are read, which may have one byte each: each takes time of its own."""
+
 _ZSTD_STEP_BYTES: Final = 64  # at most 16 blocks, each of at most 128 KiB
 _SMALL_BYTES: Final = 4 * 1024
 _SLACK_BYTES: Final = 64 * 1024
@@ -205,13 +208,15 @@ async def read_body(
     Raises:
         ToolError: it is not compressed as said.
     """
-    content, sent = _Content(max_bytes), 0
+    content, sent, number = _Content(max_bytes), 0, 0
     try:
         async for chunk in chunks:
+            number += 1
             for part in _parts(chunk):
                 sent += len(part)
                 content.take(_decoded(part, decoders))
-                if content.full or sent > max_bytes + _SLACK_BYTES:
+                too_much = sent > max_bytes + _SLACK_BYTES or number >= MAX_CHUNKS
+                if content.full or too_much:
                     return content.body(truncated=True)
     except ValueError:
         fault = ToolError("failed", "the server's answer is not compressed as it says")

@@ -21,8 +21,9 @@ from lib.tools.builtin.fetch.body import (
     sniffed_type,
     whole_letters,
 )
+from lib.tools.builtin.fetch.fair import LoopTurns, party_of
 from lib.tools.builtin.fetch.injected import Injected
-from lib.tools.builtin.fetch.network import Network
+from lib.tools.builtin.fetch.network import MAX_CONNECTIONS, Network
 from lib.tools.builtin.fetch.paced import TooMuchSentError
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules, takes
 from lib.tools.builtin.fetch.resolver import Addresses, LookupFailedError, Resolve, Resolver
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER_S: Final = 86_400
+MAX_FETCHES_PER_PARTY: Final = 8
+"""How many requests to the hosts of one domain are under way at once, in one event loop."""
+
 MAX_FENCED_URL_CHARS: Final = 1_000
 PARTIAL: Final = 206
 
@@ -87,7 +91,8 @@ class SafeFetcher:
     policy. All addresses of its host must be public. The connection is made to one of these
     addresses, while TLS, SNI and Host stay the name's. The environment (proxies, netrc, certificate
     files) is ignored, no cookie is kept, no credential is sent but what `extra` holds. One deadline
-    is over everything. It may be used from several event loops.
+    is over everything. Hosts of one domain get few requests at once; others wait, also for their
+    deadline. It may be used from several event loops.
     """
 
     def __init__(
@@ -130,6 +135,7 @@ class SafeFetcher:
             if transport is None
             else Injected(transport, addresses)
         )
+        self._turns = LoopTurns(MAX_FETCHES_PER_PARTY, MAX_CONNECTIONS)
         self._headers = [
             (b"User-Agent", self.policy.user_agent.encode("ascii")),
             (b"Accept-Encoding", b"gzip, deflate"),
@@ -209,14 +215,15 @@ class SafeFetcher:
         if not any(name.lower() == b"accept" for name, _ in headers):
             headers.append((b"Accept", _ACCEPT))
         try:
-            answer = await self._sender.ask(
-                target, headers, connect_timeout_s=self.policy.connect_timeout_s
-            )
-            try:
-                answer.check()
-                yield answer
-            finally:
-                await answer.aclose()
+            async with self._turns.here().turn(party_of(target.host)):
+                answer = await self._sender.ask(
+                    target, headers, connect_timeout_s=self.policy.connect_timeout_s
+                )
+                try:
+                    answer.check()
+                    yield answer
+                finally:
+                    await answer.aclose()
         except FetchBlocked as error:
             fault = _blocked(error.rule, target)
         except LookupFailedError as error:

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from lib._util.effort import Effort, EffortSpent
+from lib._util.own_threads import OwnThreads
 from lib.errors import FetchBlocked, ToolError
 from lib.tools.builtin.extract import Extracted, extract
 from lib.tools.builtin.extract.paging import page
+from lib.tools.builtin.fetch.fair import LoopTurns, party_of
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.policy import FetchPolicy
 from lib.tools.builtin.fetch.url import MAX_URL_CHARS, parse
@@ -21,8 +25,16 @@ from lib.tools.function import tool
 MAX_EXTRACTIONS: Final = 4
 """How many pages are turned into text at once, in one event loop."""
 
+MAX_EXTRACTIONS_PER_PARTY: Final = 2
+"""How many of them may come from the hosts of one domain."""
+
+EXTRACTION_CPU_S: Final = 6.0
+"""Seconds of CPU that turning a page into text may take."""
+
 EXTRACTION_S: Final = 10.0
-"""Seconds that turning a page into text may take after a fetch has ended."""
+"""Seconds that it may take by the clock, once it has its turn."""
+
+_THREADS: Final = OwnThreads("lib-extract", 2 * MAX_EXTRACTIONS)
 
 MAX_TITLE_CHARS: Final = 200
 MAX_SHOWN_URL_CHARS: Final = 2_000
@@ -102,38 +114,38 @@ def http_fetch_tool(
 
 
 class Reading:
-    """Turns pages into text, in threads, few at once."""
+    """Turns pages into text, in threads of its own, few at once and fewer for one domain."""
 
     def __init__(self) -> None:
         """Prepare."""
-        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._turns = LoopTurns(MAX_EXTRACTIONS_PER_PARTY, MAX_EXTRACTIONS)
 
     async def text_of(self, fetched: Page) -> Extracted:
-        """Return the text of a page.
+        """Return the text of a page; when nobody waits any more, the work ends, too.
 
         Raises:
             ToolError: it has none that can be read, or reading takes too long.
         """
-        try:
-            async with asyncio.timeout(EXTRACTION_S), self._turn():
-                return await asyncio.to_thread(
-                    extract,
+        effort = Effort(EXTRACTION_CPU_S)
+
+        def work() -> Extracted:
+            with effort.counting():
+                return extract(
                     fetched.body,
                     content_type=fetched.content_type,
                     charset=fetched.charset,
                     url=fetched.url,
                 )
-        except TimeoutError:
-            fault = ToolError("timeout", "turning the page into text took too long")
-        raise fault
 
-    def _turn(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()
-        if loop not in self._turns:
-            for ended in [known for known in list(self._turns) if known.is_closed()]:
-                self._turns.pop(ended, None)
-            self._turns[loop] = asyncio.Semaphore(MAX_EXTRACTIONS)
-        return self._turns[loop]
+        try:
+            async with self._turns.here().turn(party_of(urlsplit(fetched.url).hostname or "")):
+                async with asyncio.timeout(EXTRACTION_S):
+                    return await _THREADS.run(work)
+        except (TimeoutError, EffortSpent):
+            fault = ToolError("timeout", "turning the page into text took too long")
+        finally:
+            effort.cancel()
+        raise fault
 
 
 def shown(fetched: Page, extracted: Extracted, *, start: int, max_chars: int) -> str:

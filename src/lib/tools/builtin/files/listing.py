@@ -6,7 +6,8 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import nsmallest
+from itertools import islice
+from operator import itemgetter
 from typing import Final, Literal
 
 from lib.tools.builtin.files.budget import Budget
@@ -57,17 +58,29 @@ def list_entries(
         OSError: the system cannot list it.
     """
     with os.scandir(where) as entries:
-        found = nsmallest(offset + limit + 1, _kept(entries, keep, budget), key=_name)
-    page = found[offset : offset + limit]
-    return [_entry(entry) for entry in page], len(found) > offset + limit
+        named = sorted(_named(entries, budget), key=itemgetter(0))
+    kept = _kept(named, keep, budget)
+    found = list(islice(kept, offset, offset + limit))
+    return [_entry(entry) for entry in found], next(kept, None) is not None
+
+
+def _named(
+    entries: Iterable[os.DirEntry[str]], budget: Budget
+) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
+    for entry in entries:
+        budget.spend(ENTRY_BYTES)
+        yield _name(entry), entry
 
 
 def _kept(
-    entries: Iterable[os.DirEntry[str]], keep: Callable[[bytes, bool], bool], budget: Budget
+    named: Iterable[tuple[bytes, os.DirEntry[str]]],
+    keep: Callable[[bytes, bool], bool],
+    budget: Budget,
 ) -> Iterator[os.DirEntry[str]]:
-    for entry in entries:
-        budget.spend(ENTRY_BYTES)
-        if keep(_name(entry), entry.is_dir(follow_symlinks=False)):
+    """Yield what is shown; names are judged only up to the end of the page."""
+    for name, entry in named:
+        budget.spend()
+        if keep(name, entry.is_dir(follow_symlinks=False)):
             yield entry
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
 
 from lib._util.json import canonical
+from lib._util.own_threads import OwnThreads
 from lib.tools.builtin.files.access import FileAccess, at_least_one
 from lib.tools.builtin.files.budget import Budget
 from lib.tools.builtin.files.listing import MAX_ENTRIES
@@ -24,6 +25,7 @@ LISTED: Final = 200
 
 _ANNOTATIONS: Final = ToolAnnotations(read_only=True, idempotent=True)
 _TIMEOUT_S: Final = 30.0
+_THREADS: Final = OwnThreads("lib-files", 8)
 # What JSON makes of one character at most is `\uXXXX`; the engine must never cut the tail off.
 _JSON_CHARS: Final = 6
 _OVERHEAD_CHARS: Final = 30_000
@@ -219,9 +221,12 @@ def _fitting(listing: dict[str, object]) -> dict[str, object]:
 
 
 async def _in_thread(work: Callable[[Budget], dict[str, object]]) -> dict[str, object]:
-    """Return what the work does in a thread, which is told when nobody waits for it any more."""
+    """Return what the work does in a thread, which is told when nobody waits for it any more.
+
+    The threads read files and nothing else: one that hangs holds up no other kind of work.
+    """
     budget = Budget()
     try:
-        return await asyncio.to_thread(work, budget)
+        return await _THREADS.run(partial(work, budget))
     finally:
         budget.cancel()

@@ -10,6 +10,7 @@ import pytest
 
 from lib.tools.builtin import FileAccess
 from lib.tools.builtin.files.budget import Budget
+from lib.tools.builtin.files.listing import list_entries
 
 from .access_kit import refusal
 
@@ -107,3 +108,21 @@ def test_a_directory_of_too_many_names_is_refused(root: Path) -> None:
     error = refusal(lambda: FileAccess(root).list_within(".", budget=Budget(scan_bytes=63)))
 
     assert error.code == "too_large"
+
+
+def test_names_are_judged_in_proportion_to_the_page(tmp_path: Path) -> None:
+    for number in range(500):
+        (tmp_path / f"{number:03d}").mkdir()
+    judged = 0
+
+    def keep(name: bytes, is_directory: bool) -> bool:
+        nonlocal judged
+        judged += 1
+        return is_directory and name != b"001"
+
+    page, more = list_entries(str(tmp_path), keep=keep, offset=0, limit=10, budget=Budget())
+
+    assert [entry.name for entry in page] == [b"000", *(b"%03d" % n for n in range(2, 11))]
+    assert (more, judged) == (True, 12)
+    page, more = list_entries(str(tmp_path), keep=keep, offset=490, limit=10, budget=Budget())
+    assert (len(page), more) == (9, False)

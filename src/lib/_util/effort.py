@@ -1,0 +1,70 @@
+"""CPU time that a piece of work in a thread may take, and how it is called off.
+
+A thread cannot be stopped from outside, and asyncio's time-outs leave it behind at work. What loops
+over content of strangers calls `check` now and then, which ends the work once its time is used up
+or nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+
+class EffortSpent(Exception):
+    """The work was ended before its end."""
+
+
+class Effort:
+    """CPU time for work in one thread; another thread may call it off."""
+
+    def __init__(self, cpu_s: float, *, clock: Callable[[], float] = time.thread_time) -> None:
+        """Prepare; time counts within `counting`.
+
+        Args:
+            cpu_s: seconds of CPU of the thread that works.
+            clock: tells how many seconds the thread that asks has worked.
+        """
+        self._cpu_s, self._clock = cpu_s, clock
+        self._end: float | None = None
+        self._cancelled = threading.Event()
+
+    @contextmanager
+    def counting(self) -> Generator[None]:
+        """Limit the work of the block, which is done in this thread and context."""
+        self._end = self._clock() + self._cpu_s
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def cancel(self) -> None:
+        """Call the work off: the next `check` ends it."""
+        self._cancelled.set()
+
+    def check(self) -> None:
+        """Go on if there is time left.
+
+        Raises:
+            EffortSpent: there is none, or the work was called off.
+        """
+        if self._cancelled.is_set() or (self._end is not None and self._clock() > self._end):
+            raise EffortSpent
+
+
+_current: ContextVar[Effort | None] = ContextVar("effort", default=None)
+
+
+def check() -> None:
+    """End the work of this context if its time is used up; without a limit nothing happens.
+
+    Raises:
+        EffortSpent: it is.
+    """
+    effort = _current.get()
+    if effort is not None:
+        effort.check()
