@@ -16,13 +16,13 @@ import click
 from lib.cli import vector_stores
 from lib.cli.stores import StoreParam, reading
 from lib.cli.terminal import json_line
-from lib.cli.vector_stores import StoreName
 from lib.errors import StoreError
 from lib.events import DirectoryBlobStore, EventStore
 from lib.events.urls import StorePlace, store_at
 from lib.privacy import Erased, collect_blobs, erase_run, erase_tenant, expire
 from lib.vector import Metric
 from lib.vector.tenant import TenantVectorStore
+from lib.vector.urls import StoreName
 
 F = TypeVar("F", bound=Callable[..., Any])
 Work = Callable[[EventStore, bool], Awaitable[Erased]]

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.cli.terminal import json_line, text_line
-from lib.cli.vector_stores import StoreName, StoreParam, reading, writing
+from lib.cli.vector_stores import StoreParam, reading, writing
 from lib.errors import HybridUnavailable, LibError, VectorError
 from lib.ingest.progress import progress_bar
 from lib.vector import (
@@ -29,6 +29,7 @@ from lib.vector import (
 from lib.vector.copy import CopiedNamespace, chosen_namespaces, copy_store
 from lib.vector.protocol import is_hybrid, is_scannable
 from lib.vector.records import Layout
+from lib.vector.urls import StoreName
 
 MAX_SHOWN: Final = 120
 """How many characters of a text or of metadata a table shows."""

@@ -1,54 +1,35 @@
-"""Vector stores by the name that a person types: a path, or a URL with one scheme for each kind."""
+"""Vector stores as the commands open them: by the name that a person types."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import cast
 
 import click
 
-import lib.vector
-from lib._util.places import checked_path
-from lib.vector import Metric, VectorStore
+from lib.vector import Metric, VectorStore, urls
 from lib.vector.protocol import KeptStore, capabilities
 from lib.vector.records import Layout
+from lib.vector.urls import StoreName
 
-Options = dict[str, Any]
 
+def store_name(given: str) -> StoreName:
+    """Return the store that a path or a URL names, its path absolute.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreName:
-    """A vector store that a person has named.
-
-    Attributes:
-        shown: the name, without a password.
-        kind: the store's class in `lib.vector`.
-        options: what its constructor takes beside dimension and metric; may hold a secret.
+    Raises:
+        ValueError: it names none; the message says how to, and holds no password.
     """
-
-    shown: str = field(compare=False)
-    kind: str
-    options: Options = field(repr=False)
-
-    def made(self, layout: Layout) -> VectorStore:
-        """Return a store object for this place, not set up yet.
-
-        Raises:
-            UsageError: the constructor refuses what the name says.
-        """
-        try:
-            store: VectorStore = getattr(lib.vector, self.kind)(
-                dimension=layout.dimension, metric=layout.metric, **self.options
-            )
-        except ValueError as error:
-            raise click.UsageError(f"{self.shown}: {error}") from error
-        return store
+    name = urls.store_name(given)
+    places = {
+        key: _place(name.options[key])
+        for key in ("path", "uri")
+        if isinstance(name.options.get(key), str)
+    }
+    return replace(name, options={**name.options, **places})
 
 
 class StoreParam(click.ParamType[StoreName]):
@@ -64,47 +45,6 @@ class StoreParam(click.ParamType[StoreName]):
             return store_name(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-def store_name(given: str) -> StoreName:
-    """Return the store that a path or a URL names.
-
-    Raises:
-        ValueError: it names none; the message says how to, and holds no password.
-    """
-    if given in ("", ":memory:", "memory:"):
-        raise ValueError("name a store that outlives this command: a path or a URL")
-    scheme, colon, rest = given.partition(":")
-    if not colon or scheme not in _SCHEMES:
-        path = checked_path(given)
-        if "://" in path:
-            raise ValueError(f"unknown scheme {scheme!r}: known are a path, {', '.join(_FORMS)}")
-        return StoreName(shown=path, kind="SQLiteVectorStore", options={"path": _place(path)})
-    if not rest.startswith("//"):
-        raise ValueError(f"a URL has '//' after {scheme!r}: known are {', '.join(_FORMS)}")
-    kind, options = _SCHEMES[scheme]
-    url = _parsed(given)
-    user = f"{url.username}@" if url.username else ""
-    place = url.netloc.rpartition("@")[2]
-    return StoreName(
-        shown=f"{url.scheme}://{user}{place}{url.path}", kind=kind, options=options(url)
-    )
-
-
-def _parsed(given: str) -> SplitResult:
-    """Return the parts of a URL.
-
-    Raises:
-        ValueError: it is none; neither the message nor what lies behind it has any of its text.
-    """
-    try:
-        url = urlsplit(given, allow_fragments=False)
-    except ValueError:  # whose message quotes the password with the rest
-        raise ValueError(f"this is no URL; {_ENCODED}") from None
-    filed = not url.netloc and url.scheme in _FILED
-    if not filed and "@" in url.path + url.query:
-        raise ValueError(f"there is an '@' behind the host; {_ENCODED}")
-    return url
 
 
 @asynccontextmanager
@@ -129,7 +69,7 @@ async def reading(
 @asynccontextmanager
 async def writing(name: StoreName, layout: Layout) -> AsyncGenerator[VectorStore]:
     """Open a store, made if it is missing, and close it."""
-    store = name.made(layout)
+    store = _made(name, layout)
     try:
         await store.setup()
         yield store
@@ -137,10 +77,17 @@ async def writing(name: StoreName, layout: Layout) -> AsyncGenerator[VectorStore
         await store.close()
 
 
+def _made(name: StoreName, layout: Layout) -> VectorStore:
+    try:
+        return name.made(layout)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
 async def _layout(name: StoreName, asked: Layout) -> Layout:
     """Return how the store was made, completed by what the person says; makes nothing."""
     found: Layout | None = asked
-    probe = name.made(Layout(dimension=asked.dimension or 1, metric=asked.metric or "cosine"))
+    probe = _made(name, Layout(dimension=asked.dimension or 1, metric=asked.metric or "cosine"))
     try:
         if "existing" in capabilities(probe):
             found = await cast(KeptStore, probe).existing()
@@ -186,104 +133,3 @@ def _place(path: str) -> str:
     except OSError as error:
         raise ValueError(f"{path!r}: {error.strerror}") from error
     return str(place)
-
-
-def _file(url: SplitResult) -> str:
-    """Return the path of `scheme:///PATH`, which is relative unless PATH begins with a slash."""
-    if url.netloc or not url.path.startswith("/") or url.path == "/":
-        raise ValueError(f"a {url.scheme} store is named {url.scheme}:///PATH")
-    return _place(url.path[1:])
-
-
-def _asked(url: SplitResult, *known: str) -> Options:
-    """Return what stands behind the question mark."""
-    pairs = [pair.partition("=") for pair in url.query.split("&") if pair]
-    for key, _, _ in pairs:
-        if key not in known:
-            allowed = f"known is {', '.join(known)}" if known else "there are none"
-            raise ValueError(f"unknown option {key!r} of a {url.scheme} store: {allowed}")
-    return {key: unquote(value) for key, _, value in pairs}
-
-
-def _server(url: SplitResult) -> Options:
-    """Return the host and the port."""
-    if not url.hostname:
-        raise ValueError(f"a {url.scheme} store on a server is named {url.scheme}://HOST:PORT")
-    try:
-        port = url.port
-    except ValueError:  # whose message quotes what may be a piece of a password
-        raise ValueError(f"a port is a number from 0 to 65535; {_ENCODED}") from None
-    return {"host": url.hostname, **({"port": port} if port else {})}
-
-
-def _sqlite(url: SplitResult) -> Options:
-    return {"path": _file(url), **_asked(url, "table")}
-
-
-def _lancedb(url: SplitResult) -> Options:
-    return {"uri": _file(url), **_asked(url, "table")}
-
-
-def _postgres(url: SplitResult) -> Options:
-    """Return the name of the database without our own options, which it would refuse."""
-    pairs = [pair for pair in url.query.split("&") if pair]
-    ours = [unquote(pair[6:]) for pair in pairs if pair.startswith("table=")]
-    others = "&".join(pair for pair in pairs if not pair.startswith("table="))
-    dsn = f"{url.scheme}://{url.netloc}{url.path}" + (f"?{others}" if others else "")
-    return {"dsn": dsn, **({"table": ours[-1]} if ours else {})}
-
-
-def _qdrant(url: SplitResult) -> Options:
-    return {"path": _file(url), **_asked(url, "collection")}
-
-
-def _qdrant_server(url: SplitResult) -> Options:
-    _asked(url)
-    _server(url)
-    collection = unquote(url.path.strip("/"))
-    key = os.environ.get("QDRANT_API_KEY")
-    return {
-        "url": f"{url.scheme.removeprefix('qdrant+')}://{url.netloc}",
-        **({"collection": collection} if collection else {}),
-        **({"api_key": key} if key else {}),
-    }
-
-
-def _chroma(url: SplitResult) -> Options:
-    where = _server(url) if url.netloc else {"path": _file(url)}
-    return {**where, **_asked(url, "prefix")}
-
-
-def _pinecone(url: SplitResult) -> Options:
-    _asked(url)
-    if not url.netloc or url.path.strip("/"):
-        raise ValueError("a pinecone store is named pinecone://INDEX")
-    return {"index_name": url.netloc, "api_key": os.environ.get("PINECONE_API_KEY")}
-
-
-_SCHEMES: Final[Mapping[str, tuple[str, Callable[[SplitResult], Options]]]] = {
-    "chroma": ("ChromaVectorStore", _chroma),
-    "lancedb": ("LanceDBVectorStore", _lancedb),
-    "pinecone": ("PineconeVectorStore", _pinecone),
-    "postgres": ("PostgresVectorStore", _postgres),
-    "postgresql": ("PostgresVectorStore", _postgres),
-    "qdrant": ("QdrantVectorStore", _qdrant),
-    "qdrant+http": ("QdrantVectorStore", _qdrant_server),
-    "qdrant+https": ("QdrantVectorStore", _qdrant_server),
-    "sqlite": ("SQLiteVectorStore", _sqlite),
-}
-_FILED: Final = ("chroma", "lancedb", "qdrant", "sqlite")
-"""Those whose path may be one of files, in which any character may stand."""
-_FORMS: Final = (
-    "sqlite:///PATH",
-    "postgresql://HOST/DATABASE",
-    "qdrant+http://HOST:PORT/COLLECTION",
-    "qdrant:///PATH",
-    "lancedb:///PATH",
-    "chroma://HOST:PORT",
-    "chroma:///PATH",
-    "pinecone://INDEX",
-)
-_ENCODED: Final = (
-    "in a user's name, a password and options write '@', '/', '?' and '#' as %40, %2F…"
-)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from lib.vector.stores.sqlite import SQLiteVectorStore
     from lib.vector.stores.sqlite import SQLiteVectorStore as FileVectorStore
     from lib.vector.tenant import TenantVectorStore
+    from lib.vector.urls import open_vector_store
     from lib.vector.validate import Batch
 
 __all__ = [
@@ -110,6 +111,7 @@ __all__ = [
     "VoyageEmbedder",
     "VoyageReranker",
     "copy_store",
+    "open_vector_store",
 ]
 
 _WHERE = {
@@ -147,6 +149,7 @@ _WHERE = {
     "VoyageEmbedder": "lib.vector.embed.voyage:VoyageEmbedder",
     "VoyageReranker": "lib.vector.rerank.voyage:VoyageReranker",
     "copy_store": "lib.vector.copy:copy_store",
+    "open_vector_store": "lib.vector.urls:open_vector_store",
 }
 
 
