@@ -75,7 +75,9 @@ async def begin_run(
     run_id = engine.new_id()
     if key is not None:
         data["request"] = request
-        run_id = digest("start", canonical(tenant), key)[:32]
+        store_id = engine.store.store_id
+        salt = (store_id,) if store_id else ()  # older stores keep the ids that they have
+        run_id = digest("start", *salt, canonical(tenant), key)[:32]
     event = engine.event(k.RUN_STARTED, data, tenant=tenant, user=user)
     try:
         log = await engine.store.append(run_id, [event], expected=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,6 +53,11 @@ def run_mark(run_id: str, name: str = "") -> str:
     return f"run/{quote(run_id, safe='', errors='surrogatepass')}/{name}"
 
 
+def new_store_id() -> str:
+    """Return an id for a new store: 128 random bits."""
+    return secrets.token_hex(16)
+
+
 class ChecksIntegrity:
     """Base class of the event stores that can check their storage beneath the logs."""
 
@@ -73,6 +79,15 @@ class EventStore(Protocol):
     @property
     def partitions(self) -> int:
         """How many partitions there are, once the store is set up; they never change."""
+        ...
+
+    @property
+    def store_id(self) -> str:
+        """What tells this store from every other, once it is set up; it never changes.
+
+        Ids of runs that are derived from a key hold it. It is empty for a store that was made
+        before stores had one: its runs keep the ids that they have.
+        """
         ...
 
     @property

@@ -73,6 +73,11 @@ class TenantEventStore(AsyncStore):
         return self._store.partitions
 
     @property
+    def store_id(self) -> str:
+        """What tells the store from every other."""
+        return self._store.store_id
+
+    @property
     def wakeups(self) -> Wakeups:
         """The store's own."""
         return self._store.wakeups

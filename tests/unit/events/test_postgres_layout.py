@@ -357,3 +357,23 @@ def test_a_store_is_named_by_host_and_port_and_never_by_user_or_password(
     name = place_of(dsn, "agents").name
 
     assert name == f"PostgresEventStore({database!r}, schema='agents')"
+
+
+def test_a_store_that_holds_runs_gets_no_id_and_an_empty_one_gets_one_whoever_races(
+    url: str, schema: str
+) -> None:
+    async def ids(count: int) -> set[str]:
+        stores = [PostgresEventStore(url, schema=schema) for _ in range(count)]
+        await asyncio.gather(*(store.setup() for store in stores))
+        for store in stores:
+            await store.close()
+        return {store.store_id for store in stores}
+
+    run(migrate(url, schema, layout.MIGRATIONS[:1]))
+    fill_version_1(schema)
+    assert run(ids(1)) == {""}
+    execute(f"DELETE FROM {schema}.lib_runs")
+    made = run(ids(4))
+    assert len(made) == 1
+    assert "" not in made
+    assert run(ids(1)) == made

@@ -26,7 +26,7 @@ from lib.events.runs import (
     check_text,
     matches,
 )
-from lib.events.store import END, START, Feed, Tombstone, run_mark, tombstone_name
+from lib.events.store import END, START, Feed, Tombstone, new_store_id, run_mark, tombstone_name
 from lib.events.wakeups import Wakeups
 
 
@@ -61,6 +61,7 @@ class MemoryEventStore(AsyncStore):
             clock: tells when a lease has ended.
         """
         self._clock = clock
+        self._id = new_store_id()
         self._wakeups = Wakeups()
         self._runs: dict[str, _Run] = {}
         self._order: list[_Kept] = []
@@ -73,6 +74,11 @@ class MemoryEventStore(AsyncStore):
     def partitions(self) -> int:
         """One: appends of one process have one order."""
         return 1
+
+    @property
+    def store_id(self) -> str:
+        """What tells this store from every other."""
+        return self._id
 
     @property
     def wakeups(self) -> Wakeups:

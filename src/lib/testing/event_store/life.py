@@ -77,6 +77,31 @@ class LifeContract(StoreTests):
 
         run(main())
 
+    def test_a_store_has_an_id_of_its_own_that_stays(self, using: Using) -> None:
+        elsewhere = using.place / "other"
+        elsewhere.mkdir()
+
+        async def main() -> None:
+            store = using.kind.open(using.place, using.clock)
+            await store.setup()
+            store_id = store.store_id
+            await store.close()
+            await store.setup()
+            reopened = store.store_id
+            async with using.opened() as beside:
+                shared = beside.store_id
+            await store.close()
+            other = using.kind.open(elsewhere, using.clock)
+            await other.setup()
+
+            assert store_id
+            assert (reopened == store_id) is using.kind.survives_close
+            assert (shared == reopened) is using.kind.shared
+            assert other.store_id not in (store_id, "")
+            await other.close()
+
+        run(main())
+
     def test_the_layout_is_the_newest(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             assert await store.schema_version() == LAYOUT_VERSION

@@ -1,6 +1,7 @@
 """The tables of an event store, and how an older layout becomes a newer one.
 
-    lib_meta        the layout version, under a key of its own, so that other parts can keep theirs
+    lib_meta        the layout version, under a key of its own, so that other parts can keep theirs;
+                    and the id of the store, unless it was made before stores had one
     lib_partitions  the last position of each partition; whoever appends holds its row until the
                     commit, so that positions become visible in their order
     lib_runs        one row per run: its name, and the projection of its events; since layout 2
@@ -34,9 +35,18 @@ from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreError, 
 from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import new_store_id
 from lib.events.stores.postgres.place import Place
 
 _KEY: Final = "events.layout"
+_ID_KEY: Final = "events.id"
+_MAKE_META: Final = "CREATE TABLE IF NOT EXISTS {lib_meta} (key text PRIMARY KEY, value text)"
+_MAKE_ID: Final = """
+    INSERT INTO {lib_meta} (key, value)
+    SELECT %(key)s::text, %(value)s::text WHERE NOT EXISTS (SELECT 1 FROM {lib_runs})
+    ON CONFLICT (key) DO NOTHING
+"""
+_FIND_RECORD: Final = "SELECT value FROM {lib_meta} WHERE key = %(key)s"
 _PAGE: Final = 1_000
 DEFAULT_PARTITIONS: Final = 8
 
@@ -230,11 +240,32 @@ async def locked(connection: Connection, place: Place) -> AsyncGenerator[Cursor]
 
 
 async def _record(using: Cursor, place: Place, version: int) -> None:
-    await run(
-        using,
-        place.put("CREATE TABLE IF NOT EXISTS {lib_meta} (key text PRIMARY KEY, value text)"),
-    )
+    await run(using, place.put(_MAKE_META))
     await run(using, place.put(_RECORD), {"key": _KEY, "value": str(version)})
+
+
+async def store_id(connection: Connection, place: Place, *, make: bool) -> str:
+    """Return the id of a store that has the newest layout, empty for one that has none.
+
+    Args:
+        connection: to its database.
+        place: where it is.
+        make: give it one, unless it has one or holds runs, whose ids do without.
+    """
+    async with cursor(connection) as using:
+        found = await _recorded_id(using, place)
+        if found or not make:
+            return found
+        [holds_runs] = await _one(using, place.put("SELECT EXISTS (SELECT 1 FROM {lib_runs})"))
+        if holds_runs:
+            return ""
+        await run(using, place.put(_MAKE_ID), {"key": _ID_KEY, "value": new_store_id()})
+        return await _recorded_id(using, place)
+
+
+async def _recorded_id(using: Cursor, place: Place) -> str:
+    row = await (await run(using, place.put(_FIND_RECORD), {"key": _ID_KEY})).fetchone()
+    return row[0] if row else ""
 
 
 async def version_of(using: Cursor, place: Place) -> int:
@@ -255,8 +286,7 @@ async def _version(using: Cursor, place: Place, supported: int) -> int:
     has_meta, has_events = await _one(using, find, tables)
     found = int(has_events)
     if has_meta:
-        recorded = place.put("SELECT value FROM {lib_meta} WHERE key = %(key)s")
-        row = await (await run(using, recorded, {"key": _KEY})).fetchone()
+        row = await (await run(using, place.put(_FIND_RECORD), {"key": _KEY})).fetchone()
         found = found if row is None else _parsed(place, row[0])
     if found > supported:
         raise SchemaTooNew(place.name, found=found, supported=supported)

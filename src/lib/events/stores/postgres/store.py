@@ -76,6 +76,7 @@ class PostgresEventStore(AsyncStore):
             ValueError: the URL cannot be read, a schema has a name that is not plain, or the
                 pool is too small for the partitions.
         """
+        self._id = ""
         self._place = place_of(url, schema)
         if partitions is not None and not 1 <= partitions <= _MAX_PARTITIONS:
             raise ValueError(f"a store has 1 to {_MAX_PARTITIONS} partitions, not {partitions}")
@@ -111,6 +112,11 @@ class PostgresEventStore(AsyncStore):
         return self._partitions
 
     @property
+    def store_id(self) -> str:
+        """What tells this store from every other, once it is set up; empty for older ones."""
+        return self._id
+
+    @property
     def wakeups(self) -> Wakeups:
         """Tells listeners of this event loop that logs have grown."""
         return self._wakeups
@@ -137,6 +143,7 @@ class PostgresEventStore(AsyncStore):
             opened = layout.readable if self._read_only else layout.opened
             async with looking.first() as connection:
                 self._partitions = await opened(connection, self._place, self._wanted)
+                self._id = await layout.store_id(connection, self._place, make=not self._read_only)
             self._check_pool(self._partitions)
             connections = await self._connect(held)
         reader = Reader(self._place, connections, self._partitions, read_only=self._read_only)

@@ -4,7 +4,8 @@ All begin with `{prefix}:`. The braces put them into one slot of a Redis Cluster
 may touch all of them: a store lives on one node. `n` is a run's number, given at its start: names
 are chosen by others, and only the last part of a key ever holds one.
 
-    meta         hash: version, partitions, runs (how many numbers have been given)
+    meta         hash: version, partitions, runs (how many numbers have been given), id (of the
+                 store, unless it was made before stores had one)
     names        hash: run id -> n
     run:n        hash: the projection of the run's events, its lease, its partition
     log:n        list: its events
@@ -33,6 +34,7 @@ from typing import Final
 
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import new_store_id
 from lib.events.stores.redis import rows
 from lib.events.stores.redis.operations import digests
 from lib.events.stores.redis.server import GONE_TEXT, Server
@@ -42,7 +44,7 @@ DEFAULT_PARTITIONS: Final = 8
 CREATE: Final = """
 local meta = KEYS[1] .. ':meta'
 if redis.call('EXISTS', meta) == 1 then return 0 end
-redis.call('HSET', meta, 'version', '1', 'partitions', ARGV[1])
+redis.call('HSET', meta, 'version', '1', 'partitions', ARGV[1], 'id', ARGV[2])
 return 1
 """
 
@@ -94,6 +96,12 @@ async def stored(server: Server, key: str, store: str) -> tuple[int, int] | None
     return version, partitions
 
 
+async def store_id(server: Server, key: str) -> str:
+    """Return the id of the store, empty for one that has none."""
+    found = await server.call("HGET", f"{key}:meta", "id")
+    return "" if found is None else found.decode()
+
+
 def gone(store: str) -> StoreCorrupt:
     """Return the error of a store that was here when it was set up."""
     return StoreCorrupt(f"{store} {GONE_TEXT}")
@@ -130,7 +138,7 @@ async def migrate(server: Server, key: str, store: str, partitions: int | None) 
         ValueError: it has another number of partitions.
     """
     while (found := await stored(server, key, store)) is None:
-        await server.run(CREATE, key, partitions or DEFAULT_PARTITIONS)
+        await server.run(CREATE, key, partitions or DEFAULT_PARTITIONS, new_store_id())
     version, theirs = found
     if partitions not in (None, theirs):
         raise ValueError(f"{store} has {theirs} partitions, which never change: not {partitions}")

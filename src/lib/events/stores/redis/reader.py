@@ -21,11 +21,12 @@ _MOST_BYTES: Final = 4 * 1024 * 1024  # the server does nothing else while a scr
 class Reader:
     """Reads one store; every method sees all that has been written before its call."""
 
-    def __init__(self, server: Server, key: str, store: str) -> None:
-        """Take the connections to it, the beginning of its keys, and what errors call it."""
+    def __init__(self, server: Server, key: str, store: str, store_id: str) -> None:
+        """Take the connections to it, the beginning of its keys, its name in errors, its id."""
         self._server = server
         self._key = key
         self._store = store
+        self._id = store_id
 
     async def _ask(self, script: str, *args: bytes | str | int) -> Any:
         """Return what a script answers that reads.
@@ -33,13 +34,13 @@ class Reader:
         Raises:
             StoreCorrupt: the store is gone, so that what is not found may have been there.
         """
-        return await self._server.run(script, self._key, *args)
+        return await self._server.run(script, self._key, self._id, *args)
 
     async def _call(self, *command: bytes | str | int) -> Any:
         """Return what a command answers that reads; see `_ask`."""
-        meta = ("EXISTS", f"{self._key}:meta")
-        present, answer = await self._server.together([meta, command])
-        if not present:
+        meta = ("HMGET", f"{self._key}:meta", "version", "id")
+        [version, found], answer = await self._server.together([meta, command])
+        if version is None or (found or b"").decode() != self._id:
             raise layout.gone(self._store)
         return answer
 

@@ -1,7 +1,7 @@
 """The scripts that read: each one round trip, and each sees one state of the store.
 
 A server that has lost its data would answer all of them with nothing, so each looks first whether
-the store is there.
+the store is there, by its id, which is the first argument.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Final
 from lib.events.stores.redis.server import GONE
 
 _PRESENT: Final = f"""
-if redis.call('EXISTS', KEYS[1] .. ':meta') == 0 then return redis.error_reply('{GONE}') end
+local meta = redis.call('HMGET', KEYS[1] .. ':meta', 'version', 'id')
+if not meta[1] or (meta[2] or '') ~= table.remove(ARGV, 1) then
+  return redis.error_reply('{GONE}')
+end
 """
 
 FIND: Final = (

@@ -120,6 +120,7 @@ class RedisEventStore(AsyncStore):
             raise ValueError(f"a store has at least one partition, not {partitions}")
         self._wanted, self._max_connections = partitions, max_connections
         self._partitions = partitions or layout.DEFAULT_PARTITIONS
+        self._id = ""
         self._key = f"{{{prefix}}}"
         self._name = f"{type(self).__name__}({without_password(url)!r}, prefix={prefix!r})"
         self._server = partial(Server, url, self._name, timeout_s=timeout_s)
@@ -150,6 +151,11 @@ class RedisEventStore(AsyncStore):
         return self._partitions
 
     @property
+    def store_id(self) -> str:
+        """What tells this store from every other, once it is set up; empty for older ones."""
+        return self._id
+
+    @property
     def wakeups(self) -> Wakeups:
         """Tells listeners of this event loop that logs have grown."""
         return self._wakeups
@@ -176,7 +182,7 @@ class RedisEventStore(AsyncStore):
         held.push_async_callback(server.close)
         self._known = KnownRuns()
         heads = Heads(await lengths(server, self._key, self._partitions), self._wakeups)
-        reader = Reader(server, self._key, self._name)
+        reader = Reader(server, self._key, self._name, self._id)
         opened = _Opened(server, reader, self._lanes(server, heads))
         look = watch(server, self._key, heads, self._clock)
         held.push_async_callback(cancelled, asyncio.create_task(look, name="lib.events.watch"))
@@ -190,10 +196,13 @@ class RedisEventStore(AsyncStore):
         try:
             await inspect(server, self._name)
             if self._read_only:
-                return await layout.check_readable(server, self._key, self._name)
-            return await layout.migrate(server, self._key, self._name, self._wanted)
+                partitions = await layout.check_readable(server, self._key, self._name)
+            else:
+                partitions = await layout.migrate(server, self._key, self._name, self._wanted)
+            self._id = await layout.store_id(server, self._key)
         finally:
             await server.close()
+        return partitions
 
     def _lanes(self, server: Server, heads: Heads) -> Sequence[Lane]:
         if self._read_only:
@@ -313,7 +322,7 @@ class RedisEventStore(AsyncStore):
         return await self._check_writable().lanes[-1].put(operation)
 
     async def _commit(self, server: Server, args: Sequence[bytes]) -> Sequence[Any]:
-        status, answer = await server.run(COMMIT, self._key, LAYOUT_VERSION, *args)
+        status, answer = await server.run(COMMIT, self._key, LAYOUT_VERSION, self._id, *args)
         if status == b"done":
             return answer
         if answer is None:

@@ -7,9 +7,9 @@
    so a batch that fails so has changed nothing, or has stopped between two operations.
 4. What it does, not what it is, goes to the append-only file and to replicas, as one transaction.
 
-Arguments: the layout version, then of each operation its name and what `operations.py` says. A list
-is preceded by its length. Lua's numbers are exact below 2^53: runs and positions are counted so
-far, and everything else is text here.
+Arguments: the layout version and the id of the store, then of each operation its name and what
+`operations.py` says. A list is preceded by its length. Lua's numbers are exact below 2^53: runs and
+positions are counted so far, and everything else is text here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ COMMIT: Final = """
 if redis.replicate_commands then redis.replicate_commands() end
 local P = KEYS[1] .. ':'
 local call = redis.call
-local stored = call('HGET', P .. 'meta', 'version')
-if stored ~= ARGV[1] then return {'layout', stored} end
+local meta = call('HMGET', P .. 'meta', 'version', 'id')
+if meta[1] ~= ARGV[1] then return {'layout', meta[1]} end
+if (meta[2] or '') ~= ARGV[2] then return {'layout', false} end
 
-local at = 1
+local at = 2
 local function take()
   at = at + 1
   return ARGV[at]

@@ -1,6 +1,7 @@
 """The tables of an event store, and how an older file becomes a newer one.
 
-    lib_meta        the layout version, under a key of its own, so that other parts can keep theirs
+    lib_meta        the layout version, under a key of its own, so that other parts can keep theirs;
+                    and the id of the store, unless it was made before stores had one
     lib_runs        one row per run: its name, and the projection of its events
     lib_events      the log; `pos` is the order of commits, as one connection at a time can write
     lib_marks       small durable values
@@ -22,8 +23,11 @@ from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnl
 from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import decode_data
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import new_store_id
 
 _KEY: Final = "events.layout"
+_ID_KEY: Final = "events.id"
+_MAKE_META: Final = "CREATE TABLE IF NOT EXISTS lib_meta (key TEXT PRIMARY KEY, value TEXT)"
 
 _VERSION_1: Final = (
     """
@@ -93,8 +97,21 @@ USE_BLOB: Final = "INSERT OR IGNORE INTO lib_blob_uses (digest, run) VALUES (?, 
 
 def _create(connection: sqlite3.Connection) -> None:
     """Make the first layout, or what a store of release 0.1 or 0.2 lacks of it."""
+    is_new = not _has_table(connection, "lib_runs")
     for statement in _VERSION_1:
         connection.execute(statement)
+    if is_new:  # the runs of an older store have ids that do without
+        connection.execute(_MAKE_META)
+        keep = "INSERT OR REPLACE INTO lib_meta (key, value) VALUES (?, ?)"
+        connection.execute(keep, (_ID_KEY, new_store_id()))
+
+
+def store_id(connection: sqlite3.Connection) -> str:
+    """Return the id of the store, empty for one that has none."""
+    if not _has_table(connection, "lib_meta"):
+        return ""
+    row = connection.execute("SELECT value FROM lib_meta WHERE key = ?", (_ID_KEY,)).fetchone()
+    return row[0] if row else ""
 
 
 def _remember_the_erased(connection: sqlite3.Connection) -> None:
@@ -160,7 +177,7 @@ def migrate(
 
 
 def _record(connection: sqlite3.Connection, version: int) -> None:
-    connection.execute("CREATE TABLE IF NOT EXISTS lib_meta (key TEXT PRIMARY KEY, value TEXT)")
+    connection.execute(_MAKE_META)
     record = "INSERT OR REPLACE INTO lib_meta (key, value) VALUES (?, ?)"
     connection.execute(record, (_KEY, str(version)))
 

@@ -15,7 +15,7 @@ from lib.events.store import END, Feed, Tombstone, tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.file import OpenFile, leave_log
-from lib.events.stores.sqlite.layout import check_readable
+from lib.events.stores.sqlite.layout import check_readable, store_id
 
 _TRIES: Final = 5
 
@@ -69,6 +69,11 @@ class Reader:
         with typed_errors(self._store):
             self._file.check()
             return check_readable(self._connection, self._store)
+
+    def store_id(self) -> str:
+        """Return the id of the store; see `EventStore.store_id`."""
+        with typed_errors(self._store):
+            return store_id(self._connection)
 
     def read(self, run_id: str, after: int, limit: int | None) -> list[Event]:
         """Return events of a run; see `EventStore.read`."""

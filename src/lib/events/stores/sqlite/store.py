@@ -74,6 +74,7 @@ class SQLiteEventStore(ChecksIntegrity, AsyncStore):
         if read_only and self._in_memory:
             raise ValueError("a store in memory begins empty: it cannot be read-only")
         self._name = f"{type(self).__name__}({self._path!r})"
+        self._id = ""
         self._synchronous = durability
         self._read_only = read_only
         self._clock = clock
@@ -88,6 +89,11 @@ class SQLiteEventStore(ChecksIntegrity, AsyncStore):
     def partitions(self) -> int:
         """One: a file is written by one connection at a time."""
         return 1
+
+    @property
+    def store_id(self) -> str:
+        """What tells this store from every other, once it is set up; empty for older ones."""
+        return self._id
 
     @property
     def wakeups(self) -> Wakeups:
@@ -123,6 +129,7 @@ class SQLiteEventStore(ChecksIntegrity, AsyncStore):
             commit = partial(self._commit, writing, writer)
             self._queue = Together(commit, name="lib.events.commit")
             held.push_async_callback(self._queue.drained)
+        self._id = await _run(reading, reader.store_id)
         self._reading, self._reader = reading, reader
 
     async def _open_reader(self, held: AsyncExitStack, thread: ThreadPoolExecutor) -> Reader:
