@@ -41,3 +41,11 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+def own_time(clock: Clock) -> datetime | None:
+    """Return the time of a clock that stands in for the machine's, None for the machine's own.
+
+    Where a server has a clock that all processes share, that one is right, and this one may not be.
+    """
+    return None if type(clock) is SystemClock else clock.now()

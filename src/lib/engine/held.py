@@ -12,6 +12,7 @@ from lib._util.clock import Clock
 from lib.engine.outage import outlast
 from lib.errors import RunAbandoned, StoreError
 from lib.events import EventStore, Lease
+from lib.events.runs import lease_length
 
 T = TypeVar("T")
 
@@ -20,6 +21,9 @@ _log = logging.getLogger("lib.engine")
 
 class HeldLease:
     """Renews a lease when a third of it is over.
+
+    How long it lasts is measured by this process's clock, from before it was asked for: the store
+    may go by another clock.
 
     Attributes:
         lease: as it is now.
@@ -41,7 +45,9 @@ class HeldLease:
         self._store = store
         self._clock = clock
         self._lease_s = lease_s
+        self._length = lease_length(lease_s)
         self._grace_s = grace_s
+        self._until = clock.now() + self._length
         self._give_up: datetime | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -50,14 +56,14 @@ class HeldLease:
     @property
     def lasts(self) -> bool:
         """Whether nobody else may have it by now."""
-        return self._clock.now() < self.lease.until
+        return self._clock.now() < self._until
 
     def keep(self, ended: Callable[[asyncio.Task[None]], None]) -> None:
         """Renew it from now on; `ended` is told of each attempt, above all of one that failed."""
         if self._stopped:  # while a store did not let go of a renewal
             return
         self._timer = asyncio.get_running_loop().call_later(
-            self._lease_s / 3, self._start_to_renew, ended
+            self._length.total_seconds() / 3, self._start_to_renew, ended
         )
 
     def stop(self) -> None:
@@ -77,10 +83,11 @@ class HeldLease:
         Raises:
             RunAbandoned: another worker has it.
         """
+        until = self._clock.now() + self._length
         renewed = await self._store.renew(self.lease, ttl_s=self._lease_s)
         if renewed is None:
             raise RunAbandoned(self.lease.run_id, "another worker has its lease")
-        self.lease = renewed
+        self.lease, self._until = renewed, until
 
     async def outlast(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call again while the store fails and the lease lasts; return its result.
@@ -92,8 +99,7 @@ class HeldLease:
         return await outlast(call, what, clock=self._clock, until=self._patient_until)
 
     def _patient_until(self) -> datetime:
-        until = self.lease.until
-        return until if self._give_up is None else min(until, self._give_up)
+        return self._until if self._give_up is None else min(self._until, self._give_up)
 
     def _start_to_renew(self, ended: Callable[[asyncio.Task[None]], None]) -> None:
         self._keeper = asyncio.create_task(self._renew_and_wait(ended), name="lib.lease")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 from zlib import crc32
 
@@ -21,6 +21,13 @@ RunStatus = Literal["open", "closed"]
 MAX_RUN_ID_BYTES: Final = 512
 """As UTF-8; names of marks, which hold run ids in percent-encoding, fit into every index."""
 
+MAX_LEASE_S: Final = 86_400.0
+"""How long a lease lasts at most, in seconds, whatever is claimed."""
+
+FARTHEST_LEASE: Final = timedelta(seconds=MAX_LEASE_S + 3_600)
+"""A lease that ends later than so far ahead was taken by a wrong clock, and holds nothing: no right
+clock gives one, and clocks that are right differ by less than the hour in it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
@@ -31,7 +38,8 @@ class RunInfo:
         ready: whether a worker would find something to do.
         outcome: how it ended, None while it is open.
         owner: who holds the lease, if anybody does.
-        lease_until: when that lease ends or ended; past it, the owner counts as dead.
+        lease_until: when that lease ends or ended, by the store's clock; past it, the owner counts
+            as dead. See `is_held`.
     """
 
     run_id: str
@@ -81,6 +89,7 @@ class Lease:
 
     Attributes:
         epoch: how often the run has been claimed; an older epoch has lost it.
+        until: when it ends, by the store's clock.
         takeover: whether the owner before has not given it back, and so may still believe in it.
     """
 
@@ -89,6 +98,16 @@ class Lease:
     epoch: int
     until: datetime
     takeover: bool = False
+
+
+def lease_length(ttl_s: float) -> timedelta:
+    """Return how long a lease lasts that was claimed for `ttl_s` seconds."""
+    return timedelta(seconds=min(ttl_s, MAX_LEASE_S))
+
+
+def is_held(lease_until: datetime | None, now: datetime) -> bool:
+    """Tell whether a lease that ends at a time, if there is one, holds its run now."""
+    return lease_until is not None and now < lease_until <= now + FARTHEST_LEASE
 
 
 def check_batch(run_id: str, events: Sequence[NewEvent], expected: int | None) -> None:

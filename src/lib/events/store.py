@@ -162,9 +162,13 @@ class EventStore(Protocol):
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds, for `ttl_s` seconds.
 
+        A store on a server goes by the server's time, so that workers need not agree on theirs. A
+        lease that ends more than a day and an hour ahead holds nothing: it was taken by a wrong
+        clock.
+
         Args:
             owner: who claims; unique among live workers.
-            ttl_s: how long the lease lasts unless renewed.
+            ttl_s: how long the lease lasts unless renewed; at most `MAX_LEASE_S`, a day.
             run_id: only this run, even if it is not ready; None for any ready one, oldest first.
             limit: at most so many.
             algorithms: only runs of these; None for any.

@@ -14,6 +14,7 @@ from lib.evals import Score, score_of
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.paging import log_pages
+from lib.events.runs import is_held
 from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans import interrupt, spans_from_events
@@ -259,8 +260,12 @@ def _closed(spans: Sequence[Span]) -> frozenset[str]:
 
 def is_dead(info: RunInfo, at: datetime) -> bool:
     """Tell whether the run's owner has died: it is open, and its lease has ended unreturned."""
-    lease = info.lease_until
-    return info.status == "open" and info.owner is not None and lease is not None and lease <= at
+    until = info.lease_until
+    return (
+        info.status == "open"
+        and info.owner is not None
+        and not (until is None or is_held(until, at))
+    )
 
 
 def _last_heard_of(events: Sequence[Event]) -> datetime:

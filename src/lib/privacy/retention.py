@@ -8,6 +8,7 @@ from typing import Final
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.events import BlobStore, EventStore, RunInfo, RunQuery
 from lib.events.paging import each_run
+from lib.events.runs import is_held
 from lib.privacy.erase import Erased, erase_run
 
 _ROOTS_AT_ONCE: Final = 100
@@ -78,4 +79,4 @@ async def _expired(
 
 
 def _is_free(info: RunInfo, now: datetime) -> bool:
-    return info.lease_until is None or info.lease_until <= now
+    return not is_held(info.lease_until, now)

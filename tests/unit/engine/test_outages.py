@@ -110,6 +110,22 @@ def test_a_result_outlives_an_outage_and_is_written_once(
     assert caplog.text.count("the store fails, trying again") == 1
 
 
+def test_an_outage_is_waited_out_whatever_the_clock_of_the_store_says() -> None:
+    store = Unsteady(stores=False, clock=ManualClock())  # months behind the engine's
+    pay, made = paying(lambda: setattr(store, "down", True))
+
+    async def main() -> None:
+        client = ScriptedClient([CALL, "done"])
+        async with make_engine(client, pay, store=store, poll_s=60) as engine:
+            started = await engine.start("go")
+            await _until(lambda: store.tried > 1)
+            store.down = False
+            assert (await started.result()).output == "done"
+        assert made == ["paid"]
+
+    run(main())
+
+
 def test_no_effect_begins_while_its_intent_is_not_known_to_be_stored() -> None:
     store = Unsteady(stores=True)
     pay, made = paying(lambda: None)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -173,3 +174,36 @@ def test_closing_waits_for_the_leases_that_are_being_given_back(url: str, schema
             assert not any(info.owner for info in await store.runs())
 
     run(main())
+
+
+def test_without_a_clock_of_its_own_a_store_goes_by_the_servers_time(url: str, schema: str) -> None:
+    async def main() -> None:
+        async with a_store(url, schema) as store, await connected(url) as server:
+
+            async def now() -> datetime:
+                rows = await server.execute("SELECT clock_timestamp()")
+                [at] = await rows.fetchone() or [None]
+                assert isinstance(at, datetime)
+                return at
+
+            ttl = timedelta(seconds=30)
+            before = await now()
+            [lease] = await store.claim("me", ttl_s=30, run_id="run-1")
+            [other] = await store.claim("me", ttl_s=30)
+            between = await now()
+            renewed = await store.renew(lease, ttl_s=30)
+            after = await now()
+            listed = await store.run("run-1")
+
+            assert renewed is not None
+            assert listed is not None
+            assert before <= lease.until - ttl <= other.until - ttl <= between
+            assert between <= renewed.until - ttl <= after
+            assert listed.lease_until == renewed.until
+            assert await store.claim("you", ttl_s=1, run_id="run-1") == []
+
+    run(main())
+
+
+async def connected(url: str) -> psycopg.AsyncConnection[Any]:
+    return await psycopg.AsyncConnection.connect(url, autocommit=True)

@@ -1,15 +1,16 @@
 """Leases in Redis under clocks that differ, and for times far away."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from lib.events.codec import decode_time
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
 from lib.testing.servers import redis
 
-from .redis_kit import opened
+from .redis_kit import admin, opened
 
 
 @pytest.fixture
@@ -62,16 +63,43 @@ def test_a_lease_found_over_by_a_clock_ahead_is_still_held_for_one_behind(url: s
     run(main())
 
 
-def test_leases_and_times_far_away_are_kept_exactly(url: str) -> None:
+def test_leases_at_times_far_away_are_kept_exactly(url: str) -> None:
     async def main() -> None:
         clock = ManualClock()
+        clock.advance(200 * 365 * 86_400)
         async with opened(url, clock=clock) as store:
             await begin(store, "run")
-            [lease] = await store.claim("me", ttl_s=9e9)
+            [lease] = await store.claim("me", ttl_s=30.000001)
             found = await store.run("run")
 
             assert found is not None
-            assert found.lease_until == lease.until == clock.now() + timedelta(seconds=9e9)
+            assert found.lease_until == lease.until == clock.now() + timedelta(seconds=30.000001)
+            assert await store.claim("you", ttl_s=1) == []
+
+    run(main())
+
+
+def test_without_a_clock_of_its_own_a_store_goes_by_the_servers_time(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as store, admin(url) as server:
+
+            async def now() -> datetime:
+                seconds, micros = await server.call("TIME")
+                return decode_time(int(seconds) * 10**6 + int(micros))
+
+            await begin(store, "run")
+            ttl = timedelta(seconds=30)
+            before = await now()
+            [lease] = await store.claim("me", ttl_s=30)
+            between = await now()
+            renewed = await store.renew(lease, ttl_s=30)
+            after = await now()
+            listed = await store.run("run")
+
+            assert renewed is not None
+            assert listed is not None
+            assert before <= lease.until - ttl <= between <= renewed.until - ttl <= after
+            assert listed.lease_until == renewed.until
             assert await store.claim("you", ttl_s=1) == []
 
     run(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -24,6 +24,8 @@ from lib.events.runs import (
     check_batch,
     check_partition,
     check_text,
+    is_held,
+    lease_length,
     matches,
 )
 from lib.events.store import END, START, Feed, Tombstone, new_store_id, run_mark, tombstone_name
@@ -166,9 +168,9 @@ class MemoryEventStore(AsyncStore):
             and (run.info.ready or run_id is not None)
             and (algorithms is None or run.info.algorithm in algorithms)
             and run.info.run_id not in skipped
-            and (run.info.lease_until is None or run.info.lease_until <= now)
+            and not is_held(run.info.lease_until, now)
         ]
-        return [self._lease(run, owner, now + timedelta(seconds=ttl_s)) for run in free[:limit]]
+        return [self._lease(run, owner, now + lease_length(ttl_s)) for run in free[:limit]]
 
     def _lease(self, run: _Run, owner: str, until: datetime) -> Lease:
         takeover = run.info.owner is not None
@@ -184,7 +186,7 @@ class MemoryEventStore(AsyncStore):
         run = self._held(lease)
         if run is None:
             return None
-        until = self._clock.now() + timedelta(seconds=ttl_s)
+        until = self._clock.now() + lease_length(ttl_s)
         run.info = replace(run.info, lease_until=until)
         return replace(lease, until=until)
 

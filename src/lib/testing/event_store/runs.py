@@ -11,8 +11,10 @@ import pytest
 
 from lib.errors import RunNotFound
 from lib.events import EventStore, Lease, RunInfo, RunQuery
-from lib.events.runs import fold
+from lib.events.runs import MAX_LEASE_S, fold
 from lib.testing.event_store.kit import AT, StoreTests, Using, all_events, begin, ended, note
+
+_YEAR_S = 365 * 86_400.0
 
 
 class RunsContract(StoreTests):
@@ -269,6 +271,55 @@ class LeaseContract(StoreTests):
             assert renewed == replace(lease, until=until)
             assert await store.claim("you", ttl_s=30) == []
             assert await store.renew(replace(lease, run_id="missing"), ttl_s=30) is None
+
+        using(body)
+
+    def test_a_lease_taken_by_a_clock_that_is_far_ahead_holds_nothing(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            names = ["listed", "named", "renewed"]
+            for name in names:
+                await begin(store, name)
+            using.clock.advance(-_YEAR_S)
+            [renewed] = await store.claim("wrong", ttl_s=30, run_id="renewed")
+            using.clock.advance(2 * _YEAR_S)
+            wrong = await store.claim("wrong", ttl_s=30, run_id="listed")
+            wrong += await store.claim("wrong", ttl_s=30, run_id="named")
+            wrong += [await store.renew(renewed, ttl_s=30) or renewed]
+            using.clock.advance(-_YEAR_S)
+            [named] = await store.claim("right", ttl_s=30, run_id="named")
+            listed = await store.claim("right", ttl_s=30, limit=9)
+
+            assert sorted(lease.run_id for lease in [named, *listed]) == names
+            assert {lease.takeover for lease in [named, *listed]} == {True}
+            for lease in wrong:
+                assert await store.renew(lease, ttl_s=30) is None
+                await store.release(lease)
+            assert {info.owner for info in await store.runs()} == {"right"}
+
+        using(body)
+
+    @pytest.mark.parametrize("ttl_s", [MAX_LEASE_S, 9e9])
+    def test_a_lease_lasts_a_day_at_most_and_holds_for_clocks_that_are_a_little_behind(
+        self, using: Using, ttl_s: float
+    ) -> None:
+        async def body(store: EventStore) -> None:
+            await begin(store, "run")
+            [lease] = await store.claim("me", ttl_s=ttl_s)
+            until = using.clock.now() + timedelta(seconds=MAX_LEASE_S)
+            renewed = await store.renew(lease, ttl_s=ttl_s)
+            listed = await store.run("run")
+            using.clock.advance(-1800)
+            behind = await store.claim("you", ttl_s=30)
+            using.clock.advance(1800 + MAX_LEASE_S - 1)
+            later = await store.claim("you", ttl_s=30, run_id="run")
+            using.clock.advance(1)
+            over = await store.claim("you", ttl_s=30)
+
+            assert listed is not None
+            assert renewed == lease
+            assert (lease.until, listed.lease_until) == (until, until)
+            assert (behind, later) == ([], [])
+            assert [taken.run_id for taken in over] == ["run"]
 
         using(body)
 

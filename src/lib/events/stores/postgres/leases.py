@@ -9,49 +9,56 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from lib._util.clock import Clock, own_time
 from lib._util.postgres import Connections, array, integers, run, texts
 from lib._util.together import Together
-from lib.events.codec import encode_time
-from lib.events.runs import Lease
+from lib.events.codec import decode_time, encode_time
+from lib.events.runs import FARTHEST_LEASE, Lease
 from lib.events.stores.postgres.batch import BYTEA
 from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.place import Place
 from lib.events.stores.postgres.rows import Row, run_name, text, untext
 
+_MICROSECOND: Final = timedelta(microseconds=1)
 _MOST: Final = 256
 """How many share a statement."""
 
 _CLAIM: Final = """
-    WITH free AS MATERIALIZED (
+    WITH t AS MATERIALIZED (SELECT $now AS now), free AS MATERIALIZED (
         SELECT id, owner IS NOT NULL AS takeover FROM {lib_runs}
-        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= %(now)s::bigint)
+        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= (SELECT now FROM t)
+                OR lease_until > (SELECT now + $farthest FROM t))
             AND $which
         ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE $locked
     )
     UPDATE {lib_runs} r
-    SET owner = %(owner)s::text, lease_until = %(until)s::bigint, epoch = r.epoch + 1
+    SET owner = %(owner)s::text, lease_until = (SELECT now FROM t) + %(lasts)s::bigint,
+        epoch = r.epoch + 1
     FROM free WHERE r.id = free.id
-    RETURNING r.id, r.run_id, r.epoch, free.takeover
+    RETURNING r.id, r.run_id, r.epoch, free.takeover, r.lease_until
 """
+_SERVERS_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _READY: Final = "ready"
 _THIS_ONE: Final = "name = %(name)s::bytea"
 _OF_THESE: Final = " AND algorithm = ANY(%(algorithms)s::text[])"
 _NONE_OF_THESE: Final = " AND NOT (name = ANY(%(skip)s::bytea[]))"
 _CLAIM_THESE: Final = """
-    WITH free AS MATERIALIZED (
-        SELECT id, owner IS NOT NULL AS takeover, a.claimant, a.until
-        FROM {lib_runs} JOIN unnest(%(names)s::bytea[], %(owners)s::text[], %(nows)s::bigint[],
-            %(untils)s::bigint[]) AS a(asked, claimant, now, until) ON name = asked
-        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= now)
+    WITH t AS MATERIALIZED (SELECT $now AS now), free AS MATERIALIZED (
+        SELECT id, owner IS NOT NULL AS takeover, a.claimant, a.lasts
+        FROM {lib_runs} JOIN unnest(%(names)s::bytea[], %(owners)s::text[], %(lasts)s::bigint[])
+            AS a(asked, claimant, lasts) ON name = asked
+        WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= (SELECT now FROM t)
+            OR lease_until > (SELECT now + $farthest FROM t))
         FOR UPDATE OF lib_runs SKIP LOCKED
     )
-    UPDATE {lib_runs} r SET owner = free.claimant, lease_until = free.until, epoch = r.epoch + 1
+    UPDATE {lib_runs} r SET owner = free.claimant,
+        lease_until = (SELECT now FROM t) + free.lasts, epoch = r.epoch + 1
     FROM free WHERE r.id = free.id
-    RETURNING r.id, r.run_id, r.epoch, free.takeover, r.name
+    RETURNING r.id, r.run_id, r.epoch, free.takeover, r.lease_until, r.name
 """
 _CHANGE: Final = """
     WITH held AS MATERIALIZED (
@@ -62,9 +69,9 @@ _CHANGE: Final = """
         FOR UPDATE OF lib_runs $locked
     )
     UPDATE {lib_runs} r SET $change FROM held WHERE r.id = held.id
-    RETURNING held.asked
+    RETURNING held.asked, r.lease_until
 """
-_RENEW: Final = "lease_until = held.value"
+_RENEW: Final = "lease_until = $now + held.value"
 _RELEASE: Final = (
     "owner = NULL, lease_until = NULL, ready = r.ready AND r.head IS DISTINCT FROM held.value"
 )
@@ -72,17 +79,16 @@ _RELEASE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Who asks for leases, and for which time, in microseconds."""
+    """Who asks for leases, and how long they are to last, in microseconds."""
 
     owner: str
-    now: int
-    until: int
+    lasts: int
     name: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A lease that is held, and its end to be, or the head up to which nothing is to do."""
+    """A lease that is held, and for how long from now, or the head up to which nothing is to do."""
 
     name: bytes
     owner: str
@@ -93,14 +99,14 @@ class _Change:
 class Leases:
     """The leases of one store."""
 
-    def __init__(self, place: Place, connections: Connections) -> None:
+    def __init__(self, place: Place, connections: Connections, clock: Clock) -> None:
         """Take connections to a store that has the newest layout."""
-        self._place, self._connections = place, connections
+        self._place, self._connections, self._clock = place, connections, clock
         self._claims = Together(self._claim_these, most=_MOST, name="lib.events.claim")
         self._renewals = self._changes(_RENEW, "lib.events.renew")
         self._releases = self._changes(_RELEASE, "lib.events.release")
 
-    def _changes(self, change: str, name: str) -> Together[_Change, bool]:
+    def _changes(self, change: str, name: str) -> Together[_Change, Row | None]:
         return Together(partial(self._change_these, change), most=_MOST, name=name)
 
     async def drained(self) -> None:
@@ -114,8 +120,7 @@ class Leases:
         self,
         owner: str,
         *,
-        now: datetime,
-        until: datetime,
+        lasts: timedelta,
         run_id: str | None,
         limit: int,
         algorithms: Collection[str] | None,
@@ -126,19 +131,25 @@ class Leases:
         Among many, a run is passed over that somebody is writing to or claiming just now.
         """
         name = b"" if run_id is None else run_name(run_id)
-        claim = _Claim(text(owner), encode_time(now), encode_time(until), name)
+        claim = _Claim(text(owner), lasts // _MICROSECOND, name)
         plain = name and limit > 0 and algorithms is None and not skip
         row = await self._claims.put(claim) if plain else None
         rows = [row] if row else await self._claim_alone(claim, limit, algorithms, skip)
         return [
-            Lease(run_id=untext(run_id), owner=owner, epoch=epoch, until=until, takeover=takeover)
-            for _, run_id, epoch, takeover, *_ in rows
+            Lease(
+                run_id=untext(run_id),
+                owner=owner,
+                epoch=epoch,
+                until=decode_time(until),
+                takeover=takeover,
+            )
+            for _, run_id, epoch, takeover, until, *_ in rows
         ]
 
     async def _claim_alone(
         self, claim: _Claim, limit: int, algorithms: Collection[str] | None, skip: Collection[str]
     ) -> list[Row]:
-        values: dict[str, Any] = {"owner": claim.owner, "now": claim.now, "until": claim.until}
+        values: dict[str, Any] = {"owner": claim.owner, "lasts": claim.lasts}
         values |= {"limit": limit, "name": claim.name}
         which, locked = (_THIS_ONE, "") if claim.name else (_READY, "SKIP LOCKED")
         if algorithms is not None:
@@ -156,19 +167,18 @@ class Leases:
         values = {
             "names": array(BYTEA, list(heard)),
             "owners": texts([claim.owner for claim in heard.values()]),
-            "nows": integers([claim.now for claim in heard.values()]),
-            "untils": integers([claim.until for claim in heard.values()]),
+            "lasts": integers([claim.lasts for claim in heard.values()]),
         }
         claimed = {row[-1]: row for row in await self._ask(_CLAIM_THESE, values)}
         return [claimed.get(each.name) if heard[each.name] is each else None for each in claims]
 
     # -- what is held ----------------------------------------------------------------------
 
-    async def renew(self, lease: Lease, until: datetime) -> Lease | None:
+    async def renew(self, lease: Lease, lasts: timedelta) -> Lease | None:
         """Move the end of a lease; see `EventStore.renew`."""
-        change = _change(lease, encode_time(until))
+        change = _change(lease, lasts // _MICROSECOND)
         held = await self._renewals.put(change) or await self._change_alone(_RENEW, change)
-        return replace(lease, until=until) if held else None
+        return replace(lease, until=decode_time(held[1])) if held else None
 
     async def release(self, lease: Lease, idle_at: int | None) -> None:
         """Give a lease back; see `EventStore.release`."""
@@ -176,15 +186,17 @@ class Leases:
         if not await self._releases.put(change):
             await self._change_alone(_RELEASE, change)
 
-    async def _change_alone(self, change: str, held: _Change) -> bool:
-        return bool(await self._change(change, [held], locked=""))
+    async def _change_alone(self, change: str, held: _Change) -> Row | None:
+        return (await self._change(change, [held], locked="")).get(held.name)
 
-    async def _change_these(self, change: str, asked: Sequence[_Change]) -> list[bool]:
+    async def _change_these(self, change: str, asked: Sequence[_Change]) -> list[Row | None]:
         latest = {each.name: each for each in asked}
         changed = await self._change(change, list(latest.values()), locked="SKIP LOCKED")
-        return [each.name in changed and latest[each.name] == each for each in asked]
+        return [changed.get(each.name) if latest[each.name] == each else None for each in asked]
 
-    async def _change(self, change: str, held: Sequence[_Change], *, locked: str) -> set[bytes]:
+    async def _change(
+        self, change: str, held: Sequence[_Change], *, locked: str
+    ) -> dict[bytes, Row]:
         values = {
             "names": array(BYTEA, [each.name for each in held]),
             "owners": texts([each.owner for each in held]),
@@ -192,9 +204,16 @@ class Leases:
             "values": integers([each.value for each in held]),
         }
         statement = _CHANGE.replace("$change", change).replace("$locked", locked)
-        return {name for (name,) in await self._ask(statement, values)}
+        return {row[0]: row for row in await self._ask(statement, values)}
 
     async def _ask(self, statement: str, values: dict[str, Any]) -> list[Row]:
+        now = own_time(self._clock)
+        if now is None:
+            statement = statement.replace("$now", _SERVERS_NOW)
+        else:
+            statement = statement.replace("$now", "%(now)s::bigint")
+            values["now"] = encode_time(now)
+        statement = statement.replace("$farthest", str(FARTHEST_LEASE // _MICROSECOND))
         with typed_errors(self._place.name):
             async with self._connections.asking() as using:
                 return await (await run(using, self._place.put(statement), values)).fetchall()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from typing import Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -14,7 +13,15 @@ from lib._util.postgres import Connections
 from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events.event import Event, NewEvent
-from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_text, partition_of
+from lib.events.runs import (
+    Lease,
+    RunInfo,
+    RunQuery,
+    check_batch,
+    check_text,
+    lease_length,
+    partition_of,
+)
 from lib.events.store import START, Feed, Tombstone
 from lib.events.stores.postgres import layout
 from lib.events.stores.postgres.batch import Append, Elsewhere
@@ -69,8 +76,8 @@ class PostgresEventStore(AsyncStore):
             timeout_s: how long a call waits for a connection, and then for its answer, before it
                 fails; `setup` and `erase`, which may have much to do, wait for theirs.
             read_only: never write, not even a migration.
-            clock: tells when a lease ends, and paces the look for other processes' commits. The
-                clocks of the machines that share a store have to agree better than leases last.
+            clock: paces the look for other processes' commits. Leases end by the server's time,
+                unless this is another clock than the machine's, as in tests: then by this one.
 
         Raises:
             ValueError: the URL cannot be read, a schema has a name that is not plain, or the
@@ -153,7 +160,7 @@ class PostgresEventStore(AsyncStore):
         held.push_async_callback(cancelled, watching)
         if not self._read_only:
             self._changes = Changes(self._place, connections)
-            self._leases = Leases(self._place, connections)
+            self._leases = Leases(self._place, connections, self._clock)
             held.push_async_callback(self._leases.drained)
             self._writer = Writer(self._place, connections, self._partitions, watch.grown)
             held.push_async_callback(self._writer.drained)
@@ -229,12 +236,11 @@ class PostgresEventStore(AsyncStore):
         skip: Collection[str] = (),
     ) -> list[Lease]:
         """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
-        leases, now = self._opened(self._leases), self._clock.now()
+        leases = self._opened(self._leases)
         check_text(owner)
         return await leases.claim(
             owner,
-            now=now,
-            until=now + timedelta(seconds=ttl_s),
+            lasts=lease_length(ttl_s),
             run_id=run_id,
             limit=limit,
             algorithms=algorithms,
@@ -243,8 +249,7 @@ class PostgresEventStore(AsyncStore):
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
         """Return the lease with a later end, or None if it has been lost."""
-        until = self._clock.now() + timedelta(seconds=ttl_s)
-        return await self._opened(self._leases).renew(lease, until)
+        return await self._opened(self._leases).renew(lease, lease_length(ttl_s))
 
     async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
         """Give the lease back; see `EventStore.release`."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from lib.errors import StoreError
 from lib.events.blobs import BLOB_MARKER, blob_digests
-from lib.events.codec import encode_time, with_copies
+from lib.events.codec import decode_time, encode_time, with_copies
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, advance, partition_of
 from lib.events.store import run_mark, tombstone_name
 from lib.events.stores.redis import rows
 from lib.events.stores.redis.rows import raw
 
+_MICROSECOND: Final = timedelta(microseconds=1)
 _KEPT_RUNS: Final = 10_000
 
 
@@ -189,8 +190,8 @@ class Command:
 
 def claim(
     owner: str,
-    now: datetime,
-    until: datetime,
+    now: datetime | None,
+    lasts: timedelta,
     which: str | int,
     *,
     algorithms: Collection[str] | None,
@@ -202,22 +203,33 @@ def claim(
     else:
         name, what, passed = b"claim", b"%d" % which, _counted([raw(run_id) for run_id in skip])
     wanted = [raw(algorithm) for algorithm in algorithms or ()]
-    times = (b"%d" % encode_time(now), b"%d" % encode_time(until))
+    times = _times(now, lasts)
     flag = b"1" if algorithms is None else b"0"
     return Command((name, raw(owner), *times, what, flag, *_counted(wanted), *passed))
 
 
-def leases(reply: Any, owner: str, until: datetime) -> list[Lease]:
+def leases(reply: Any, owner: str) -> list[Lease]:
     """Return what a claim has got."""
     return [
-        Lease(run_id=name.decode(), owner=owner, epoch=epoch, until=until, takeover=bool(takeover))
-        for name, epoch, takeover in reply
+        Lease(
+            run_id=name.decode(),
+            owner=owner,
+            epoch=epoch,
+            until=decode_time(int(until)),
+            takeover=bool(takeover),
+        )
+        for name, epoch, takeover, until in reply
     ]
 
 
-def renew(lease: Lease, until: datetime) -> Command:
-    """Return the move of a lease's end; it answers whether the lease is held."""
-    return Command((b"renew", *_holder(lease), b"%d" % encode_time(until)))
+def renew(lease: Lease, now: datetime | None, lasts: timedelta) -> Command:
+    """Return the move of a lease's end; it answers that end, or nothing if the lease is lost."""
+    return Command((b"renew", *_holder(lease), *_times(now, lasts)))
+
+
+def _times(now: datetime | None, lasts: timedelta) -> tuple[bytes, bytes]:
+    """Return the time, empty for the server's, and how long a lease lasts from then on."""
+    return b"" if now is None else b"%d" % encode_time(now), b"%d" % (lasts // _MICROSECOND)
 
 
 def release(lease: Lease, idle_at: int | None) -> Command:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.clock import SYSTEM_CLOCK, Clock, own_time
 from lib._util.contexts import AsyncStore
 from lib._util.places import without_password
 from lib._util.tasks import cancelled
@@ -22,7 +21,7 @@ from lib.errors import (
     StoreClosed,
     StoreReadOnly,
 )
-from lib.events.codec import encode_data
+from lib.events.codec import decode_time, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.layout import LAYOUT_VERSION
@@ -33,6 +32,7 @@ from lib.events.runs import (
     check_batch,
     check_partition,
     check_text,
+    lease_length,
 )
 from lib.events.store import START, Feed, Tombstone
 from lib.events.stores.redis import layout, operations
@@ -107,7 +107,8 @@ class RedisEventStore(AsyncStore):
                 of which each may write at the same time.
             read_only: never write, not even a migration.
             timeout_s: how long to wait for a free connection, and for an answer.
-            clock: tells when a lease ends, and paces the look for other processes' events.
+            clock: paces the look for other processes' events. Leases end by the server's time,
+                unless this is another clock than the machine's, as in tests: then by this one.
 
         Raises:
             MissingDriver: redis is not installed.
@@ -270,20 +271,18 @@ class RedisEventStore(AsyncStore):
     ) -> list[Lease]:
         """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
         check_text(owner)
-        now = self._clock.now()
-        until = now + timedelta(seconds=ttl_s)
         if run_id is not None and (limit < 1 or run_id in skip):
             limit, run_id = 0, None
         which = limit if run_id is None else run_id
-        claim = operations.claim(owner, now, until, which, algorithms=algorithms, skip=skip)
-        reply = await self._write(claim)
-        return operations.leases(reply, owner, until)
+        now, lasts = own_time(self._clock), lease_length(ttl_s)
+        claim = operations.claim(owner, now, lasts, which, algorithms=algorithms, skip=skip)
+        return operations.leases(await self._write(claim), owner)
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
         """Return the lease with a later end, or None if it has been lost."""
-        until = self._clock.now() + timedelta(seconds=ttl_s)
-        held = await self._write(operations.renew(lease, until))
-        return replace(lease, until=until) if held else None
+        renewal = operations.renew(lease, own_time(self._clock), lease_length(ttl_s))
+        until = await self._write(renewal)
+        return replace(lease, until=decode_time(int(until))) if until else None
 
     async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:
         """Give the lease back; see `EventStore.release`."""

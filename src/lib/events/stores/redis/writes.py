@@ -14,9 +14,16 @@ positions are counted so far, and everything else is text here.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
-COMMIT: Final = """
+from lib.events.runs import FARTHEST_LEASE
+
+_FARTHEST: Final = f"local FARTHEST = {FARTHEST_LEASE // timedelta(microseconds=1)}"
+
+COMMIT: Final = (
+    _FARTHEST
+    + """
 if redis.replicate_commands then redis.replicate_commands() end
 local P = KEYS[1] .. ':'
 local call = redis.call
@@ -99,18 +106,27 @@ function ops.append()
   return {'stored', text(first), text(length)}
 end
 
-local function leased(number, now)
-  local ends = call('HGET', P .. 'run:' .. number, 'until')
-  return ends and tonumber(ends) > tonumber(now) and ends
+-- The time in microseconds: what the caller says, else the server's, which all processes share.
+local function time(told)
+  if told ~= '' then return tonumber(told) end
+  local parts = call('TIME')
+  return parts[1] * 1000000 + parts[2]
 end
 
-local function lease(number, owner, ends)
-  local run = P .. 'run:' .. number
+-- A lease that ends further ahead than any may was taken by a wrong clock, and holds nothing.
+local function leased(number, now)
+  local ends = call('HGET', P .. 'run:' .. number, 'until')
+  local held = ends and tonumber(ends) > now and tonumber(ends) <= now + FARTHEST
+  return held and ends
+end
+
+local function lease(number, owner, now, lasts)
+  local run, ends = P .. 'run:' .. number, text(now + lasts)
   local takeover = call('HEXISTS', run, 'owner')
   call('HSET', run, 'owner', owner, 'until', ends)
   local epoch = call('HINCRBY', run, 'epoch', 1)
   place(number)
-  return {call('HGET', run, 'id'), epoch, takeover}
+  return {call('HGET', run, 'id'), epoch, takeover, ends}
 end
 
 -- The numbers of the runs of these names as a set, and how many they are.
@@ -128,9 +144,11 @@ end
 -- The oldest runs of an algorithm that are ready and that nobody holds now, but none of some.
 local function ready(algorithm, now, limit, skipped, size)
   local free, held = P .. 'free:' .. algorithm, P .. 'held:' .. algorithm
-  for _, number in ipairs(call('ZRANGEBYSCORE', held, '-inf', now)) do
-    call('ZREM', held, number)
-    call('ZADD', free, number, number)
+  for _, over in ipairs({{'-inf', text(now)}, {'(' .. text(now + FARTHEST), '+inf'}}) do
+    for _, number in ipairs(call('ZRANGEBYSCORE', held, over[1], over[2])) do
+      call('ZREM', held, number)
+      call('ZADD', free, number, number)
+    end
   end
   while true do
     local found, sure = {}, true
@@ -149,7 +167,7 @@ local function ready(algorithm, now, limit, skipped, size)
 end
 
 function ops.claim()
-  local owner, now, ends, limit = take(), take(), take(), tonumber(take())
+  local owner, now, lasts, limit = take(), time(take()), take(), tonumber(take())
   local any, algorithms = take() == '1', take_list()
   local skipped, size = numbers_of(take_list())
   if any then algorithms = call('SMEMBERS', P .. 'algorithms') end
@@ -161,19 +179,19 @@ function ops.claim()
     end
   end
   table.sort(found, function(a, b) return tonumber(a) < tonumber(b) end)
-  for n = 1, math.min(limit, #found) do leases[n] = lease(found[n], owner, ends) end
+  for n = 1, math.min(limit, #found) do leases[n] = lease(found[n], owner, now, lasts) end
   return leases
 end
 
 function ops.claim_one()
-  local owner, now, ends, id = take(), take(), take(), take()
+  local owner, now, lasts, id = take(), time(take()), take(), take()
   local any, algorithms = take() == '1', take_list()
   local number = number_of(id)
   if not number then return {} end
   local run = call('HMGET', P .. 'run:' .. number, 'algorithm', 'outcome')
   for _, algorithm in ipairs(algorithms) do any = any or algorithm == run[1] end
   if run[2] or not any or leased(number, now) then return {} end
-  return {lease(number, owner, ends)}
+  return {lease(number, owner, now, lasts)}
 end
 
 local function held_by(id, owner, epoch)
@@ -185,11 +203,11 @@ end
 
 function ops.renew()
   local number = held_by(take(), take(), take())
-  local ends = take()
-  if not number then return 0 end
+  local ends = text(time(take()) + take())
+  if not number then return false end
   call('HSET', P .. 'run:' .. number, 'until', ends)
   place(number)
-  return 1
+  return ends
 end
 
 function ops.release()
@@ -259,3 +277,4 @@ local replies = {}
 while at < #ARGV do replies[#replies + 1] = ops[take()]() end
 return {'done', replies}
 """
+)

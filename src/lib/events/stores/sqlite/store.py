@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -20,7 +19,15 @@ from lib._util.together import Together
 from lib.errors import StoreClosed, StoreError, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
-from lib.events.runs import Lease, RunInfo, RunQuery, check_batch, check_partition, check_text
+from lib.events.runs import (
+    Lease,
+    RunInfo,
+    RunQuery,
+    check_batch,
+    check_partition,
+    check_text,
+    lease_length,
+)
 from lib.events.store import START, ChecksIntegrity, Feed, Tombstone
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Operation, Writer
@@ -204,7 +211,7 @@ class SQLiteEventStore(ChecksIntegrity, AsyncStore):
         """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
         check_text(owner)
         now = self._clock.now()
-        until = now + timedelta(seconds=ttl_s)
+        until = now + lease_length(ttl_s)
         return await self._write(
             lambda writer: writer.claim(
                 owner, now, until, run_id=run_id, limit=limit, algorithms=algorithms, skip=skip
@@ -213,7 +220,7 @@ class SQLiteEventStore(ChecksIntegrity, AsyncStore):
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
         """Return the lease with a later end, or None if it has been lost."""
-        until = self._clock.now() + timedelta(seconds=ttl_s)
+        until = self._clock.now() + lease_length(ttl_s)
         return await self._write(lambda writer: writer.renew(lease, until))
 
     async def release(self, lease: Lease, *, idle_at: int | None = None) -> None:

@@ -32,7 +32,7 @@ from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import encode_time, with_copies
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
-from lib.events.runs import Lease, RunInfo, advance
+from lib.events.runs import FARTHEST_LEASE, Lease, RunInfo, advance
 from lib.events.store import tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.erasure import erase_marks, erase_run, scrub, truncate_log
@@ -47,7 +47,7 @@ _COMMITS_A_CHECKPOINT: Final = 100
 
 _FREE: Final = """
     SELECT id, run_id, epoch + 1, owner IS NOT NULL FROM lib_runs
-    WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= ?)
+    WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until NOT BETWEEN ? AND ?)
 """
 _READY: Final = "ready"
 _OF_THESE: Final = "algorithm IN"
@@ -286,7 +286,8 @@ class Writer:
             names = [name.encode("utf-8", "surrogatepass").hex().upper() for name in skip]
             values.append(json.dumps(names))
         query = f"{_FREE} AND {which} ORDER BY id LIMIT ?"
-        found = self.connection.execute(query, [encode_time(now), *values, limit]).fetchall()
+        held = (encode_time(now) + 1, encode_time(now + FARTHEST_LEASE))
+        found = self.connection.execute(query, [*held, *values, limit]).fetchall()
         for run, *_ in found:
             self.connection.execute(_TAKE, (owner, encode_time(until), run))
         return [
