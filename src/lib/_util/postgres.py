@@ -1,13 +1,15 @@
 """psycopg, and what every store in PostgreSQL needs of it: connections, plain words for errors.
 
-A pooler in transaction mode may stand between: nothing here keeps state in a session or prepares
-statements.
+A pooler in transaction mode may stand between: nothing here rests on the state of a session.
+Only `Fixed` statements are prepared, and `run` does without where a prepared one was lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import secrets
 import selectors
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -28,6 +30,7 @@ __all__ = [
     "Connections",
     "Cursor",
     "Failure",
+    "Fixed",
     "Wire",
     "array",
     "cursor",
@@ -45,6 +48,8 @@ __all__ = [
 Connection: TypeAlias = "psycopg.AsyncConnection[Any]"
 Cursor: TypeAlias = "psycopg.AsyncCursor[tuple[Any, ...]]"
 
+_log = logging.getLogger(__name__)
+
 _CONNECT_TIMEOUT_S: Final = 10
 # A server that went away without a word is noticed within a minute, not after two hours.
 _KEEP_ALIVE: Final = {
@@ -56,6 +61,9 @@ _KEEP_ALIVE: Final = {
 
 # What passes by itself or by trying again: lost connections, deadlocks, full or stopping servers.
 _PASSING: Final = ("08", "40", "53", "55P03", "57")
+# What PostgreSQL answers where a prepared statement is not the one that was meant, before it has
+# executed anything: it is not there, its name is taken, or its result has another type by now.
+_NOT_PREPARED: Final = ("26000", "42P05", "0A000")
 _REFUSAL: Final = "check user, password and database of the dsn"
 _TOO_MANY: Final = "it has as many as it allows"
 _PASSING_REFUSALS: Final = {
@@ -216,10 +224,15 @@ class Connections:
                 max_size=self._max_size,
                 timeout=self._timeout_s,
                 open=False,
-                configure=self._configure,
+                configure=self._begin,
                 name=self._name,
             )
             await self._own.open()
+
+    async def _begin(self, connection: Connection) -> None:
+        _name_apart(connection)
+        if self._configure is not None:
+            await self._configure(connection)
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[Connection]:
@@ -265,6 +278,19 @@ def _options(dsn: str) -> dict[str, Any]:
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         options["connect_timeout"] = _CONNECT_TIMEOUT_S
     return options | {key: value for key, value in _KEEP_ALIVE.items() if key not in given}
+
+
+def _name_apart(connection: Connection) -> None:
+    """Let prepared statements of this connection have names like no other's, or prepare none.
+
+    Workaround: psycopg counts them from 0 for each connection. Behind a pooler, the statement of
+    that number may be another process's, on the tables of another store, and would be executed.
+    """
+    manager: Any = getattr(connection, "_prepared", None)
+    if isinstance(getattr(manager, "_prepared_idx", None), int):
+        manager._prepared_idx = secrets.randbits(60)  # noqa: SLF001 - see above
+    else:  # a release of psycopg that names them in another way
+        connection.prepare_threshold = None
 
 
 async def _is_alive(connection: Connection) -> bool:
@@ -348,12 +374,28 @@ async def transaction(connection: Connection, *, read_only: bool = False) -> Asy
         yield using
 
 
+class Fixed(sql.SQL):
+    """A statement whose best plan is always the same: parsed and planned once a connection."""
+
+
 async def run(
     cursor: Cursor, statement: sql.Composable, parameters: Mapping[str, Any] | None = None
 ) -> Cursor:
-    """Execute a statement, planned for its very parameters.
+    """Execute a statement, planned for its very parameters unless it is `Fixed`.
 
     A plan that is kept for later parameters would have to suit them all, which no plan does where
-    a filter may let through ten rows or all; and poolers such as PgBouncer lose prepared ones.
+    a filter may let through ten rows or all. Behind a pooler that gives each transaction another
+    session, such as PgBouncer, a prepared statement may be missing. Then nothing has been executed,
+    and from then on the connection does without, as in a transaction, which such an error ends.
     """
+    connection = cursor.connection
+    idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    if idle and isinstance(statement, Fixed):
+        try:
+            return await cursor.execute(sql.Composed([statement]), parameters or {}, prepare=True)
+        except psycopg.Error as error:
+            if error.sqlstate not in _NOT_PREPARED:
+                raise
+            connection.prepare_threshold = None
+            _log.info("prepared statements do not last (SQLSTATE %s)", error.sqlstate)
     return await cursor.execute(sql.Composed([statement]), parameters or {}, prepare=False)

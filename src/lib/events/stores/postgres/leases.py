@@ -169,7 +169,8 @@ class Leases:
             "owners": texts([claim.owner for claim in heard.values()]),
             "lasts": integers([claim.lasts for claim in heard.values()]),
         }
-        claimed = {row[-1]: row for row in await self._ask(_CLAIM_THESE, values)}
+        rows = await self._ask(_CLAIM_THESE, values, fixed=True)
+        claimed = {row[-1]: row for row in rows}
         return [claimed.get(each.name) if heard[each.name] is each else None for each in claims]
 
     # -- what is held ----------------------------------------------------------------------
@@ -204,9 +205,12 @@ class Leases:
             "values": integers([each.value for each in held]),
         }
         statement = _CHANGE.replace("$change", change).replace("$locked", locked)
-        return {row[0]: row for row in await self._ask(statement, values)}
+        return {row[0]: row for row in await self._ask(statement, values, fixed=True)}
 
-    async def _ask(self, statement: str, values: dict[str, Any]) -> list[Row]:
+    async def _ask(
+        self, statement: str, values: dict[str, Any], *, fixed: bool = False
+    ) -> list[Row]:
+        """Return the rows of a statement; `fixed` for one whose best plan is always the same."""
         now = own_time(self._clock)
         if now is None:
             statement = statement.replace("$now", _SERVERS_NOW)
@@ -216,7 +220,8 @@ class Leases:
         statement = statement.replace("$farthest", str(FARTHEST_LEASE // _MICROSECOND))
         with typed_errors(self._place.name):
             async with self._connections.asking() as using:
-                return await (await run(using, self._place.put(statement), values)).fetchall()
+                query = self._place.fixed(statement) if fixed else self._place.put(statement)
+                return await (await run(using, query, values)).fetchall()
 
 
 def _change(lease: Lease, value: int | None) -> _Change:

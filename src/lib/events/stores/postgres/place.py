@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from lib._util.postgres import settings, sql
+from lib._util.postgres import Fixed, settings, sql
 from lib.events.stores.postgres.rows import RUN_COLUMNS
 
 _SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
@@ -42,6 +42,10 @@ class Place:
         """Return the statement with the names of the tables and the columns of a run in it."""
         return _put(self.schema, statement)
 
+    def fixed(self, statement: str) -> Fixed:
+        """Return a statement as `put` does, to be prepared: its best plan is always the same."""
+        return _fixed(self.schema, statement)
+
     def schema_made(self) -> sql.SQL:
         """Return a statement that makes the schema unless it is there, which needs no right."""
         return _made(self.schema)
@@ -71,6 +75,11 @@ def _put(schema: str, statement: str) -> sql.SQL:
     for table in _TABLES:
         text = text.replace(f"{{{table}}}", f'"{schema}".{table}')
     return sql.SQL(text)  # pyright: ignore[reportArgumentType] - the schema has been checked
+
+
+@lru_cache(256)
+def _fixed(schema: str, statement: str) -> Fixed:
+    return Fixed(_put(schema, statement).as_string())  # pyright: ignore[reportArgumentType] - as above
 
 
 @lru_cache(16)

@@ -108,7 +108,8 @@ class Reader:
         """Return events of a run; see `EventStore.read`."""
         upto = _LAST if limit is None else min(after + limit, _LAST)
         wanted = {"name": run_name(run_id), "after": after, "upto": upto}
-        return await _decoded(await self._all(_READ, wanted), partial(events_of, run_id))
+        rows = await self._all(_READ, wanted, fixed=True)
+        return await _decoded(rows, partial(events_of, run_id))
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """Return runs; see `EventStore.runs`."""
@@ -137,7 +138,7 @@ class Reader:
 
     async def run(self, run_id: str) -> RunInfo | None:
         """Return one run; see `EventStore.run`."""
-        found = await self._all(_RUN, {"name": run_name(run_id)})
+        found = await self._all(_RUN, {"name": run_name(run_id)}, fixed=True)
         return run_of(found[0]) if found else None
 
     async def feed(self, after: str, limit: int, partition: int) -> Feed:
@@ -182,9 +183,13 @@ class Reader:
         found = await self._all(_MARKS, {"prefix": text(prefix)})
         return {untext(name): untext(value) for name, value in found}
 
-    async def _all(self, statement: str, parameters: Mapping[str, Any]) -> list[Row]:
+    async def _all(
+        self, statement: str, parameters: Mapping[str, Any], *, fixed: bool = False
+    ) -> list[Row]:
+        """Return the rows of a statement; `fixed` for one whose best plan is always the same."""
+        query = self._place.fixed(statement) if fixed else self._place.put(statement)
         async with self._cursor() as using:
-            return await (await run(using, self._place.put(statement), parameters)).fetchall()
+            return await (await run(using, query, parameters)).fetchall()
 
     @asynccontextmanager
     async def _cursor(self) -> AsyncGenerator[Cursor]:

@@ -118,7 +118,8 @@ class Writer:
             with typed_errors(self._place.name, writes=False):
                 async with self._connections.one() as connection:
                     while (batch := self._next()) and await self._done(batch, connection):
-                        await self._gather(len(batch))
+                        if len(batch) > 1:
+                            await self._gather(len(batch))
         except Exception as error:  # noqa: BLE001 - told to whoever waits: there is no connection
             for home in self._free():
                 self._fail(self._waiting.pop(home), error)
@@ -232,7 +233,7 @@ class Writer:
     async def _load(self, connection: Connection, names: Mapping[str, bytes]) -> dict[str, Known]:
         async with cursor(connection) as using:
             parameters = {"names": array(BYTEA, list(names.values()))}
-            await run(using, self._place.put(_LOAD), parameters)
+            await run(using, self._place.fixed(_LOAD), parameters)
             rows = {row[-1]: row for row in await using.fetchall()}
         return {run_id: _known(rows.get(name)) for run_id, name in names.items()}
 
