@@ -170,6 +170,64 @@ def test_an_owner_whose_append_was_stored_before_another_took_over_stops() -> No
     assert made == ["paid"]
 
 
+class Forgetful(MemoryEventStore):
+    """Lets a first append wait for that of another, and loses claims, as after a fail-over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.appends = 0
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        self.appends += 1
+        if self.appends == 2:  # the first after the start
+            self.held.set()
+            await self.go_on.wait()
+        return await super().append(run_id, events, expected=expected)
+
+    async def lose_claim(self, run_id: str) -> None:
+        [info] = [info for info in await self.runs() if info.run_id == run_id]
+        assert info.owner is not None
+        lease = Lease(run_id=run_id, owner=info.owner, epoch=1, until=info.created_at)
+        await self.release(lease)
+        self._runs[run_id].epoch = 0
+
+
+def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_its_own() -> None:
+    called = list[str]()
+
+    async def main() -> None:
+        store, stopped = Forgetful(), asyncio.Event()
+
+        def model(name: str) -> FunctionClient:
+            async def think(_: Sequence[Message]) -> str:
+                called.append(name)
+                await stopped.wait()
+                return "done"
+
+            return FunctionClient(think)
+
+        async with (
+            make_engine(model("first"), store=store, poll_s=60) as first,
+            make_engine(model("second"), store=store, poll_s=60) as second,
+        ):
+            started = await first.start("go")
+            await store.held.wait()
+            await store.lose_claim(started.id)
+            assert await second.resume(started.id)
+            await _until(lambda: "second" in called)
+            store.go_on.set()
+            await _until(lambda: "first" in called or started.id not in first.hosting)
+            stopped.set()
+            assert (await second.run(started.id).result()).output == "done"
+
+    run(main())
+    assert called == ["second"]
+
+
 def test_a_driver_gives_up_when_its_lease_has_ended() -> None:
     clock = ManualClock()
     store = Unsteady(stores=False, clock=clock)
