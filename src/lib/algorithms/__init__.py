@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from lib.algorithms.react import React
+from collections.abc import Mapping
+from typing import Any
+
+from lib.algorithms.react import React, wrote_config
 from lib.algorithms.session import SessionLoop
 
-__all__ = ["React", "SessionLoop"]
+__all__ = ["React", "SessionLoop", "by_config"]
+
+
+def by_config(config: Mapping[str, Any]) -> React | None:
+    """Return what folds runs with this recorded config, whatever name their algorithm was given.
+
+    Args:
+        config: as recorded in `lib.run.started`; None is returned for that of no algorithm here.
+    """
+    return React() if wrote_config(config) else None

@@ -196,6 +196,11 @@ def _known_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
+def wrote_config(config: Mapping[str, Any]) -> bool:
+    """Tell whether a recorded config is one that `React.config` returns."""
+    return "max_steps" in config and config.keys() <= _CONFIG_TYPES.keys()
+
+
 def _says_something(message: Message) -> bool:
     """Tell whether providers take the message: some refuse one of the model that is empty."""
     return message.role != "assistant" or bool(message.text or message.tool_calls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AsyncExitStack, aclosing, contextmanager, nullcontext
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -15,14 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lib.algorithms import React
+from lib.algorithms import React, by_config
 from lib.cli.runs import ListedRun, listed_runs, newest
 from lib.cli.settle import each_unknown, settle, unknown_json, unlock
 from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
 from lib.cli.stores import FORMS, StoreParam, find_run, reading
 from lib.cli.terminal import json_line, text_line
+from lib.cli.worker import Factory, algorithms_of
 from lib.engine import UnknownCall, WaitingCall, pending_approvals
-from lib.engine.check import request_check
+from lib.engine.check import StoreCheck
 from lib.errors import RunNotFound
 from lib.events import Event, RunQuery
 from lib.events.blobs import DirectoryBlobStore
@@ -302,25 +303,65 @@ def _event_row(event: Event) -> dict[str, Any]:
 @click.option(
     "--deep", is_flag=True, help="Decide every log again, read every blob, check a SQLite file."
 )
+@click.option(
+    "--app",
+    type=Factory(),
+    metavar="MODULE:FACTORY",
+    help="Whose engine has the algorithms of the runs, as for lib worker; with --deep.",
+)
 @as_json
-def verify(store: StorePlace, *, blobs: Path | None, deep: bool, as_json: bool) -> None:
-    """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults."""
-    report = asyncio.run(_verify(store, blobs, deep=deep))
+def verify(
+    store: StorePlace,
+    *,
+    blobs: Path | None,
+    deep: bool,
+    app: Callable[[], Any] | None,
+    as_json: bool,
+) -> None:
+    """Check every run's log in STORE, and the blobs it refers to; exit 1 if there are faults.
+
+    With --deep, every log is decided again: those of the library's algorithms under any name, of
+    sessions and their turns, and of the algorithms of --app. How many could not be, and why, is
+    counted; that is no fault.
+    """
+    if app is not None and not deep:
+        raise click.UsageError("--app tells by what logs are decided again: give --deep, too")
+    report, check = asyncio.run(_verify(store, blobs, deep=deep, app=app))
     faults = [
         {"run": f.run_id, "seq": f.seq, "rule": f.rule, "message": f.message} for f in report.faults
     ]
     _show(faults, as_json=as_json)
+    _show(_undecided(report, check) if check is not None else [], as_json=as_json)
     if not as_json:
-        click.echo(f"runs: {report.runs:,}, events: {report.events:,}, faults: {len(faults):,}")
+        line = f"runs: {report.runs:,}, events: {report.events:,}, faults: {len(faults):,}"
+        click.echo(line + (f", decided again: {check.decided:,}" if check is not None else ""))
     if faults:
         raise click.exceptions.Exit(1)
 
 
-async def _verify(store: StorePlace, blobs: Path | None, *, deep: bool) -> VerifyReport:
-    checks = [request_check([React()])] if deep else []
+def _undecided(report: VerifyReport, check: StoreCheck) -> list[dict[str, Any]]:
+    """Return which runs were not decided again, by algorithm and reason."""
+    rows: list[dict[str, Any]] = [
+        {"algorithm": algorithm, "undecided": count, "reason": reason}
+        for (algorithm, reason), count in sorted(check.undecided.items())
+    ]
+    damaged = report.runs - check.decided - check.undecided.total()
+    if damaged > 0:
+        reason = "another rule is broken: see the faults"
+        rows.append({"algorithm": None, "undecided": damaged, "reason": reason})
+    return rows
+
+
+async def _verify(
+    place: StorePlace, blobs: Path | None, *, deep: bool, app: Callable[[], Any] | None
+) -> tuple[VerifyReport, StoreCheck | None]:
     kept = DirectoryBlobStore(blobs) if blobs else None
-    async with reading(store) as opened:
-        return await verify_store(opened, blobs=kept, deep=deep, checks=checks)
+    async with AsyncExitStack() as stack:
+        own = await algorithms_of(app, stack) if app is not None else []
+        store = await stack.enter_async_context(reading(place))
+        check = StoreCheck([React(), *own], store, by_config=by_config) if deep else None
+        checks = [] if check is None else [check]
+        return await verify_store(store, blobs=kept, deep=deep, checks=checks), check
 
 
 def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:

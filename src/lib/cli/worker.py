@@ -8,13 +8,13 @@ import inspect
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from lib.engine import Engine, Worker
+from lib.engine import Algorithm, Engine, Worker
 
 _RULE = "name a function as module:function, such as app.agents:make_engine"
 
@@ -123,6 +123,15 @@ async def _made(factory: Callable[[], Any]) -> AbstractAsyncContextManager[Any]:
     if not isinstance(made, AbstractAsyncContextManager):
         raise _wrong(made)
     return cast("AbstractAsyncContextManager[Any]", made)
+
+
+async def algorithms_of(factory: Callable[[], Any], stack: AsyncExitStack) -> list[Algorithm[Any]]:
+    """Return the algorithms of the engine that a factory makes; an engine itself stays closed."""
+    made = await _made(factory)
+    engine = made if isinstance(made, Engine) else await stack.enter_async_context(made)
+    if not isinstance(engine, Engine):
+        raise _wrong(engine)
+    return [engine.algorithm(name) for name in engine.hosting.algorithms]
 
 
 def _wrong(made: object) -> click.UsageError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast, overload
 
 from lib.engine.core.algorithm import Algorithm, LLMRequest, Request
 from lib.engine.core.decide import next_step
@@ -17,10 +19,12 @@ from lib.events.payloads import fits
 from lib.events.verify import Fault
 
 Check = Callable[[RunInfo, Sequence[Event]], Iterator[Fault]]
-StoreCheck = Callable[[RunInfo, Sequence[Event]], Awaitable[Iterable[Fault]]]
+ByConfig = Callable[[Mapping[str, Any]], Algorithm[Any] | None]
+
+NOT_HERE: Final = "its algorithm is not here"
+NOT_WHOLE: Final = "not all that the turns before it have said can be read"
 
 _UNKNOWN = Past(whole=False)
-_UNREADABLE = (UnknownAlgorithm, StoreCorrupt, KeyError, TypeError, ValueError)
 
 
 @overload
@@ -40,24 +44,86 @@ def request_check(
         store: where the turns before a turn are. Without it, what the turns of a session send to
             models is not held against its digests, nor is it where some of it has been erased.
     """
-    by_name = {algorithm.name: algorithm for algorithm in [SessionLoop(), *algorithms]}
+    if store is not None:
+        return StoreCheck(algorithms, store)
+    by_name = _by_name(algorithms)
 
     def check(run: RunInfo, events: Sequence[Event]) -> Iterator[Fault]:
         past = _UNKNOWN if events and events[0].data.get("upto") else Past()
         return _faults(by_name.get(run.algorithm), events, past)
 
-    if store is None:
-        return check
-    histories = Histories(store, by_name)
+    return check
 
-    async def check_in_store(run: RunInfo, events: Sequence[Event]) -> Iterable[Fault]:
+
+class StoreCheck:
+    """A check for `verify_store(checks=[…])` that reads the turns before a turn, and counts.
+
+    Attributes:
+        decided: how many runs were decided again in full.
+        undecided: how many were not, or not in full, by the algorithm's name and the reason.
+    """
+
+    def __init__(
+        self,
+        algorithms: Iterable[Algorithm[Any]],
+        store: EventStore,
+        *,
+        by_config: ByConfig | None = None,
+    ) -> None:
+        """Begin without a run.
+
+        Args:
+            algorithms: what runs are folded by, by name.
+            store: where the turns before a turn are.
+            by_config: returns what folds a run of another name, from the config that is recorded
+                in its start, or None.
+        """
+        self.decided = 0
+        self.undecided = Counter[tuple[str, str]]()
+        self._by_name = _by_name(algorithms)
+        self._by_config = by_config
+        self._guessed = set[str]()
+        self._histories = Histories(store, self._by_name)
+
+    async def __call__(self, run: RunInfo, events: Sequence[Event]) -> Iterable[Fault]:
+        """Return where the log of a run is not what its algorithm decides."""
+        if not events:
+            return []
+        algorithm = self._algorithm(run, events[0])
+        if algorithm is None:
+            self.undecided[run.algorithm, NOT_HERE] += 1
+            return []
+        past = await self._past(events[0])
+        if past.whole:
+            self.decided += 1
+        else:
+            self.undecided[run.algorithm, NOT_WHOLE] += 1
+        faults = list(_faults(algorithm, events, past))
+        if run.algorithm in self._guessed:
+            told = f"; folded as {algorithm.name!r}, whose config it has"
+            return [replace(fault, message=fault.message + told) for fault in faults]
+        return faults
+
+    def _algorithm(self, run: RunInfo, started: Event) -> Algorithm[Any] | None:
+        known = self._by_name.get(run.algorithm)
+        if known is not None or self._by_config is None:
+            return known
+        config: object = started.data.get("config")
+        found = self._by_config(cast("Mapping[str, Any]", config)) if config else None
+        if found is not None:  # the turns of a session that come later rest on it, too
+            self._by_name[run.algorithm] = found
+            self._guessed.add(run.algorithm)
+        return found
+
+    async def _past(self, started: Event) -> Past:
         try:
-            past = await histories.before(events[0]) if events else Past()
-        except _UNREADABLE:  # a fault of the turns before, and told with those
-            past = _UNKNOWN
-        return list(_faults(by_name.get(run.algorithm), events, past))
+            return await self._histories.before(started)
+        except (UnknownAlgorithm, StoreCorrupt, KeyError, TypeError, ValueError):
+            return _UNKNOWN  # a fault of the turns before, and told with those
 
-    return check_in_store
+
+def _by_name(algorithms: Iterable[Algorithm[Any]]) -> dict[str, Algorithm[Any]]:
+    return {algorithm.name: algorithm for algorithm in [SessionLoop(), *algorithms]}
 
 
 def _faults(
@@ -77,7 +143,7 @@ def _faults(
                 decided = {r.key: r for r in next_step(algorithm, state).requests}
                 yield from _hold(event, decided.get(event.data["key"]), past)
             state = evolve(algorithm, state, event)
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - around an algorithm, which may be anyone's
         yield Fault(event.run_id, event.seq, "fold", f"cannot be folded: {error!r}")
 
 
