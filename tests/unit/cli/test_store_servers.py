@@ -68,7 +68,7 @@ def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) ->
     facts = json.loads(check.stdout)
     assert (facts["layout"], facts["runs"], facts["events"]) == (LAYOUT_VERSION, 2, 5)
     assert facts["store"] == store_place(url).shown
-    assert [json.loads(line)["run"] for line in runs.stdout.splitlines()] == ["run-one", "run-two"]
+    assert [json.loads(line)["run"] for line in runs.stdout.splitlines()] == ["run-two", "run-one"]
     assert len(events.stdout.splitlines()) == 4
     assert verify.stdout == "runs: 2, events: 5, faults: 0\n"
     assert (trace.exit_code, "run-one" in trace.stdout) == (0, True)

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 
 from lib.algorithms import React
 from lib.engine import Engine
+from lib.errors import SchemaTooNew, StoreError
 from lib.events import MemoryEventStore
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
@@ -55,6 +56,26 @@ async def end() -> str:
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.Event().wait()
+
+attempts = []
+
+@asynccontextmanager
+async def late():
+    attempts.append("")
+    if len(attempts) < 3:
+        raise StoreError("nobody answers", retryable=True)
+    async with ending() as engine:
+        yield engine
+
+def stopped_early():
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise StoreError("nobody answers", retryable=True)
+
+def down():
+    raise StoreError("nobody answers", retryable=True)
+
+def too_new():
+    raise SchemaTooNew("runs.db", found=9, supported=2)
 
 @asynccontextmanager
 async def ending():
@@ -125,6 +146,33 @@ def test_each_change_of_state_is_a_line_of_stderr(worker: Call) -> None:
         "lib worker: interrupting 1 runs",
         "lib worker: stopped",
     ]
+
+
+def test_a_store_that_does_not_answer_at_the_start_is_tried_again(worker: Call) -> None:
+    result = worker("their_agents:late")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.splitlines()[:3] == [
+        "lib worker: the store does not answer, trying again for 300 s: nobody answers",
+        "lib worker: the store answers",
+        "lib worker: working: up to 32 runs of session, react",
+    ]
+
+
+def test_a_signal_ends_the_wait_for_a_store_at_once(worker: Call) -> None:
+    result = worker("their_agents:stopped_early")
+
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[-1] == "lib worker: stopped before the store answered"
+
+
+@pytest.mark.parametrize(("factory", "told"), [("down", "nobody answers"), ("too_new", "layout 9")])
+def test_a_store_that_is_not_waited_for_is_one_line(worker: Call, factory: str, told: str) -> None:
+    result = worker(f"their_agents:{factory}", "--wait-for-store", "0")
+
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert result.stderr.startswith("Error: ")
 
 
 def test_the_command_is_listed_with_the_others() -> None:
