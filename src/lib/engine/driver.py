@@ -42,6 +42,7 @@ from lib.errors import (
     MissingHandler,
     RedactionFailed,
     RunAbandoned,
+    RunNotFound,
 )
 from lib.events import Event, Lease
 from lib.events import kinds as k
@@ -151,8 +152,25 @@ class Driver:
     async def _save(self, _type: object, error: BaseException | None, _at: object) -> None:
         """Write down what is known at the end: results, or else the failure that ended it."""
         saved = await self._save_results()
+        run_id = self._held.lease.run_id
+        if isinstance(error, RunAbandoned) and error.run_id == run_id and not self._stopping:
+            await self._say_alive()
         if not saved and isinstance(error, Exception) and is_fault(error):
             await self._count(error)
+
+    async def _say_alive(self) -> None:
+        """Say in the log of a run that was taken over that this worker was slow, and not dead."""
+        store, lease = self._with.store, self._held.lease
+        data = {
+            "signal_id": f"lost/{lease.owner}/{lease.epoch}",
+            "worker": lease.owner,
+            "epoch": lease.epoch,
+        }
+        with suppress(RunNotFound), borne(lease, "that this worker lives was not written down"):
+            info = await store.run(lease.run_id)
+            if info is not None and info.status == "open":
+                event = self._with.engine.event(k.LEASE_LOST, data)
+                await self._held.outlast(lambda: store.append(lease.run_id, [event], expected=None))
 
     async def _give_back(self) -> None:
         store, lease = self._with.store, self._held.lease

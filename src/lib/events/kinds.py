@@ -11,6 +11,7 @@ that readers could not read, see `lib.events.payloads`.
                         upto? (of a session's turn: the conversation before it is that of the
                         turns which its parent's log had completed up to this `seq`)
     run.resumed         worker, epoch, error? {type} (that of the worker, which then gave it back)
+    lease.lost          signal_id, worker, epoch (a worker that was taken over says that it lives)
     run.completed       outcome, output?, error? {type, message}
     cancel.requested    signal_id, reason?, key? (of a session's turn: only that is cancelled)
     close.requested     signal_id
@@ -62,6 +63,7 @@ REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 RUN_STARTED: Final = "lib.run.started"
 RUN_RESUMED: Final = "lib.run.resumed"
 RUN_COMPLETED: Final = "lib.run.completed"
+LEASE_LOST: Final = "lib.lease.lost"
 CANCEL_REQUESTED: Final = "lib.cancel.requested"
 CLOSE_REQUESTED: Final = "lib.close.requested"
 LLM_REQUESTED: Final = "lib.llm.requested"
@@ -106,7 +108,7 @@ RESULTS: Final = frozenset(
 
 SIGNALS: Final = frozenset(
     {CANCEL_REQUESTED, CLOSE_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE}
-    | {CALL_SETTLED}
+    | {CALL_SETTLED, LEASE_LOST}
 )
 """Kinds that anybody may append without holding the run: they commute, and repeating one with the
 same `signal_id` changes nothing."""

@@ -338,6 +338,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         upto=_COUNT,
     ),
     k.RUN_RESUMED: _shape(None, worker=_TEXT, epoch=_COUNT, error=_ERROR),
+    k.LEASE_LOST: _shape({"epoch": _COUNT}, signal_id=_TEXT, worker=_TEXT),
     k.RUN_COMPLETED: _shape({"outcome": _TEXT}, output=_TEXT, reason=_TEXT, error=_ERROR),
     k.CANCEL_REQUESTED: _shape(None, signal_id=_TEXT, reason=_TEXT, key=_TEXT),
     k.CLOSE_REQUESTED: _shape(None, signal_id=_TEXT),

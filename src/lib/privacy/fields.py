@@ -34,6 +34,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         for kind, fields in {
             k.RUN_STARTED: "algorithm budget parent root request upto depth",
             k.RUN_RESUMED: "worker epoch",
+            k.LEASE_LOST: "worker epoch",
             k.RUN_COMPLETED: "outcome",
             k.CANCEL_REQUESTED: "",
             k.CLOSE_REQUESTED: "",

@@ -25,6 +25,50 @@ _LLM_CALL: Final = Spend(llm_calls=1)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
+class Owners(NamedTuple):
+    """Who has held a run since its last result, as far as that says whether it gets anywhere.
+
+    Attributes:
+        takeovers: the epoch of each takeover, in their order, and whether it counts. The first one
+            is that before the last result.
+        living: epochs whose owners have said, after they had lost the run, that they live.
+        errors: failures that were written down, and takeovers without an epoch.
+    """
+
+    takeovers: tuple[tuple[int, bool], ...] = ()
+    living: frozenset[int] = frozenset()
+    errors: int = 0
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed, or was taken over from an owner that is not known to live."""
+        failures, before = self.errors, -1
+        for epoch, counts in self.takeovers:
+            if counts and not any(before <= owner < epoch for owner in self.living):
+                failures += 1
+            before = epoch
+        return failures
+
+    def taken_over(self, epoch: int | None, *, counts: bool) -> Owners:
+        """Return this after a takeover; None for a failure, or where the epoch is not known."""
+        if epoch is None or (self.takeovers and epoch <= self.takeovers[-1][0]):
+            return self._replace(errors=self.errors + counts)
+        return self._replace(takeovers=(*self.takeovers, (epoch, counts)))
+
+    def alive(self, epoch: int) -> Owners:
+        """Return this after the owner of an epoch has said that it lives."""
+        return self._replace(living=self.living | {epoch})
+
+    def after_progress(self) -> Owners:
+        """Return this after a result."""
+        if not self.takeovers:
+            return NO_OWNERS
+        return Owners(((self.takeovers[-1][0], False),))
+
+
+NO_OWNERS: Final = Owners()
+
+
 class RunState(NamedTuple, Generic[S]):
     """A run as its log tells it; every instance stays valid when the run goes on.
 
@@ -38,7 +82,8 @@ class RunState(NamedTuple, Generic[S]):
         open: requests without a result, by key, in the order in which they were made.
         approvals: what people said, or have yet to say, by the key of the call.
         comments: what they said with it.
-        resumes: takeovers and failures since the last result, not counting takeovers in which it
+        resumes: takeovers and failures since the last result, not counting those of workers that
+            have said since that they live, nor takeovers in which it
             only waited for runs that it has started: these have counts of their own. It stays at
             the limit.
         finish: the payload of `lib.run.completed`, None while it is open.
@@ -62,6 +107,7 @@ class RunState(NamedTuple, Generic[S]):
     resumes: int = 0
     finish: Mapping[str, Any] | None = None
     malformed: tuple[int, ...] = ()
+    owners: Owners = NO_OWNERS
 
     @property
     def outcome(self) -> str | None:
@@ -142,6 +188,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.resumes,
         state.finish,
         state.malformed,
+        state.owners,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)
@@ -232,7 +279,9 @@ def _open(requests: Mapping[str, Event], event: Event) -> Mapping[str, Event]:
 
 
 def _result(state: RunState[S], _event: Event) -> RunState[S]:
-    return state if not state.resumes or state.poisoned else state._replace(resumes=0)
+    if state.owners is NO_OWNERS or state.poisoned:
+        return state
+    return state._replace(resumes=0, owners=state.owners.after_progress())
 
 
 def _approval_requested(state: RunState[S], event: Event) -> RunState[S]:
@@ -257,9 +306,18 @@ def _cancel_requested(state: RunState[S], event: Event) -> RunState[S]:
 
 
 def _resumed(state: RunState[S], event: Event) -> RunState[S]:
-    if state.delegates and "error" not in event.data:
-        return state
-    return state._replace(resumes=state.resumes + 1)
+    counts = "error" in event.data or not state.delegates
+    epoch = None if "error" in event.data else event.data.get("epoch")
+    return _counted(state, state.owners.taken_over(epoch, counts=counts))
+
+
+def _lost(state: RunState[S], event: Event) -> RunState[S]:
+    return _counted(state, state.owners.alive(event.data["epoch"]))
+
+
+def _counted(state: RunState[S], owners: Owners) -> RunState[S]:
+    resumes = state.resumes if state.poisoned else owners.failures
+    return state._replace(resumes=resumes, owners=owners)
 
 
 def _completed(state: RunState[S], event: Event) -> RunState[S]:
@@ -272,5 +330,6 @@ _FOLDS = {
     k.APPROVAL_DECIDED: _approval_decided,
     k.CANCEL_REQUESTED: _cancel_requested,
     k.RUN_RESUMED: _resumed,
+    k.LEASE_LOST: _lost,
     k.RUN_COMPLETED: _completed,
 }
