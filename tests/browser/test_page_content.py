@@ -20,7 +20,7 @@ def test_every_span_has_a_row_at_its_place_in_the_tree_and_in_time(show: Show) -
     page = show(TRACE)
 
     assert names(page) == NAMES
-    assert page.title() == "run-one · trace"
+    assert page.title().endswith(" · run-one")
     levels = [row.get_attribute("aria-level") for row in page.locator(".row").all()]
     assert levels == ["1", "2", "2", "3", "4", "2", "2", "2"]
     assert page.locator("#row-1 .took").inner_text() == "2.50 s"
@@ -45,8 +45,8 @@ def test_the_details_tell_everything_of_a_span(show: Show) -> None:
     assert "500 ms into the trace" in told
     assert "2026-01-01 12:00:00.500 UTC" in told
     assert "gen_ai.usage.input_tokens\n1020" in told
-    assert "Where is order 77?" in details.locator("pre").first.inner_text()
-    assert "Let me see." in details.locator("pre").last.inner_text()
+    assert "Where is order 77?" in details.locator(".message").first.inner_text()
+    assert "Let me see." in details.locator(".message").last.inner_text()
 
     details.locator(".link").click()
     assert details.locator("h2").inner_text() == "agent support"
@@ -272,3 +272,36 @@ def test_what_the_command_writes_is_what_the_browser_shows(
         )
 
     assert names(show(Path(page).read_text(encoding="utf-8"))) == ["agent support"]
+
+
+HOSTILE = "# Plan\n\n- **one** `two`\n- <img src=x onerror=alert(1)>\n\n[here](javascript:alert(1))"
+
+
+def test_what_was_said_is_a_conversation_and_its_markdown_is_never_markup(show: Show) -> None:
+    said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": HOSTILE}]
+    spans = [span(0, None, "invoke_agent a", "agent", 0, 1, input=said, output=HOSTILE)]
+    page = show(render_page(TracePage(run_id="run-one", spans=spans, content=True)))
+
+    page.locator("#row-0").click()
+
+    messages = page.locator("#details .message")
+    assert [one.inner_text().split()[0] for one in messages.all()] == ["user", "assistant"] * 1 + [
+        "assistant"
+    ]
+    last = messages.last
+    assert last.locator("li").count() == 2
+    assert last.locator("strong").inner_text() == "one"
+    assert last.locator("code").inner_text() == "two"
+    assert last.locator("img, a").count() == 0
+    assert "<img src=x onerror=alert(1)>" in last.inner_text()
+
+
+def test_a_phone_shows_names_bars_and_statuses_without_scrolling_sideways(show: Show) -> None:
+    page = show(TRACE)
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for part in ("name", "lane", "state"):
+        assert box(page, f"#row-1 .{part}")["width"] >= 60
+    page.locator("#row-1").click()
+    assert box(page, "#details")["width"] == 390

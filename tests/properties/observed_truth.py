@@ -43,7 +43,8 @@ class Truth:
 
     def _spans(self, info: RunInfo) -> list[Span]:
         above = self._growing.logs.get(info.parent_id or "", ())
-        return spans_from_events(self._growing.logs[info.run_id], parent_events=above)
+        spans = spans_from_events(self._growing.logs[info.run_id], parent_events=above)
+        return [span for span in spans if span.kind != "evaluator"]  # these backends keep scores
 
     def _judgements(self, info: RunInfo) -> Iterator[Told]:
         own = span_id_of(info.run_id, "run", "")

@@ -243,7 +243,8 @@ class Growing:
         data: dict[str, Any] = {"signal_id": name, "name": name, "value": 0.5}
         data |= {"comment": MARKER, "meta": {"why": MARKER}}
         if of_span:
-            data["span_id"] = spans_from_events(self.logs[run_id])[-1].span_id
+            spans = spans_from_events(self.logs[run_id])
+            data["span_id"] = [span for span in spans if span.kind != "evaluator"][-1].span_id
         await self.add(run_id, (k.EVAL_SCORE, data))
 
 

@@ -19,7 +19,7 @@ from lib.algorithms import React, by_config
 from lib.cli.runs import ListedRun, listed_runs, newest
 from lib.cli.settle import each_unknown, settle, unknown_json, unlock
 from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
-from lib.cli.stores import FORMS, StoreParam, find_run, reading
+from lib.cli.stores import FORMS, VARIABLE, StoreGroup, StoreParam, find_run, reading
 from lib.cli.terminal import json_line, text_line
 from lib.cli.worker import Factory, algorithms_of
 from lib.engine import UnknownCall, WaitingCall, pending_approvals
@@ -52,7 +52,9 @@ class _Line(NamedTuple):
 
 
 @click.group(
-    help=f"Look into an event store: all but settle and unlock is read-only. STORE is {FORMS}."
+    cls=StoreGroup,
+    help="Look into an event store: all but settle and unlock is read-only. "
+    f"STORE is {FORMS}; ${VARIABLE} if left out.",
 )
 def command() -> None:
     """Look into an event store."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,9 @@ from lib.events import EventStore, RunInfo
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.paging import each_run
 from lib.events.urls import StorePlace, store_at, store_place
+
+VARIABLE: Final = "LIB_STORE"
+"""The environment variable that names the event store where a command line does not."""
 
 FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE or redis://HOST"
 
@@ -43,6 +47,31 @@ class StoreParam(click.ParamType[StorePlace]):
         if not found:
             self.fail(f"there is no event store at {place.shown!r}", param, ctx)
         return place
+
+
+class StoreCommand(click.Command):
+    """A command whose argument STORE may be left out if `LIB_STORE` names the store."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, the store from the environment if one argument is missing."""
+        named = os.environ.get(VARIABLE)
+        if named and self._lacks_one(ctx, args):
+            args = [named, *args]
+        return super().parse_args(ctx, args)
+
+    def _lacks_one(self, ctx: click.Context, args: list[str]) -> bool:
+        needed = [each for each in self.params if isinstance(each, click.Argument)]
+        try:
+            found, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        except click.UsageError:
+            return len(needed) == 1 and not args
+        return bool(needed) and not isinstance(found.get(needed[-1].name or ""), str)
+
+
+class StoreGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = StoreCommand
 
 
 @asynccontextmanager

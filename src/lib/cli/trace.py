@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -14,15 +15,17 @@ from rich.text import Text
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.files import write_atomically
-from lib.cli.stores import FORMS, StoreParam, find_run, reading
-from lib.cli.terminal import text_line
+from lib.cli.stores import FORMS, VARIABLE, StoreParam, find_run, reading
+from lib.cli.terminal import json_line, text_line
 from lib.errors import RunNotFound
 from lib.evals import Score
 from lib.events import RunInfo
 from lib.events.urls import StorePlace
+from lib.observe import Span
 from lib.observe.page import Page, render_page
 from lib.observe.trace import Capture, RunTrace, read_trace
 from lib.observe.waterfall import Waterfall
+from lib.observe.words import state_of, title_of
 
 PIPE_WIDTH: Final = 120
 """How wide a trace is drawn where no terminal says how wide it is."""
@@ -37,7 +40,13 @@ _PAGE_CHARS: Final = 20_000
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--store", type=StoreParam(), required=True, help=f"{FORMS[0].upper()}{FORMS[1:]}.")
+@click.option(
+    "--store",
+    type=StoreParam(),
+    required=True,
+    envvar=VARIABLE,
+    help=f"{FORMS[0].upper()}{FORMS[1:]}; ${VARIABLE} if it is not given.",
+)
 @click.option("--depth", type=click.IntRange(min=1), help="Levels to show; 1 is the root alone.")
 @click.option("--limit", type=click.IntRange(min=1), help=f"Rows to show; by default {ROWS}.")
 @click.option("--width", type=click.IntRange(min=1), help="Columns; by default the terminal's.")
@@ -50,6 +59,7 @@ _PAGE_CHARS: Final = 20_000
     help="Write one self-contained page instead; - for stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON value a line, one for each span.")
 def command(
     run_id: str,
     *,
@@ -60,24 +70,42 @@ def command(
     content: bool,
     page: Path | None,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Show the trace that RUN belongs to: what it did, when, and how it came out.
 
     RUN is the id of a root run or of any run below it, or the beginning of one. The store is opened
     read-only.
     """
+    if as_json and (page, depth, limit, width) != (None, None, None, None):
+        raise click.UsageError("--json shows all spans, a line each: it stands alone")
     if page is not None:
         if (depth, limit, width) != (None, None, None):
             raise click.UsageError("a page shows everything: --depth, --limit and --width do not")
         _refuse_to_replace(page, force=force)
-    capture = Capture(content=content, limit=_TERMINAL_CHARS if page is None else _PAGE_CHARS)
+    capture = Capture(content=content, limit=_PAGE_CHARS if page or as_json else _TERMINAL_CHARS)
     root, runs = asyncio.run(_read(store, run_id, capture))
     spans = [span for run in runs for span in run.spans]
-    if page is None:
-        _draw(root, Waterfall(spans, depth=depth, limit=limit or ROWS), width)
+    if as_json:
+        for span in spans:
+            click.echo(json_line(_told(span)))
+    elif page is None:
+        _draw(root, spans, Waterfall(spans, depth=depth, limit=limit or ROWS), width)
     else:
         shown = Page(run_id=root.run_id, spans=spans, content=content, scores=_scores(runs))
         _write(page, render_page(shown), force)
+
+
+def _told(span: Span) -> dict[str, Any]:
+    """Return a span as plain data; what is not known or not shown is left out."""
+    told: dict[str, Any] = {
+        **asdict(replace(span, trace={})),
+        "start": span.start.isoformat(),
+        "end": None if span.end is None else span.end.isoformat(),
+        "state": state_of(span),
+        "events": [{**asdict(event), "at": event.at.isoformat()} for event in span.events],
+    }
+    return {name: value for name, value in told.items() if value not in (None, {}, [])}
 
 
 def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:
@@ -106,12 +134,14 @@ def _every_run(_run: RunInfo, _dead: bool) -> bool:
     return True
 
 
-def _draw(root: RunInfo, waterfall: Waterfall, width: int | None) -> None:
+def _draw(root: RunInfo, spans: Sequence[Span], waterfall: Waterfall, width: int | None) -> None:
     console = Console()
     if width is not None or not console.is_terminal:
         console = Console(width=width or PIPE_WIDTH)
-    title = f"{text_line(root.run_id)}, begun {root.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    title = text_line(title_of(spans))
+    run = f"{text_line(root.run_id)}, begun {root.created_at:%Y-%m-%d %H:%M:%S} UTC"
     console.print(Text(title, "bold", no_wrap=True, overflow="ellipsis"))
+    console.print(Text(run, "dim", no_wrap=True, overflow="ellipsis"))
     console.print(waterfall)
 
 

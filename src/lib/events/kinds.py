@@ -16,8 +16,11 @@ that readers could not read, see `lib.events.payloads`.
     cancel.requested    signal_id, reason?, key? (of a session's turn: only that is cancelled)
     close.requested     signal_id
     llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?,
-                        provider_state? (true: it may rest on what the provider has kept)
-    llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?
+                        provider_state? (true: it may rest on what the provider has kept),
+                        server? {address, port}, output? ("json": a shape was asked for),
+                        tools? [name]
+    llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?,
+                        first_chunk_s? (of a reply that was streamed)
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
                         … args, unstarted (true)
@@ -39,7 +42,7 @@ that readers could not read, see `lib.events.payloads`.
     memory.completed    key, records?, count?, usage?, …
     memory.failed       key, error
     guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
-                        provider?
+                        provider?, start?, end? (when the check began and ended)
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
     swarm.handoff       source, target             reflexion.feedback  text
     debate.turn         agent, round, text
@@ -48,6 +51,10 @@ that readers could not read, see `lib.events.payloads`.
 call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP server.
 A tool request that is `unstarted` never had an effect: its failure stands in the same append.
 A call of an agent that ends `unstarted` was stopped by a guard: there is no run of that id.
+`operations`, on the result of a tool call, is what the tool did on the way: of each {kind
+(retriever, reranker or embedding), start, end?, under? (the number of the operation that it was a
+part of), model?, source?, k?, count?, dimensions?, query?, documents? [{id, score?}], error?}; no
+text of documents.
 `reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
 """
 

@@ -12,8 +12,10 @@ import logging
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
+from lib._util.clock import Clock
 from lib.guards.guard import Guard, GuardContent, Stage, Verdict
 from lib.llm.client import usage_to_json
 
@@ -34,6 +36,8 @@ class Check:
         guard: the name of the guard.
         word: what came of it; "failed" blocks, too.
         content_hash: SHA-256 of the content as it would be kept, in hex.
+        start: when it began, None if that was not noted.
+        end: when it ended.
     """
 
     guard: str
@@ -41,6 +45,8 @@ class Check:
     word: Word
     verdict: Verdict
     content_hash: str
+    start: datetime | None = None
+    end: datetime | None = None
 
     def to_json(self, key: str) -> dict[str, Any]:
         """Return the payload of its `lib.guard.verdict`; it holds no content.
@@ -63,6 +69,8 @@ class Check:
         for name in ("model", "provider"):
             if value := getattr(verdict, name):
                 data[name] = value
+        if self.start is not None and self.end is not None:
+            data |= {"start": self.start.isoformat(), "end": self.end.isoformat()}
         return data
 
 
@@ -83,7 +91,11 @@ class Checks(NamedTuple):
 
 
 async def check_all(
-    guards: Sequence[Guard], content: GuardContent, *, kept: Callable[[str], str] = str
+    guards: Sequence[Guard],
+    content: GuardContent,
+    *,
+    kept: Callable[[str], str] = str,
+    clock: Clock | None = None,
 ) -> Checks:
     """Ask the guards of the content's stage; see above.
 
@@ -91,6 +103,7 @@ async def check_all(
         guards: all of them.
         content: what is to be checked.
         kept: returns a text as the log would keep it, of which the hash is taken: redacted.
+        clock: tells when each check began and ended; None leaves that out.
     """
     asked = [guard for guard in guards if content.stage in guard.stages]
     if not asked:
@@ -98,6 +111,7 @@ async def check_all(
     content_hash = _sha256(kept(content.text))
     made: list[Check] = []
     for guard in asked:
+        start = None if clock is None else clock.now()
         word, verdict = await _ask(guard, content)
         made.append(
             Check(
@@ -106,6 +120,8 @@ async def check_all(
                 word=word,
                 verdict=verdict,
                 content_hash=content_hash,
+                start=start,
+                end=None if clock is None else clock.now(),
             )
         )
         if word != "allowed":

@@ -12,13 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
+"""The version of the conventions that the names below are of."""
+
 ERROR_TYPE: Final = "error.type"
 HTTP_STATUS: Final = "http.response.status_code"
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
 AGENT_NAME: Final = "gen_ai.agent.name"
-WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+AGENT_ID: Final = "gen_ai.agent.id"
+AGENT_VERSION: Final = "gen_ai.agent.version"
+OUTPUT_TYPE: Final = "gen_ai.output.type"
+STREAM: Final = "gen_ai.request.stream"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
@@ -27,6 +35,12 @@ FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
+
+DATA_SOURCE: Final = "gen_ai.data_source.id"
+TOP_K: Final = "gen_ai.retrieval.top_k"
+DIMENSIONS: Final = "gen_ai.embeddings.dimension.count"
+DOCUMENT_COUNT: Final = "lib.documents.count"
+"""How many documents a search has found, a reranker has read, or an embedder has embedded."""
 
 MEMORY_STORE: Final = "gen_ai.memory.store.id"
 MEMORY_RECORD: Final = "gen_ai.memory.record.id"

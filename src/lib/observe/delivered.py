@@ -17,6 +17,7 @@ from typing import Any
 
 from lib._util.json import canonical, parse
 from lib.events import RunInfo
+from lib.observe import attributes as a
 from lib.observe.span import Span, Updates
 from lib.observe.trace import Judgement, RunTrace
 
@@ -93,6 +94,7 @@ def parcel(
     again: bool,
     known: frozenset[str] = frozenset(),
     scores_apart: bool = False,
+    root_first: bool = False,
 ) -> Parcel:
     """Return what a sink lacks of a trace.
 
@@ -104,7 +106,13 @@ def parcel(
         known: the ids of spans that it turned out to have, though it has not acknowledged them.
         scores_apart: whether it gets scores as such, and so no spans of them: a score that comes
             hours later would stretch its trace.
+        root_first: whether it needs the root before all else: that of an open session is sent as
+            if it had ended with its last turn.
     """
+    if root_first and runs and runs[0].is_root and runs[0].spans[0].end is None:
+        if not (closed := _ended_with_its_turns(runs[0])):
+            return Parcel(then=done)
+        runs = [closed, *runs[1:]]
     everything = again and updates == "replace"
     spans, judgements, held = list[Span](), list[Judgement](), set[str]()
     heads, early = dict(done.heads), dict(done.early)
@@ -132,6 +140,16 @@ def parcel(
         early=early,
     )
     return Parcel(spans=spans, judgements=judgements, held=frozenset(held), then=then)
+
+
+def _ended_with_its_turns(session: RunTrace) -> RunTrace | None:
+    """Return an open session as if it had ended with its last turn, None if it has had none."""
+    root, *others = session.spans
+    ends = [span.end for span in others if span.end is not None]
+    if not ends:
+        return None
+    attributes = dict(sorted({**root.attributes, a.RUN_OPEN: True}.items()))
+    return replace(session, spans=[replace(root, end=max(ends), attributes=attributes), *others])
 
 
 def _due_judgements(
@@ -178,7 +196,7 @@ def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]
         told = done.early.get(span.span_id)
         if told is not None and (updates == "first" or told == digest(span)):
             continue
-        root = span is run.spans[0] and span.parent_id is None
+        root = span is run.spans[0] and run.is_root
         if span.end is not None or (root and updates == "replace"):
             yield span
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from lib._util.clock import Clock
 from lib._util.repeated import RepeatedFailure
+from lib.engine.core.session import SESSION
 from lib.errors import ExportError, LibError
 from lib.events import EventStore, RunInfo, RunQuery
 from lib.observe.delivered import Delivered, Parcel, parcel, with_early, with_scores
@@ -196,7 +197,7 @@ class Delivery:
         if not runs or runs[0].run_id != root_id:
             return False
         final = runs[0].status == "closed" or is_dead(runs[0], this.dead_at)
-        return final or not self._needs_root
+        return final or not self._needs_root or runs[0].algorithm == SESSION
 
     async def _read(self, claimed: _Claimed, this: _Round) -> bool:
         """Find out what to send of a trace, now that nobody else does; tell if it is still here."""
@@ -226,6 +227,7 @@ class Delivery:
                 again=this.again,
                 known=known,
                 scores_apart=self._scores,
+                root_first=self._needs_root,
             )
 
         claimed.parcel = await beside(logs.size, what)

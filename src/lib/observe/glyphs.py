@@ -24,6 +24,8 @@ class Glyphs:
         cut: the end of a name that is too long.
         bar: how a stretch of time is drawn; `goes_on` if it is not over.
         starts: half a cell of it at its beginning, `stops` at its end.
+        waits: a stretch in which nothing is done: for a person, or for a process.
+        dead: where a process was lost.
         moment: what takes no time.
         tick: a mark on the axis of time.
     """
@@ -41,6 +43,8 @@ class Glyphs:
     goes_on: str
     starts: str
     stops: str
+    waits: str
+    dead: str
     moment: str
     tick: str
 
@@ -72,6 +76,8 @@ UNICODE: Final = Glyphs(
     goes_on="╍",
     starts="╺",
     stops="╸",
+    waits="┄",
+    dead="†",
     moment="•",
     tick="┊",
 )
@@ -103,6 +109,8 @@ ASCII: Final = Glyphs(
     goes_on="~",
     starts="=",
     stops="=",
+    waits=".",
+    dead="x",
     moment="o",
     tick=":",
 )

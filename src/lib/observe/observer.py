@@ -32,6 +32,9 @@ _RANDOM_BITS: Final = 2**64
 """The last 64 bits of a trace id decide whether it is in the sample."""
 
 _MAKES_DUE: Final = frozenset({k.RUN_COMPLETED, k.EVAL_SCORE})
+_MAKES_DUE_OPEN: Final = frozenset({k.TURN_COMPLETED})
+"""What makes a root run due that has not ended: a session can go on for months."""
+
 _CLAIM_MARGIN_S: Final = 5.0
 _GRACE_S: Final = 60.0
 """How long a run may be without a process before `flush_interval_s` calls it interrupted: a worker
@@ -60,8 +63,9 @@ class ObservedEngine(Protocol):
 class Observer:
     """Exports the traces of an engine's runs: `async with engine, Observer(engine, sinks):`.
 
-    Every root run that ends is exported with all runs below it, a moment later. Nothing that a
-    sink does, or does not do, reaches a run.
+    Every root run that ends is exported with all runs below it, a moment later; of a session, which
+    may stay open for long, each turn is as it ends. Nothing that a sink does, or does not do,
+    reaches a run.
 
     What each sink has acknowledged, and what is due, is kept in the store, so that a trace arrives
     once, however often the process dies. After a crash the next observer of the group exports what
@@ -267,7 +271,7 @@ class Observer:
     # -- the work --------------------------------------------------------------------------
 
     async def _receive(self, events: Sequence[Event]) -> None:
-        """Take a batch from the bus: root runs that have ended become due, and late scores.
+        """Take a batch from the bus: what has ended becomes due, a root or a turn; and late scores.
 
         Batches of several partitions come at the same time; they are written down one by one.
         """
@@ -275,13 +279,14 @@ class Observer:
             await self._note_due(events)
 
     async def _note_due(self, events: Sequence[Event]) -> None:
-        runs = dict.fromkeys(event.run_id for event in events if event.kind in _MAKES_DUE)
         roots = dict[str, RunInfo]()
-        for run_id in runs:
+        for run_id, though_open in _due_runs(events).items():
             info = await self._engine.store.run(run_id)
             if info is not None and info.parent_id is not None:
                 info = await self._engine.store.run(info.root_id)
-            if info is not None and info.status == "closed" and self._wants(info):
+            if info is None or not self._wants(info):
+                continue
+            if though_open or info.status == "closed":
                 roots[info.run_id] = info
         if roots:
             due = self._engine.clock.monotonic() + self._settle_s
@@ -373,6 +378,12 @@ class _Channel:
             await self.lane.note(some, result)
             results.append(result)
         return _Sent.of(results)
+
+
+def _due_runs(events: Sequence[Event]) -> dict[str, bool]:
+    """Return the runs that a batch makes due, and whether so though their root is open."""
+    runs = {event.run_id: False for event in events if event.kind in _MAKES_DUE}
+    return runs | {event.run_id: True for event in events if event.kind in _MAKES_DUE_OPEN}
 
 
 def _check(name: str, value: float | None, fits: bool) -> None:

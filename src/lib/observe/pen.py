@@ -23,7 +23,9 @@ STATE_COLOURS: Final[Mapping[State, str]] = {
     "open": "yellow",
 }
 
-_MAX_STATUS: Final = 32
+MAX_STATUS: Final = 32
+"""Cells of a status that come before names, bars and numbers; more only if there is room."""
+
 _MAX_LEVELS: Final = 12
 """Levels that are drawn; of a deeper tree, those nearest to the span."""
 
@@ -73,8 +75,7 @@ class Pen:
         """Return how it came out: a mark, and words if there is more to say."""
         state = state_of(span)
         words = self.plain(", ".join(status_words(span)))
-        shown = Text(f"{self.glyphs.states[state]} {words}".rstrip(), STATE_COLOURS[state])
-        return self.cut(shown, _MAX_STATUS)
+        return Text(f"{self.glyphs.states[state]} {words}".rstrip(), STATE_COLOURS[state])
 
     def cut(self, text: Text, width: int) -> Text:
         """Return the text if it is not wider than that, else its beginning."""

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from lib.observe.pen import Pen, pen_for
+from lib.observe.pen import MAX_STATUS, Pen, pen_for
 from lib.observe.span import Span
 from lib.observe.tree import Row, rows, totals
 
@@ -38,7 +38,9 @@ class TraceView:
         if lines:
             widths = _widths(lines, options.max_width)
             for line in lines:
-                yield _joined([pen.cut(line[0], widths[0]), *line[1:]], widths)
+                first, *numbers, status = line
+                status = pen.cut(status, widths[-1])
+                yield _joined([pen.cut(first, widths[0]), *numbers, status], widths)
             yield from pen.totals(totals(self._spans), options.max_width)
 
 
@@ -51,9 +53,12 @@ def _cells(pen: Pen, row: Row) -> Sequence[Text]:
 def _widths(lines: Sequence[Sequence[Text]], room: int) -> list[int]:
     """Return the width of each column; tokens and then durations give way to names."""
     widths = [max(cell.cell_len for cell in column) for column in zip(*lines, strict=True)]
+    longest = widths[-1]
+    widths[-1] = min(longest, MAX_STATUS)
     for column in (2, 1):
         if _left(widths, room) < min(_MIN_NAME, widths[0]):
             widths[column] = 0
+    widths[-1] = min(longest, widths[-1] + max(_left(widths, room) - widths[0], 0))
     return [max(min(widths[0], _left(widths, room)), 1), *widths[1:]]
 
 

@@ -28,6 +28,9 @@ SPAN_KINDS: Final[tuple[SpanKind, ...]] = get_args(SpanKind)
 
 Status = Literal["ok", "error"]
 
+LOST: Final = "run.lost"
+"""The `SpanEvent` of a run at the last moment in which its process was heard of."""
+
 RESUMED: Final = "run.resumed"
 """The `SpanEvent` of a run that another process has taken over."""
 
@@ -97,7 +100,8 @@ class TraceSink(Protocol):
       anything secret; the type's name, if it is missing. What a destination has acknowledged is
       remembered with the log. None: what it takes is gone with the process.
     - `needs_root: bool`. True: that the backend drops a span whose trace's root does not come, so
-      nothing of a trace is sent before its root has ended; False, if it is missing.
+      nothing of a trace is sent before its root has ended; False, if it is missing. The root of a
+      session is sent with the first turns, as if it had ended with them.
     - `tells_taken: bool`. True: that `export` takes a function as `on_taken`, and calls it with the
       ids of spans as soon as they are delivered; False, if it is missing.
     - `traces_at_once: int`. How many traces one export may hold; 1, if it is missing.

@@ -57,6 +57,7 @@ class RunTrace:
 
     Attributes:
         run_id: the run.
+        is_root: whether it is the trace's root.
         events: its log.
         spans: the run's own first, every parent before its children.
         settled: the ids of those which will never change.
@@ -65,6 +66,7 @@ class RunTrace:
     """
 
     run_id: str
+    is_root: bool
     events: Sequence[Event]
     spans: Sequence[Span]
     settled: frozenset[str]
@@ -182,7 +184,14 @@ def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
     for run_id in logs.chosen:
         events, parent = logs.by_run[run_id], logs.by_run.get(logs.parents[run_id] or "", ())
         try:
-            run = _run_trace(events, parent, facts, cut=run_id in logs.dead, capture=capture)
+            run = _run_trace(
+                events,
+                parent,
+                facts,
+                root_id=logs.root_id,
+                cut=run_id in logs.dead,
+                capture=capture,
+            )
         except Exception:  # noqa: BLE001 - around a log: only its run is lost
             _log.exception("the log of run %r is damaged: it is left out of its trace", run_id)
             continue
@@ -201,6 +210,7 @@ def _run_trace(
     parent_events: Sequence[Event],
     facts: Mapping[str, Any],
     *,
+    root_id: str,
     cut: bool,
     capture: Capture,
 ) -> RunTrace:
@@ -214,6 +224,7 @@ def _run_trace(
     told = interrupt(spans, _last_heard_of(events)) if cut else spans
     return RunTrace(
         run_id=events[0].run_id,
+        is_root=events[0].run_id == root_id,
         events=events,
         spans=[replace(span, trace=facts) for span in told],
         settled=_closed(spans),

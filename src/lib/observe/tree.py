@@ -63,7 +63,7 @@ class Totals:
     Attributes:
         took: from the first span's start to its end, None while it is open.
         cost: in US dollars, None where no span tells any.
-        errors: leaves that are errors, judged or not; what is above them follows from them.
+        errors: errors below which there is none; what is above them follows from them.
         resumes: how often a run was taken over.
     """
 
@@ -77,10 +77,20 @@ class Totals:
     resumes: int
 
 
+def _errors(spans: Sequence[Span]) -> int:
+    """Return how many errors there are that no error below explains."""
+    explained, found = set[str | None](), 0
+    for span in reversed(spans):  # children before their parents
+        if span.status == "error" and span.span_id not in explained:
+            found += 1
+        if span.status == "error" or span.span_id in explained:
+            explained.add(span.parent_id)
+    return found
+
+
 def totals(spans: Sequence[Span]) -> Totals:
     """Return the sums over a trace of at least one span."""
     root = spans[0]
-    parents = {span.parent_id for span in spans if span.kind != "evaluator"}
     costs = [span.attributes[a.COST] for span in spans if a.COST in span.attributes]
     return Totals(
         took=root.end and root.end - root.start,
@@ -91,6 +101,6 @@ def totals(spans: Sequence[Span]) -> Totals:
         input_tokens=sum(span.attributes.get(a.INPUT_TOKENS, 0) for span in spans),
         output_tokens=sum(span.attributes.get(a.OUTPUT_TOKENS, 0) for span in spans),
         cost=sum(costs) if costs else None,
-        errors=sum(span.status == "error" and span.span_id not in parents for span in spans),
+        errors=_errors(spans),
         resumes=sum(event.name == RESUMED for span in spans for event in span.events),
     )

@@ -13,10 +13,10 @@ from rich.text import Text
 from lib.observe import attributes as a
 from lib.observe.axis import Axis, Stretch, Tick, axis_of, stretch, ticks
 from lib.observe.glyphs import COLOURS
-from lib.observe.pen import STATE_COLOURS, Pen, pen_for
+from lib.observe.pen import MAX_STATUS, STATE_COLOURS, Pen, pen_for
 from lib.observe.span import Span
 from lib.observe.tree import Row, rows, totals
-from lib.observe.words import count, state_of
+from lib.observe.words import CONVERSATIONS, count, dead_times, is_waiting, last_said, state_of
 
 _GAP: Final = 2
 _MIN_NAME: Final = 16
@@ -82,9 +82,10 @@ def columns(room: int, natural: Columns, mark: int) -> Columns:
     name = min(natural.name, max(_MIN_NAME, room * 2 // 5))
     least = min(natural.name, _MIN_NAME)
     few = min(natural.status, _FEW_WORDS)
+    most = min(natural.status, MAX_STATUS)
     tries = (
-        (name, natural.took, natural.used, natural.status),
-        (name, natural.took, 0, natural.status),
+        (name, natural.took, natural.used, most),
+        (name, natural.took, 0, most),
         (name, natural.took, 0, few),
         (least, natural.took, 0, few),
         (least, natural.took, 0, mark),
@@ -93,7 +94,8 @@ def columns(room: int, natural: Columns, mark: int) -> Columns:
     for named, took, used, status in tries:
         bar = room - named - sum(width + _GAP for width in (took, used, status) if width) - _GAP
         if bar >= _MIN_BAR:
-            return Columns(name=named, took=took, bar=bar, used=used, status=status)
+            more = min(natural.status - status, bar - _MIN_BAR) if status > mark else 0
+            return Columns(name=named, took=took, bar=bar - more, used=used, status=status + more)
     return Columns(name=max(room - _GAP - mark, 1), took=0, bar=0, used=0, status=mark)
 
 
@@ -214,11 +216,23 @@ class _Paper:
         place = stretch(self._axis, span, self._widths.bar)
         first, last = place.begin // 2, max(place.end - 1, place.begin) // 2
         drawn = "".join(self._cell(span, place, cell) for cell in range(first, last + 1))
+        for lost, resumed in self._dead(span):
+            begin, end = max(lost, first) - first, min(resumed, last) - first
+            if begin <= end:
+                gap = self._pen.glyphs.dead + self._pen.glyphs.waits * (end - begin)
+                drawn = drawn[:begin] + gap + drawn[end + 1 :]
         return Text.assemble(
             ("".join(self._grid[:first]), "dim"),
             (drawn, _colour(span)),
             ("".join(self._grid[last + 1 :]), "dim"),
         )
+
+    def _dead(self, span: Span) -> Iterator[tuple[int, int]]:
+        """Yield the cells in which a run had no process, the first that of its death."""
+        cells, axis = self._widths.bar, self._axis
+        for lost, resumed in dead_times(span):
+            begin, end = [axis.offset_us(at) * cells // axis.length_us for at in (lost, resumed)]
+            yield min(begin, cells - 1), max(begin, end - 1)
 
     def _cell(self, span: Span, place: Stretch, cell: int) -> str:
         glyphs = self._pen.glyphs
@@ -228,6 +242,8 @@ class _Paper:
             return glyphs.starts
         if place.end < 2 * cell + 2:
             return glyphs.stops
+        if is_waiting(span):
+            return glyphs.waits
         return glyphs.goes_on if span.end is None else glyphs.bar
 
 
@@ -240,7 +256,12 @@ def _content(pen: Pen, row: Row, room: int) -> Iterator[Text]:
     """Yield what a span holds of content, a line each."""
     span = row.span
     indent = pen.passing(row)
-    told = (("in", span.input), ("out", span.output), ("error", span.status_message))
+    told = [("in", span.input), ("out", span.output), ("error", span.status_message)]
+    if span.kind in CONVERSATIONS:
+        told[:2] = [
+            ("in", last_said(span.input, "user")),
+            ("out", last_said(span.output, "assistant")),
+        ]
     for name, value in told:
         if value is not None:
             line = Text.assemble((f"{indent}{name:<5} ", "dim"), (_flat(pen, value), "dim italic"))

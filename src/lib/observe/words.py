@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from lib.observe import attributes as a
-from lib.observe.span import Span
+from lib.observe.dialects.messages import conversation
+from lib.observe.dialects.values import json_text
+from lib.observe.span import LOST, RESUMED, Span, SpanKind
+
+CONVERSATIONS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow", "llm"})
+"""Kinds of spans whose content is messages."""
 
 State = Literal["ok", "error", "off", "open"]
-"""How a span came out: well, as an error, called off by somebody, or not yet."""
+"""How a span came out: well, as an error, called off by a person or a guard, or not yet."""
 
+_STOPPED: Final = frozenset({"block", "blocked", "failed"})
+
+_MAX_QUESTION: Final = 80
 _LONG_S: Final = 0.01
 """What takes longer than this is shown in whole milliseconds."""
 
@@ -80,11 +88,79 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def score_value(attributes: Mapping[str, Any]) -> str | None:
+    """Return what a score says, such as `0.8` or `polite`; None for what is no score."""
+    label, value = attributes.get(a.EVALUATION_LABEL), attributes.get(a.EVALUATION_VALUE)
+    if isinstance(label, str):
+        return label
+    return f"{value:g}" if isinstance(value, int | float) else None
+
+
+def is_waiting(span: Span) -> bool:
+    """Tell whether a span is a time in which nothing was done, such as that of an approval."""
+    return span.kind == "internal" and operation_of(span)[0] == "approval"
+
+
+def dead_times(span: Span) -> list[tuple[datetime, datetime]]:
+    """Return the times in which a run had no process: from each death to the takeover."""
+    found, lost = list[tuple[datetime, datetime]](), None
+    for event in span.events:
+        if event.name == LOST:
+            lost = event.at
+        elif event.name == RESUMED and lost is not None:
+            found.append((lost, max(lost, event.at)))
+            lost = None
+    return found if lost is None else [*found, (lost, lost)]
+
+
+def title_of(spans: Sequence[Span]) -> str:
+    """Return agent, question and outcome of a trace; the question only if it was captured."""
+    root = spans[0]
+    _, agent = operation_of(root)
+    outcome = root.attributes.get(a.RUN_OUTCOME) or ("open" if root.end is None else root.status)
+    question = question_of(root.input)
+    return " · ".join(part for part in (agent, question, str(outcome)) if part)
+
+
+def last_said(value: Any, role: str) -> str | None:
+    """Return the last message of a captured value, its role first; None if there is none.
+
+    Args:
+        value: what a span has captured.
+        role: of what is no message.
+    """
+    for one in conversation(value, role)[-1:]:
+        return f"{one.role}: {' '.join(filter(None, map(_part_text, one.parts)))}"
+    return None
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    match part["type"]:
+        case "text" | "thinking":
+            return str(part.get("text", ""))
+        case "tool_call":
+            return f"calls {part.get('name', '')} {json_text(part.get('arguments', {}))}"
+        case "tool_result":
+            content = part.get("content", "")
+            return content if isinstance(content, str) else json_text(content)
+        case other:
+            return f"[{other}]"
+
+
+def question_of(value: Any) -> str:
+    """Return the last thing that a user says in a captured input, on one line, "" if nothing."""
+    said = [one for one in conversation(value) if one.role == "user"]
+    texts = [str(part.get("text", "")) for one in said[-1:] for part in one.parts]
+    question = " ".join(" ".join(texts).split())
+    return question if len(question) <= _MAX_QUESTION else f"{question[: _MAX_QUESTION - 1]}…"
+
+
 def _called_off(attributes: Mapping[str, Any]) -> bool:
     return (
         attributes.get(a.RUN_OUTCOME) == "CANCELLED"
         or attributes.get(a.REASON) in ("cancelled", "denied")
         or attributes.get(a.APPROVED) is False
+        or attributes.get(a.GUARD_VERDICT) in _STOPPED
     )
 
 
@@ -92,6 +168,8 @@ def _decided(attributes: Mapping[str, Any]) -> Iterator[str]:
     for name in (a.REASON, a.GUARD_VERDICT):
         if name in attributes:
             yield str(attributes[name])
+    if (value := score_value(attributes)) is not None:
+        yield value
     if a.APPROVED in attributes:
         said = "approved" if attributes[a.APPROVED] else "denied"
         by = attributes.get(a.APPROVED_BY)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import HybridUnavailable, VectorError
 from lib.vector.filter import Filter
 from lib.vector.protocol import Embedder, FilterLike, Purpose, VectorStore, is_hybrid
@@ -127,8 +129,11 @@ class EmbeddingIndex:
             UnsupportedFilter: the store cannot say this filter exactly.
             HybridUnavailable: hybrid search was demanded of a store that has none.
         """
-        (hits,) = await self.search_many([query], k, filter=filter, hybrid=hybrid)
-        return hits
+        k = checked_k(k)
+        with self._retrieval(k, query) as facts:
+            (hits,) = await self._many([query], k, filter, hybrid)
+            facts |= {"count": len(hits), "documents": _ranked(hits)}
+            return hits
 
     async def search_many(
         self,
@@ -145,7 +150,20 @@ class EmbeddingIndex:
         """
         if isinstance(queries, str):
             raise TypeError("queries are a list of strings, got one string: wrap it in a list")
-        k, wanted = checked_k(k), self.hybrid if hybrid is None else _checked_hybrid(hybrid)
+        k = checked_k(k)
+        with self._retrieval(k) as facts:
+            found = await self._many(queries, k, filter, hybrid)
+            facts["count"] = sum(map(len, found))
+            return found
+
+    async def _many(
+        self,
+        queries: Sequence[str],
+        k: int,
+        filter: Predicate | Filter | dict[str, Any] | None,
+        hybrid: Hybrid | None,
+    ) -> list[list[Hit]]:
+        wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
         predicate, condition = _told_apart(filter)
         vectors = await self._embed(list(queries), "query") if queries else []
         return [
@@ -177,7 +195,17 @@ class EmbeddingIndex:
         predicate, condition = _told_apart(filter)
         hybrid: Hybrid = False
         fetch = _Fetch(self.store, self.namespace, vector, "", condition, hybrid)
-        return await self._found(fetch, predicate, k)
+        with self._retrieval(k) as facts:
+            hits = await self._found(fetch, predicate, k)
+            facts |= {"count": len(hits), "documents": _ranked(hits)}
+            return hits
+
+    def _retrieval(
+        self, k: int, query: str | None = None
+    ) -> AbstractContextManager[dict[str, Any]]:
+        """Note a search for the trace of the tool that makes it, if one does."""
+        asked = None if query is None else query[:MAX_QUERY_CHARS]
+        return operation("retriever", source=self.namespace, k=k, query=asked)
 
     async def _found(self, fetch: _Fetch, predicate: Predicate | None, k: int) -> list[Hit]:
         if predicate is None:
@@ -192,7 +220,9 @@ class EmbeddingIndex:
             size = min(bound, _GROWTH * size)
 
     async def _embed(self, texts: list[str], purpose: Purpose) -> list[Vector]:
-        vectors = await self.embedder.embed(texts, purpose=purpose)
+        with operation("embedding", model=model_of(self.embedder), count=len(texts)) as facts:
+            vectors = await self.embedder.embed(texts, purpose=purpose)
+            facts["dimensions"] = len(vectors[0]) if len(vectors) else None
         if len(vectors) != len(texts):
             raise VectorError(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
         return list(vectors)
@@ -229,6 +259,11 @@ class _Fetch:
             self.vector, self.text, size, filter=self.condition, namespace=self.namespace
         )
         return [Hit(_doc(match), match.score, "rrf") for match in matches]
+
+
+def _ranked(hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Return what a trace shows of hits: ids and scores of the best, no text."""
+    return [{"id": hit.doc.id, "score": float(hit.score)} for hit in hits[:MAX_DOCUMENTS]]
 
 
 def _doc(match: Match) -> Doc:

@@ -43,9 +43,9 @@ def test_a_trace_is_drawn_without_content(path: Path) -> None:
 
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
-    assert lines[0] == "run-one, begun 2026-01-01 00:00:00 UTC"
-    assert lines[1].split() == ["0"]
-    assert [line.split("  ")[0] for line in lines[2:-1]] == [
+    assert lines[:2] == ["react · COMPLETED", "run-one, begun 2026-01-01 00:00:00 UTC"]
+    assert lines[2].split() == ["0"]
+    assert [line.split("  ")[0] for line in lines[3:-1]] == [
         "◆ agent react",
         "├─ ● chat scripted",
         "├─ ■ tool act",
@@ -57,7 +57,7 @@ def test_a_trace_is_drawn_without_content(path: Path) -> None:
 
 def test_a_run_below_the_root_shows_the_whole_trace(path: Path) -> None:
     assert call(path, "part-of-two").stdout == call(path, "run-two").stdout
-    assert "run-two" in call(path, "part-of-two").stdout.splitlines()[0]
+    assert "run-two" in call(path, "part-of-two").stdout.splitlines()[1]
     assert "1 span of 2 not shown" in call(path, "run-two", "--depth", 1).stdout
     assert "3 spans of 4 not shown" in call(path, "run-one", "--limit", 1).stdout
 
@@ -189,8 +189,61 @@ def test_an_id_that_a_terminal_would_obey_is_shown_as_text(path: Path) -> None:
     run(fill())
     shown = call(path, "bad").stdout
 
-    assert shown.splitlines()[0].startswith("bad- [31m-run, begun")
+    assert shown.splitlines()[1].startswith("bad- [31m-run, begun")
     assert {"\x1b", "\x07", "\u202e"}.isdisjoint(shown)
+
+
+def test_the_title_tells_agent_question_and_outcome(path: Path) -> None:
+    assert call(path, "run-one").stdout.splitlines()[0] == "react · COMPLETED"
+    agent, question, outcome = (
+        call(path, "run-one", "--content").stdout.splitlines()[0].split(" · ")
+    )
+    assert (agent, outcome) == ("react", "COMPLETED")
+    assert question == "go"
+
+
+def test_spans_are_told_as_json_a_line_each(path: Path) -> None:
+    shown = call(path, "run-one", "--json")
+
+    told = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [each["kind"] for each in told] == ["agent", "llm", "tool", "llm"]
+    assert {each["trace_id"] for each in told} == {told[0]["trace_id"]}
+    assert [each["parent_id"] for each in told[1:]] == [told[0]["span_id"]] * 3
+    assert told[0]["attributes"]["lib.run.outcome"] == "COMPLETED"
+    assert told[0]["start"] == "2026-01-01T00:00:00+00:00"
+    assert SECRET not in shown.stdout
+    assert SECRET in call(path, "run-one", "--json", "--content").stdout
+    assert call(path, "run-one", "--json", "--depth", 1).exit_code == 2
+
+
+def test_the_environment_names_the_store_where_the_command_line_does_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[tuple[str, ...]] = [
+        ("trace", "run-one"),
+        ("store", "check"),
+        ("store", "runs"),
+        ("store", "events", "run-one"),
+        ("store", "events", str(path), "run-one"),
+    ]
+    for line in lines[:4]:
+        assert CliRunner().invoke(main, line).exit_code == 2, line
+    monkeypatch.setenv("LIB_STORE", str(path))
+    for line in lines:
+        done = CliRunner().invoke(main, line)
+        assert (done.exit_code, done.stderr) == (0, ""), line
+
+
+def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
+    for options in ([], ["--json"], ["--html", "-"]):
+        command = [sys.executable, "-m", "lib.cli", "trace", "run-one", "--store", str(path)]
+        with subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b"", options
 
 
 # -- the page --------------------------------------------------------------------------------------

@@ -196,7 +196,10 @@ def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
     assert (call.model, call.settings) == ("big", {"temperature": 0})
     assert [spec.name for spec in call.tools] == ["known"]
     assert (requested.data["model"], requested.data["settings"]) == ("big", {"temperature": 0})
-    assert set(requested.data) == {"key", "upto", "digest", "tools_digest", "model", "settings"}
+    assert set(requested.data) == {
+        *("key", "upto", "digest", "tools_digest", "tools", "model", "settings")
+    }
+    assert requested.data["tools"] == ["known"]
 
 
 def test_a_missing_blob_fails_the_call_and_names_it() -> None:

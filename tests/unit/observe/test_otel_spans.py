@@ -206,7 +206,7 @@ def test_a_missing_sdk_is_told_where_an_exporter_is_given(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("lib.observe.sinks.otel.find_spec", nothing_found)
 
-    with pytest.raises(MissingDriver, match=r"needs opentelemetry-sdk: .*\[otel\]") as raised:
+    with pytest.raises(MissingDriver, match=r"needs opentelemetry-sdk: pip install") as raised:
         OTelSink(Exporter())
 
     assert raised.value.extra == "otel"

@@ -13,8 +13,9 @@ from rich.console import Console
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Span, render_trace, spans_from_events
+from lib.observe import attributes as a
 from lib.observe.tree import rows, totals
-from lib.observe.words import duration
+from lib.observe.words import duration, state_of, status_words
 from lib.testing.logs import make_log, traces
 from lib.testing.sink import make_trace
 
@@ -304,3 +305,25 @@ def test_a_failed_call_that_was_judged_is_an_error_still():
     )
 
     assert totals([*TRACE, judged]).errors == totals(TRACE).errors
+
+
+ROOT = make_trace()[0]
+
+
+def test_errors_are_counted_where_they_began_though_a_guard_has_looked() -> None:
+    root = replace(ROOT, status="error", attributes={})
+    call = replace(root, span_id="1" * 16, parent_id=root.span_id, kind="llm")
+    guard = replace(call, span_id="2" * 16, parent_id=call.span_id, kind="guardrail", status="ok")
+    other = replace(call, span_id="3" * 16)
+
+    assert totals([root, call, guard]).errors == 1
+    assert totals([root, call, guard, other]).errors == 2
+    assert totals([root, guard]).errors == 1
+    assert totals([replace(root, status="ok"), guard]).errors == 0
+
+
+def test_what_a_guard_has_stopped_is_not_well_and_scores_tell_their_value() -> None:
+    for verdict, state in (("allowed", "ok"), ("blocked", "off"), ("failed", "off")):
+        assert state_of(replace(ROOT, attributes={a.GUARD_VERDICT: verdict})) == state
+    for told, words in (({a.EVALUATION_VALUE: 0.8}, ["0.8"]), ({a.EVALUATION_LABEL: "x"}, ["x"])):
+        assert list(status_words(replace(ROOT, kind="evaluator", attributes=dict(told)))) == words

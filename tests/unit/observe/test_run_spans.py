@@ -43,6 +43,7 @@ def test_a_run_is_an_agent_span_with_its_outcome_its_moments_and_what_it_used():
         start=at(0),
         end=at(5),
         attributes={
+            "gen_ai.agent.id": "support",
             "gen_ai.agent.name": "support",
             "gen_ai.operation.name": "invoke_agent",
             "lib.run.outcome": "COMPLETED",
@@ -52,6 +53,7 @@ def test_a_run_is_an_agent_span_with_its_outcome_its_moments_and_what_it_used():
             "lib.usage.output_tokens": 5,
         },
         events=[
+            SpanEvent("run.lost", at(1)),
             SpanEvent("run.resumed", at(2), {"lib.run.epoch": 2, "lib.run.worker": "w-2"}),
             SpanEvent("cancel.requested", at(3), {}),
         ],

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from lib.algorithms import React
 from lib.engine import Agent, ChildHandler, Engine, LLMHandler
 from lib.events import Event, EventStore, MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
-from lib.observe import Span, spans_from_events, spend_of
+from lib.observe import Observer, Span, spans_from_events, spend_of
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.logs import at, make_log
@@ -124,3 +126,87 @@ def test_a_turn_that_is_called_off_when_it_has_begun_lasts_until_its_run_has_end
 
     assert (turn.end, turn.status) == (at(4), "ok")
     assert [event.attributes for event in session.events] == [{"lib.key": "a"}]
+
+
+# -- sessions that stay open ---------------------------------------------------------------------
+
+
+def spoken(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "parts": [{"type": "text", "text": text}]}]
+
+
+def test_a_session_shows_what_was_said_first_and_answered_last() -> None:
+    log = make_log(
+        (0, k.RUN_STARTED, {"algorithm": "session", "input": []}),
+        (1, k.TURN_REQUESTED, {"signal_id": "a", "input": spoken("one")}),
+        (2, k.TURN_COMPLETED, {"signal_id": "a", "outcome": "COMPLETED", "output": "first"}),
+        (3, k.TURN_REQUESTED, {"signal_id": "b", "input": spoken("two")}),
+        (4, k.TURN_COMPLETED, {"signal_id": "b", "outcome": "COMPLETED", "output": "second"}),
+        (5, k.TURN_REQUESTED, {"signal_id": "c", "input": spoken("three")}),
+        (
+            6,
+            k.TURN_COMPLETED,
+            {"signal_id": "c", "outcome": "FAILED", "error": {"message": "out of order"}},
+        ),
+        (7, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
+    )
+
+    session, *turns = spans_from_events(log, capture_content=True)
+
+    assert (session.input, session.output) == (spoken("one"), "second")
+    assert [(turn.input, turn.output) for turn in turns] == [
+        (spoken("one"), "first"),
+        (spoken("two"), "second"),
+        (spoken("three"), None),
+    ]
+    assert turns[2].status_message == "out of order"
+    for span in spans_from_events(log):
+        assert (span.input, span.output, span.status_message) == (None, None, None)
+
+
+class Kept:
+    """A sink that keeps each span once."""
+
+    updates = "first"
+
+    def __init__(self, *, needs_root: bool) -> None:
+        self.needs_root = needs_root
+        self.exports: list[list[Span]] = []
+
+    async def export(self, spans: Sequence[Span]) -> None:
+        self.exports.append([span for span in spans if span.end is not None])
+
+
+@pytest.mark.parametrize("needs_root", [False, True])
+def test_each_turn_of_an_open_session_reaches_a_sink_as_it_ends(needs_root: bool) -> None:
+    sink = Kept(needs_root=needs_root)
+
+    async def main() -> None:
+        handlers = [LLMHandler(FunctionClient(lambda _: "ok"))]
+        async with (
+            Engine(MemoryEventStore(), handlers, algorithms=[React()]) as engine,
+            Observer(engine, sink, settle_s=0) as observer,
+        ):
+            session = await engine.start_session()
+            await observer.flush_open()  # before anything was said
+            for word in ("a", "b"):
+                turn = await session.send(word)
+                await turn.result()
+                await observer.drain()
+            await session.close()
+            await session.run.result()
+
+    run(main())
+
+    turn = ["turn", "invoke_agent react", "chat function"]
+    root = ["invoke_workflow session"]
+    told = [sorted(span.name for span in spans) for spans in sink.exports if spans]
+    assert told == [
+        sorted([*(root if needs_root else []), *turn]),
+        sorted(turn),
+        *([] if needs_root else [root]),
+    ]
+    if needs_root:
+        anchor = next(span for span in sink.exports[0] if span.parent_id is None)
+        assert anchor.attributes["lib.run.open"] is True
+        assert sink.exports[0][0] == anchor

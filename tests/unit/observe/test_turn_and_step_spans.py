@@ -30,7 +30,8 @@ def test_a_run_that_is_given_turns_is_a_session_from_then_on():
     assert session.attributes == {
         "gen_ai.conversation.id": "run",
         "gen_ai.operation.name": "invoke_workflow",
-        "gen_ai.workflow.name": "helpdesk",
+        "gen_ai.agent.id": "helpdesk",
+        "gen_ai.agent.name": "helpdesk",
         "lib.run.outcome": "COMPLETED",
     }
     assert "gen_ai.conversation.id" not in memory.attributes  # nobody knew when it began

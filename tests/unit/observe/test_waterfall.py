@@ -16,7 +16,9 @@ from rich.console import Console
 
 from lib.events import Event
 from lib.events import kinds as k
-from lib.observe import Span, spans_from_events
+from lib.observe import Span, SpanEvent, spans_from_events
+from lib.observe import attributes as a
+from lib.observe.span import LOST, RESUMED
 from lib.observe.spans import interrupt
 from lib.observe.tree import rows
 from lib.observe.waterfall import Columns, Shown, Waterfall, columns, select
@@ -94,7 +96,7 @@ DRAWN = [
     "├─ ▲ guard pii                •          ┊                                 ✓ allow",
     "├─ ● chat model-1     3.00 s  ┊━━━━━━━╸  ┊             1,020 → 85 $0.0020  ✓",
     "├─ ■ tool ask_expert          ┊       ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍                      … open",
-    "│  └─ ◆ agent expert  6.80 s  ┊      ━━━━━━━━━━━━━━━━                      ✗ interrupted",
+    "│  └─ ◆ agent expert  6.80 s  ┊      ━━━━━━━━━━━━━━━†                      ✗ interrupted",
     "│     └─ ● chat       6.00 s  ┊        ━━━━━━━━━━━━━━                      ✗ interrupted",
     "└─ ■ tool refund      5.50 s  ┊       ━━━━━━━━━━━━━                        ✗ timeout",
     "… open · 2 model calls · 2 tool calls · 1,020 → 85 tokens · $0.0020 · 2 errors",
@@ -118,7 +120,7 @@ def test_where_there_is_no_unicode_it_is_drawn_in_ascii():
         "|- ! guard pii                o         :                                 ok allow",
         "|- > chat model-1     3.00 s  :=======  :            1,020 -> 85 $0.0020  ok",
         "|- + tool ask_expert          :      ~~~~~~~~~~~~~~                       .. open",
-        "|  `- * agent expert  6.80 s  :     ===============                       !! interrupted",
+        "|  `- * agent expert  6.80 s  :     ==============x                       !! interrupted",
         "|     `- > chat       6.00 s  :       =============                       !! interrupted",
         "`- + tool refund      5.50 s  :      ============                         !! timeout",
         ".. open | 2 model calls | 2 tool calls | 1,020 -> 85 tokens | $0.0020 | 2 errors",
@@ -129,14 +131,14 @@ def test_content_stands_below_its_span_on_one_line_if_there_is_any():
     assert drawn(both(content=True), width=72) == [
         "                              0            5 s",
         "◆ agent support               ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍  … open",
-        '   in    [{"role": "user", "content": "go"}]',
+        "   in    user: go",
         "├─ ▲ guard pii                •            ┊               ✓ allow",
         "├─ ● chat model-1     3.00 s  ┊━━━━━━━━╸   ┊               ✓",
-        '│     in    [{"role": "user", "content": "go"}]',
-        '│     out   {"parts": [], "role": "assistant"}',
+        "│     in    user: go",
+        "│     out   assistant:",
         "├─ ■ tool ask_expert          ┊        ╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍╍  … open",
         '│     in    {"who": "ann"}',
-        "│  └─ ◆ agent expert  6.80 s  ┊       ╺━━━━━━━━━━━━━━━━━━  ✗ interrupted",
+        "│  └─ ◆ agent expert  6.80 s  ┊       ╺━━━━━━━━━━━━━━━━━†  ✗ interrupted",
         "│     └─ ● chat       6.00 s  ┊         ╺━━━━━━━━━━━━━━━━  ✗ interrupted",
         "└─ ■ tool refund      5.50 s  ┊        ━━━━━━━━━━━━━━━╸    ✗ timeout",
         "      in    {}",
@@ -151,7 +153,7 @@ def test_content_stands_below_its_span_on_one_line_if_there_is_any():
     [
         (200, Columns(name=60, took=8, bar=82, used=20, status=22)),
         (110, Columns(name=44, took=8, bar=30, used=0, status=22)),
-        (80, Columns(name=32, took=8, bar=20, used=0, status=14)),
+        (80, Columns(name=32, took=8, bar=16, used=0, status=18)),
         (60, Columns(name=16, took=8, bar=16, used=0, status=14)),
         (50, Columns(name=16, took=8, bar=19, used=0, status=1)),
         (40, Columns(name=16, took=0, bar=19, used=0, status=1)),
@@ -264,3 +266,45 @@ def test_any_trace_is_drawn_with_every_line_in_the_width_and_nothing_to_obey(
     assert {unicodedata.category(sign) for line in lines for sign in line}.isdisjoint(
         {"Cc", "Cf", "Cs", "Zl", "Zp"}
     )
+
+
+ROOT = make_trace()[0]
+
+
+# -- what went wrong, and when nothing was done ------------------------------------------------
+
+
+def test_a_death_and_the_time_without_a_process_are_lines_of() -> None:
+    lost, back = ROOT.start + timedelta(seconds=4), ROOT.start + timedelta(seconds=8)
+    moments = [SpanEvent(LOST, lost), SpanEvent(RESUMED, back)]
+    taken_over = replace(ROOT, end=ROOT.start + timedelta(seconds=10), events=moments)
+
+    (line,) = [line for line in lines_of([taken_over], 100) if "†" in line]
+
+    assert "━†┄" in line
+    assert "┄━" in line
+    assert "━†" in "".join(lines_of([replace(taken_over, events=moments[:1])], 100))
+
+
+def test_waiting_for_a_person_is_drawn_as_waiting() -> None:
+    root = replace(ROOT, end=ROOT.start + timedelta(seconds=10))
+    approval = replace(
+        root, span_id="a" * 16, parent_id=root.span_id, name="approval refund", kind="internal"
+    )
+
+    assert "┄┄┄" in "".join(lines_of([root, approval], 100))
+
+
+def test_a_status_is_whole_where_there_is_room_and_bars_keep_theirs() -> None:
+    why = "a reason that takes more cells than thirty-two of them"
+    limited = replace(ROOT, status="error", attributes={a.RUN_OUTCOME: "LIMITED", a.REASON: why})
+
+    assert why in "".join(lines_of([limited], 160))
+    assert why not in "".join(lines_of([limited], 60))
+
+
+def lines_of(spans: Sequence[Span], width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    with console.capture() as capture:
+        console.print(Waterfall(spans))
+    return capture.get().splitlines()

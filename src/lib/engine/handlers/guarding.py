@@ -98,7 +98,7 @@ class Guarding:
             tool=None if call is None else call["name"],
             arguments=None if call is None else call.get("args"),
         )
-        checks = await check_all(self._guards, content, kept=self._kept)
+        checks = await check_all(self._guards, content, kept=self._kept, clock=self._context.clock)
         key = self._request.data["key"]
         self.verdicts += [Draft(k.GUARD_VERDICT, check.to_json(key)) for check in checks.made]
         return checks.blocked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -82,8 +82,13 @@ class LLMHandler:
         }
         if provider := getattr(self._client, "provider", None):
             data["provider"] = provider
+        if server := getattr(self._client, "server", None):
+            data["server"] = dict(server)
         if tools_digest:
             data["tools_digest"] = tools_digest
+            data["tools"] = [spec.name for spec in admission.offers.chosen(request.tools)]
+        if request.output is not None:
+            data["output"] = "json"
         # Its own where the request names none: a call that fails has no reply that tells.
         if model := request.model or getattr(self._client, "model", None):
             data["model"] = model
@@ -97,18 +102,19 @@ class LLMHandler:
         """Call the model and return its reply, or how it failed."""
         decided = cast("LLMRequest", context.decided)
         attempts, state = 0, decided.state
+        streamed = _Streamed()
         guarding = Guarding(self._guards, request, context)
 
         async def attempt() -> Reply:
             nonlocal attempts, state
             attempts += 1
             try:
-                return await self._call(request, context, attempts, state)
+                return await self._call(request, context, attempts, state, streamed)
             except LLMError as error:
                 if state is None or not error.state_lost:
                     raise
             attempts, state = attempts + 1, None  # the whole conversation will do
-            return await self._call(request, context, attempts, None)
+            return await self._call(request, context, attempts, None, streamed)
 
         try:
             if why := await guarding.input(decided.messages):
@@ -132,7 +138,10 @@ class LLMHandler:
             return [*guarding.verdicts, _failed(request, error, attempts)]
         self._show(reply, request, context, attempts)
         reply = replace(reply, parts=message.parts)
-        return [*guarding.verdicts, _completed(request, context, reply, attempts)]
+        result = _completed(request, context, reply, attempts)
+        if streamed.first_chunk_s is not None:
+            result.data["first_chunk_s"] = streamed.first_chunk_s
+        return [*guarding.verdicts, result]
 
     def recover(self, request: Event) -> Draft | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
@@ -163,7 +172,12 @@ class LLMHandler:
         )
 
     async def _call(
-        self, request: Event, context: Context, attempt: int, state: Mapping[str, Any] | None
+        self,
+        request: Event,
+        context: Context,
+        attempt: int,
+        state: Mapping[str, Any] | None,
+        streamed: _Streamed,
     ) -> Reply:
         decided = cast("LLMRequest", context.decided)
         messages = await load(decided.messages, context.blobs)
@@ -177,8 +191,11 @@ class LLMHandler:
             options["state"] = {**state, "covers": decided.covers}
         if context.live is None or self._holds_back:
             return await self._client.complete(messages, **options)
-        key = request.data["key"]
+        key, begun = request.data["key"], context.clock.monotonic()
+        streamed.first_chunk_s = None
         async for piece in self._client.stream(messages, **options):
+            if streamed.first_chunk_s is None:
+                streamed.first_chunk_s = round(context.clock.monotonic() - begun, 6)
             if isinstance(piece, Reply):
                 return piece
             context.live(Live(key=key, attempt=attempt, delta=piece))
@@ -197,6 +214,13 @@ def _log_retry(
     what = "tries %s again in %.1f s, %d of %d attempts have failed: %s"
     facts = (request.data["key"], delay_s, failed, policy.attempts, error)
     log_run(logging.INFO, request.run_id, what, *facts, logger=LLM_LOG)
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """How long the last attempt took to its first piece, None if it was not streamed."""
+
+    first_chunk_s: float | None = None
 
 
 def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:

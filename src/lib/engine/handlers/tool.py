@@ -12,6 +12,7 @@ from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
 from lib.engine.handler import Admission, Context
 from lib.engine.handlers.guarding import Guarding, as_guards
+from lib.engine.handlers.operations import noting_operations
 from lib.engine.logs import log_run
 from lib.errors import ToolError
 from lib.events import Event
@@ -84,6 +85,7 @@ class ToolHandler:
             more["invalid"] = request.invalid
         return requested(request, **more)
 
+    @noting_operations
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Make the call and return its output, or why there is none."""
         data, offered = request.data, cast("ToolRequest", context.decided).offered

@@ -14,7 +14,13 @@ from lib.errors import InvalidReply, LLMError
 from lib.llm.client import Delta, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
-from lib.llm.wire.openai import host_and_port, provider_of, server_address, server_headers
+from lib.llm.wire.openai import (
+    host_and_port,
+    provider_of,
+    server_address,
+    server_headers,
+    server_of,
+)
 from lib.llm.wire.sse import ServerEvent
 from lib.llm.wire.streams import Builder, deltas, read_json
 from lib.wire.failures import status_error
@@ -39,6 +45,7 @@ class WireClient:
         model: what to ask for when a call names no model.
         modalities: what messages may carry.
         provider: who is paid, None where nobody knows.
+        server: `address` and `port` of the server, as spans show them.
     """
 
     name: ClassVar[str]
@@ -70,6 +77,7 @@ class WireClient:
         self.model = model
         self.modalities = modalities
         self.provider = provider or provider_of(self._host)
+        self.server = server_of(address)
         self._url = address + self._path
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = server_headers(api_key, self._host) | own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lib import __version__
@@ -60,6 +60,13 @@ def _host(address: str) -> str | None:
     except ValueError:  # whose message repeats what may be a part of a password
         return None
     return parts.hostname if usable else None
+
+
+def server_of(address: str) -> Mapping[str, Any]:
+    """Return host and port of a checked address, as `server.address` and `server.port` of spans."""
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {"address": parts.hostname, "port": port}
 
 
 def provider_of(host: str) -> str | None:

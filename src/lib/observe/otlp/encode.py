@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Any, Final
 
 from lib import __version__
+from lib.observe.attributes import SCHEMA_URL
 from lib.observe.dialect import AttributeValue
 from lib.observe.span import Span, SpanEvent, SpanKind
 
@@ -96,6 +97,7 @@ def encode_request(spans: Sequence[bytes], *, resource: Mapping[str, AttributeVa
     for span in spans:
         size = len(span)
         pieces += (_REQUEST_SPAN[size] if size < _TABLED else _lead(0x12, size), span)
+    pieces.append(_SCHEMA)
     size = sum(map(len, pieces))
     scope = _lead(0x12, size)
     return b"".join([_lead(0x0A, len(head) + len(scope) + size), head, scope, *pieces])
@@ -272,4 +274,5 @@ _EVENT_ATTRIBUTE: Final = _table(0x1A)
 _SPAN_ATTRIBUTE: Final = _table(0x4A)
 _SPAN_FIRST: Final = _table(0x0A)
 _SPAN_SECOND: Final = _table(0x12)
+_SCHEMA: Final = _framed(0x1A, SCHEMA_URL.encode())  # ScopeSpans.schema_url
 _SCOPE: Final = _framed(0x0A, _framed(0x0A, b"lib.observe") + _framed(0x12, __version__.encode()))

@@ -10,10 +10,19 @@ from typing import Any, Final
 from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.axis import Axis, axis_of
+from lib.observe.dialects.messages import Said, conversation
 from lib.observe.glyphs import UNICODE
 from lib.observe.span import Span, SpanEvent
 from lib.observe.tree import Row, rows
-from lib.observe.words import duration, operation_of, state_of, status_words
+from lib.observe.words import (
+    CONVERSATIONS,
+    dead_times,
+    duration,
+    is_waiting,
+    operation_of,
+    state_of,
+    status_words,
+)
 
 _MISLEADING: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -85,6 +94,13 @@ def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
         "used": _used(span.attributes),
         "attributes": _pairs(span.attributes),
     }
+    if is_waiting(span):
+        data["waiting"] = True
+    if dead := [(axis.offset_us(lost), axis.offset_us(back)) for lost, back in dead_times(span)]:
+        data["dead"] = dead
+    for side, value, role in (("asked", span.input, "user"), ("said", span.output, "assistant")):
+        if span.kind in CONVERSATIONS and value is not None:
+            data[side] = [_said(one) for one in conversation(value, role)]
     content = {"input": span.input, "output": span.output, "error": span.status_message}
     data |= {name: _text(value) for name, value in content.items() if value is not None}
     owners = {"tenant": span.tenant, "user": span.user}
@@ -92,6 +108,28 @@ def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
     if span.events:
         data["events"] = [_event(event, axis) for event in span.events]
     return data
+
+
+def _said(one: Said) -> dict[str, Any]:
+    """Return a message for the page: its role, and parts of a kind, a heading and a text."""
+    return {"role": visible(one.role), "parts": [_part(part) for part in one.parts]}
+
+
+def _part(part: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return what a part is (only text is Markdown), its heading and its text."""
+    match part["type"]:
+        case "text":
+            return "text", "", _text(part.get("text", ""))
+        case "thinking":
+            return "thinking", "thinking", _text(part.get("text", ""))
+        case "tool_call":
+            name = _text(part.get("name", ""))
+            return "call", f"calls {name}", _text(part.get("arguments", {}))
+        case "tool_result":
+            wrong = " (an error)" if part.get("is_error") else ""
+            return "result", f"result{wrong}", _text(part.get("content", ""))
+        case other:
+            return "other", visible(str(other)), _text(dict(part))
 
 
 def _used(attributes: Mapping[str, Any]) -> str:

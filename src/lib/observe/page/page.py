@@ -16,9 +16,9 @@ from lib.evals import Score
 from lib.observe.page.data import script_json, trace_data, visible
 from lib.observe.span import Span
 from lib.observe.tree import Totals, totals
-from lib.observe.words import count, duration
+from lib.observe.words import count, duration, title_of
 
-SCRIPTS: Final = ("model.js", "rows.js", "details.js", "trace.js")
+SCRIPTS: Final = ("model.js", "rows.js", "markdown.js", "details.js", "trace.js")
 """The script's parts, in the order in which they stand on one another."""
 
 
@@ -46,6 +46,7 @@ def render_page(page: Page) -> str:
     data["content"] = page.content
     return Template(_static("trace.html")).substitute(
         policy=_policy(style, script),
+        title=escape(visible(title_of(page.spans))),
         run=escape(visible(page.run_id)),
         begun=f"{page.spans[0].start:%Y-%m-%d %H:%M:%S} UTC",
         totals="".join(f"<li>{escape(part)}</li>" for part in _told(totals(page.spans))),

@@ -18,12 +18,13 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 import lib
 from lib.errors import ExportError
 from lib.observe import span as ours
+from lib.observe.attributes import SCHEMA_URL
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects.values import clean, clean_text
 from lib.observe.otlp.sender import OnTaken
 from lib.observe.sinks.thread import OneThread
 
-_SCOPE: Final = InstrumentationScope("lib.observe", lib.__version__)
+_SCOPE: Final = InstrumentationScope("lib.observe", lib.__version__, SCHEMA_URL)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _REMOTE: Final[frozenset[ours.SpanKind]] = frozenset({"llm", "embedding", "retriever", "reranker"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lib.events import Event
 from lib.observe import attributes as a
+from lib.observe.spans import operations
 from lib.observe.spans.run import RunSpans
 from lib.observe.spans.values import identifier, items, mapping, name, number, text, word
 
@@ -58,6 +59,10 @@ def llm_requested(run: RunSpans, event: Event, key: str) -> None:
         a.OPERATION: "chat",
         a.PROVIDER: word(data.get("provider")),
         a.REQUEST_MODEL: model,
+        a.SERVER_ADDRESS: identifier(mapping(data.get("server")).get("address")),
+        a.SERVER_PORT: number(mapping(data.get("server")).get("port")),
+        a.OUTPUT_TYPE: word(data.get("output")),
+        a.TOOL_DEFINITIONS: run.content.show(_definitions(data.get("tools"))),
         a.OMITTED: omitted or None,
         a.KEY: identifier(key),
     }
@@ -84,6 +89,12 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _definitions(tools: Any) -> list[dict[str, Any]] | None:
+    """Return the tools that a model may call, as far as the log tells: by name."""
+    names = [called for called in map(name, items(tools)) if called]
+    return [{"type": "function", "name": called} for called in names] or None
+
+
 def llm_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a model call with its reply."""
     data = event.data
@@ -96,6 +107,8 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
         a.RESPONSE_MODEL: model,
         a.FINISH_REASONS: [word(reply.get("stop", "stop")) or "other"],
         a.ATTEMPTS: number(data.get("attempts")),
+        a.FIRST_CHUNK_S: number(data.get("first_chunk_s")),
+        a.STREAM: True if "first_chunk_s" in data else None,
         **run.usage(reply.get("usage")),
     }
     shown = run.content.show(message)
@@ -138,6 +151,7 @@ def tool_completed(run: RunSpans, event: Event, key: str) -> None:
     data = event.data
     output = data.get("output")
     answer(run, event, key, {"content": output})
+    operations.add_operations(run, event, key)
     attributes = {a.TOOL_TRUNCATED: number(data.get("truncated")), **_mcp(data)}
     run.finish(event.at, "tool", key, attributes, shown=run.content.show(output))
 
@@ -146,6 +160,7 @@ def tool_failed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a tool call that has failed, or that was never made."""
     data = event.data
     answer(run, event, key, {"content": data.get("message"), "is_error": True})
+    operations.add_operations(run, event, key)
     error = {"type": data.get("code"), "message": data.get("message")}
     _fail(run, event, "tool", key, error=error, attributes=_mcp(data))
 

@@ -11,7 +11,7 @@ from lib.events import Event
 from lib.events import kinds as k
 from lib.events.payloads import readable
 from lib.observe import attributes as a
-from lib.observe.span import Span, span_id_of
+from lib.observe.span import LOST, Span, SpanEvent, span_id_of
 from lib.observe.spans.content import Content
 from lib.observe.spans.lifecycle import run_started
 from lib.observe.spans.readers import read
@@ -87,7 +87,12 @@ def interrupt(spans: Sequence[Span], at: datetime) -> list[Span]:
         spans: as `spans_from_events` returns them.
         at: when the run was last heard of: the time of its last event.
     """
-    return [_interrupted(span, at) for span in spans]
+    told = [_interrupted(span, at) for span in spans]
+    if told and told[0] is not spans[0]:
+        told[0] = replace(
+            told[0], events=[*told[0].events, SpanEvent(LOST, max(at, told[0].start))]
+        )
+    return told
 
 
 def _interrupted(span: Span, at: datetime) -> Span:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import attributes as a
-from lib.observe.span import RESUMED, SpanKind, Status
+from lib.observe.span import LOST, RESUMED, SpanKind, Status
 from lib.observe.spans.run import RunSpans
-from lib.observe.spans.values import items, mapping, name, number, text, word
+from lib.observe.spans.values import identifier, items, mapping, name, number, text, word
 
 _UNANSWERED: Final = "unanswered"
 UNKNOWN: Final = "unknown"
@@ -44,12 +44,19 @@ def run_started(run: RunSpans, event: Event) -> None:
         run.become(kind)
     shown, omitted = run.content.newest(run.conversation)
     parent = mapping(data.get("parent"))
-    run.know({a.PARENT_RUN: parent.get("run_id"), a.OMITTED: omitted or None}, shown)
+    known = {
+        a.PARENT_RUN: parent.get("run_id"),
+        a.OMITTED: omitted or None,
+        a.AGENT_VERSION: identifier(mapping(data.get("config")).get("version")),
+    }
+    run.know(known, shown)
 
 
 def run_resumed(run: RunSpans, event: Event, key: str) -> None:
     """Note a takeover."""
     data = event.data
+    if run.heard_at is not None:
+        run.moment(event, f"{key}/lost", LOST, {}, at=run.heard_at)
     told = {a.WORKER: name(data.get("worker")), a.EPOCH: number(data.get("epoch"))}
     run.moment(event, key, RESUMED, told)
     run.resumed()
@@ -112,6 +119,7 @@ def error_type(data: Mapping[str, Any], outcome: str) -> str:
 def turn_requested(run: RunSpans, event: Event, key: str) -> None:
     """Begin a turn of a session; the run that answers it hangs under it."""
     shown = run.content.show(event.data.get("input"))
+    run.heard(shown)
     attributes = {a.KEY: word(key)}
     run.begin(event, "turn", key, name="turn", kind="internal", attributes=attributes, shown=shown)
 
@@ -130,4 +138,8 @@ def turn_completed(run: RunSpans, event: Event, key: str) -> None:
         a.RUN_OUTCOME: outcome,
         a.ERROR_TYPE: None if status == "ok" else error_type(data, outcome),
     }
-    run.finish(event.at, "turn", key, attributes, status=status)
+    message = run.content.show(text(mapping(data.get("error")).get("message")))
+    shown = run.content.show(data.get("output"))
+    if shown is not None:
+        run.answered(shown)
+    run.finish(event.at, "turn", key, attributes, status=status, message=message, shown=shown)

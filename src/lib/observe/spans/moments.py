@@ -9,7 +9,7 @@ from lib.events import Event
 from lib.observe import attributes as a
 from lib.observe.span import span_id_of
 from lib.observe.spans.run import RunSpans
-from lib.observe.spans.values import identifier, name, number, text, word
+from lib.observe.spans.values import identifier, moment, name, number, text, word
 
 
 def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
@@ -25,9 +25,16 @@ def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
         a.GUARD_CONTENT: word(data.get("content_hash")),
         **_spent(run, event),
     }
-    called = _called("guard", guard)
-    run.mark(
-        event, "guard", key, name=called, kind="guardrail", attributes=attributes, under=checked
+    start, end = moment(event.data.get("start")), moment(event.data.get("end"))
+    run.add(
+        event,
+        "guard",
+        key,
+        (start or event.at, end or event.at),
+        name=_called("guard", guard),
+        kind="guardrail",
+        attributes=attributes,
+        under=checked,
     )
 
 

@@ -59,3 +59,5 @@ def read(run: RunSpans, event: Event) -> None:
     reader, field = found
     key = event.data.get(field)
     reader(run, event, key if isinstance(key, str) else str(event.seq))
+    if not k.is_signal(event.kind):
+        run.heard_at = event.at

@@ -45,7 +45,9 @@ class Draft:
         """End the span."""
         self.end = max(at, self.start)
         self.attributes |= attributes
-        self.status, self.message, self.output = status, message, shown
+        self.status, self.message = status, message
+        if shown is not None:
+            self.output = shown
 
 
 class RunSpans:
@@ -58,6 +60,7 @@ class RunSpans:
             event on, and told of every span that begins after it.
         ended: whether the run has.
         begun: the turns that have runs of their own.
+        heard_at: when the run's owner wrote its last event, None before a takeover could follow.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class RunSpans:
         self.conversation_id = session_id
         self.ended = False
         self.begun: set[str] = set()
+        self.heard_at: datetime | None = started.at
         self._started = started
         self._trace_id = trace_id_of(started.data.get("root", started.run_id))
         run_id = span_id_of(started.run_id, RUN, "")
@@ -105,6 +109,15 @@ class RunSpans:
         """Say what is known of the run from its start, and its input as far as it may be shown."""
         self._run.attributes |= attributes
         self._run.input = shown
+
+    def heard(self, shown: Any) -> None:
+        """Take what the first turn of a session says for its input, if it began without any."""
+        if not self._run.input:
+            self._run.input = shown
+
+    def answered(self, shown: Any) -> None:
+        """Take the answer of a session's last turn for its output, until it has one of its own."""
+        self._run.output = shown
 
     def end(
         self,
@@ -185,6 +198,55 @@ class RunSpans:
             draft.name = f"{draft.name} {model}"[:MAX_NAME]
         draft.finish(at, attributes, status=status, message=message, shown=shown)
 
+    def add(
+        self,
+        event: Event,
+        family: str,
+        key: str,
+        times: tuple[datetime, datetime],
+        *,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        under: str | None,
+        status: Status = "ok",
+        shown: tuple[Any, Any] = (None, None),
+    ) -> str:
+        """Add a span that one event tells of with its times, and return its id.
+
+        Args:
+            event: it.
+            family: see `span_id_of`.
+            key: see `span_id_of`.
+            times: when it began and ended.
+            name: operation and object.
+            kind: what it is.
+            attributes: all that is known; None values are left out.
+            under: as for `begin`.
+            status: how it came out.
+            shown: its input and its output, as far as they may be shown.
+        """
+        start, end = times
+        self.begin(
+            event,
+            family,
+            key,
+            name=name,
+            kind=kind,
+            attributes=attributes,
+            shown=shown[0],
+            under=under,
+        )
+        draft = self._open.get((family, key))
+        if draft is not None:
+            draft.start = start
+        self.finish(end, family, key, {}, status=status, shown=shown[1])
+        return span_id_of(event.run_id, family, key)
+
+    def is_open(self, family: str, key: str) -> bool:
+        """Tell whether a span has begun and is not finished."""
+        return (family, key) in self._open
+
     def mark(
         self,
         event: Event,
@@ -222,11 +284,19 @@ class RunSpans:
             if draft.kind != "internal":
                 draft.attributes[a.RESUMES] = draft.attributes.get(a.RESUMES, 0) + 1
 
-    def moment(self, event: Event, key: str, name: str, attributes: Mapping[str, Any]) -> None:
+    def moment(
+        self,
+        event: Event,
+        key: str,
+        name: str,
+        attributes: Mapping[str, Any],
+        *,
+        at: datetime | None = None,
+    ) -> None:
         """Note a moment of the run; one that is repeated under the same key is none."""
         if key not in self._signals:
             self._signals.add(key)
-            self._moments.append(SpanEvent(name, event.at, _tidy(attributes)))
+            self._moments.append(SpanEvent(name, at or event.at, _tidy(attributes)))
 
     def use(self, name: str, used: float) -> None:
         """Add to a total of the run, named as in `TOTALS`."""
@@ -252,7 +322,8 @@ class RunSpans:
         self._run.name = f"{operation} {called}"[:MAX_NAME]
         self._run.attributes |= {
             a.OPERATION: operation,
-            a.AGENT_NAME if agent else a.WORKFLOW_NAME: called,
+            a.AGENT_ID: called,
+            a.AGENT_NAME: called,
             a.CONVERSATION_ID: self.conversation_id,
         }
 

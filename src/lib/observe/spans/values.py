@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, cast
 
 MAX_NAME: Final = 128
@@ -40,6 +41,15 @@ def text(value: Any) -> str | None:
 def number(value: Any) -> int | float | None:
     """Return the value if it is a number, else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def moment(value: Any) -> datetime | None:
+    """Return the time that an ISO text with a time zone tells, else None."""
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return at if at is not None and at.tzinfo is not None else None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

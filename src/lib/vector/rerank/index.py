@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import VectorError
 from lib.vector.filter import Filter
 from lib.vector.index import Hybrid, Predicate
@@ -65,8 +66,11 @@ class RerankingIndex:
         hits = await self.index.search(query, max(self.fetch_k, k), filter=filter, hybrid=hybrid)
         if not hits:
             return []
-        places = await self.reranker.rerank(query, [hit.text for hit in hits], k)
-        _check(places, len(hits), k)
+        model, asked = model_of(self.reranker), query[:MAX_QUERY_CHARS]
+        with operation("reranker", model=model, k=int(k), count=len(hits), query=asked) as facts:
+            places = await self.reranker.rerank(query, [hit.text for hit in hits], k)
+            _check(places, len(hits), k)
+            facts["documents"] = [{"id": hits[place].doc.id} for place in places[:MAX_DOCUMENTS]]
         return [hits[place] for place in places]
 
 

@@ -144,7 +144,7 @@ SPANS = {
     "session": make(
         "session",
         "invoke_workflow chat",
-        {a.OPERATION: "invoke_workflow", a.WORKFLOW_NAME: "chat", a.TAGS: ["eu", "beta"]},
+        {a.OPERATION: "invoke_workflow", a.AGENT_NAME: "chat", a.TAGS: ["eu", "beta"]},
         parent_id=None,
     ),
     "approval": make(

@@ -23,6 +23,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from lib import __version__
 from lib.observe import Span, SpanEvent, span_id_of, trace_id_of
+from lib.observe.attributes import SCHEMA_URL
 from lib.observe.otlp import encode_request, encode_span
 from lib.observe.span import SPAN_KINDS
 from lib.testing.otlp_receiver import attributes_of
@@ -154,6 +155,7 @@ def test_a_request_holds_the_spans_in_order_under_one_resource_and_scope(
     resource.resource.attributes.extend(pairs(attributes))
     scope = resource.scope_spans.add()
     scope.scope.name, scope.scope.version = "lib.observe", __version__
+    scope.schema_url = SCHEMA_URL
     scope.spans.extend(message(span, {}) for span in spans)
     assert ExportTraceServiceRequest.FromString(written) == expected
 
@@ -198,7 +200,7 @@ def _readable(span: Span, attributes: dict[str, Any]) -> ReadableSpan:
         status=status,
         start_time=nanoseconds(span.start),
         end_time=nanoseconds(span.end or span.start),
-        instrumentation_scope=InstrumentationScope("lib.observe", __version__),
+        instrumentation_scope=InstrumentationScope("lib.observe", __version__, SCHEMA_URL),
     )
 
 

@@ -26,6 +26,29 @@ function block(title, text) {
   panel.append(make("h3", "", title), content);
 }
 
+function talk(title, messages, otherwise) {
+  if (!messages) {
+    block(title, otherwise);
+    return;
+  }
+  panel.append(make("h3", "", title));
+  for (const { role, parts } of messages) {
+    const message = make("section", `message ${role}`);
+    message.append(make("div", "role", role));
+    for (const [kind, heading, text] of parts) {
+      if (heading) message.append(make("div", "part", heading));
+      if (kind === "text" || kind === "thinking") {
+        message.append(markdown(text));
+      } else {
+        const content = make("pre");
+        appendMarked(content, text);
+        message.append(content);
+      }
+    }
+    panel.append(message);
+  }
+}
+
 function jump(number) {
   const link = make("button", "link", `${spans[number].operation} ${spans[number].what}`);
   link.type = "button";
@@ -64,8 +87,8 @@ function drawDetails() {
   panel.replaceChildren(close, title, how, facts(span));
   pairs("Scores", span.scores || []);
   block("Error", span.error);
-  block("Input", span.input);
-  block("Output", span.output);
+  talk("Input", span.asked, span.input);
+  talk("Output", span.said, span.output);
   pairs("Attributes", span.attributes);
   for (const event of span.events || []) {
     pairs(`Event at ${label(event.at)}`, [["name", event.name], ...event.attributes]);

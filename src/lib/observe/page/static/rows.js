@@ -85,7 +85,16 @@ function laneCell(span) {
   if (span.end < view.from) lane.append(make("span", "outside", "◂"));
   else if (span.start > view.to) lane.append(make("span", "outside later", "▸"));
   else lane.append(fill);
+  if (span.waiting) fill.classList.add("waiting");
+  for (const [lost, back] of span.dead || []) {
+    const gap = make("div", "dead");
+    gap.style.left = `${Math.max(percent(lost), -1)}%`;
+    gap.style.width = `${Math.max(Math.min(percent(back), 101) - Math.max(percent(lost), -1), 0)}%`;
+    gap.title = back > lost ? `no process from ${label(lost)} to ${label(back)}` : `its process was lost at ${label(lost)}`;
+    lane.append(gap);
+  }
   for (const event of (span.events || []).slice(0, MAX_MOMENTS)) {
+    if (event.name === "run.lost") continue; // the gap after it is drawn
     const moment = make("div", "moment");
     moment.style.left = `${percent(event.at)}%`;
     moment.title = `${event.name} at ${label(event.at)}`;
