@@ -70,6 +70,7 @@ _LENGTHS: Final = frozenset(
     {
         *("left", "right", "top", "bottom", "width", "height", "max-width", "max-height"),
         *("min-width", "min-height", "margin-left", "margin-top", "text-indent"),
+        *("padding-top", "padding-left"),
         *("letter-spacing",),
     }
 )
@@ -223,9 +224,9 @@ def _longhands(name: str, value: str) -> list[tuple[str, str]]:
     if name == "inset":
         parts = _four(value)
         return list(zip(("top", "right", "bottom", "left"), parts, strict=True)) if parts else []
-    if name == "margin":
+    if name in {"margin", "padding"}:
         parts = _four(value)
-        return [("margin-top", parts[0]), ("margin-left", parts[3])] if parts else []
+        return [(f"{name}-top", parts[0]), (f"{name}-left", parts[3])] if parts else []
     return [(name, value)]
 
 
@@ -478,15 +479,20 @@ def _boxed_in(values: Mapping[str, str], font_px: float) -> bool:
 
 
 def _pushed_out(values: Mapping[str, str], font_px: float, look: Look) -> bool:
-    """Tell whether it begins outside of the box around that cuts it off."""
+    """Tell whether it begins outside of the box around, or of its own, that cuts it off."""
     placed = values.get("position", "static") != "static"
-    wide, high = look.room_px
-    for room, names in ((wide, ("left", "margin-left")), (high, ("top", "margin-top"))):
+    own = _room(values, font_px, look)
+    outer = (("left", "margin-left"), ("top", "margin-top"))
+    inner = (("padding-left", "text-indent"), ("padding-top",))
+    for room, names in zip((*look.room_px, *own), (*outer, *inner), strict=True):
         for name in names:
             place = _length(values, name, font_px)
-            if place is not None and place >= room and (placed or name.startswith("margin")):
+            counts = placed or "-" in name  # as left and top do only where it is placed
+            if place is not None and place >= max(room, 1.0) and counts:
                 return True
-    return look.indent_px >= wide
+    line = values.get("line-height", "")
+    lines = pixels(line, font_px=font_px, whole_px=font_px) if line[-1:].isalpha() else None
+    return look.indent_px >= own[0] or (lines or 0.0) / 2 >= own[1] + font_px
 
 
 def _outside(values: Mapping[str, str], font_px: float) -> bool:
