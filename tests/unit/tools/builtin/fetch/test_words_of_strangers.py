@@ -16,7 +16,6 @@ from lib.testing.raw_server import raw_server
 from lib.tools import ToolContext
 from lib.tools.builtin import (
     BraveSearchProvider,
-    FetchPolicy,
     SafeFetcher,
     SearXNGProvider,
     http_fetch_tool,
@@ -103,7 +102,7 @@ class Names:
         if host.startswith("none-"):
             raise OSError(f"no such host {host}")
         if host.startswith("slow-"):
-            await asyncio.Event().wait()
+            raise TimeoutError  # as where it does not answer in time
         return ["10.0.0.1" if host.startswith("denied-") else "93.184.216.34"]
 
 
@@ -125,10 +124,9 @@ def fetched(answer: bytes, internet: Any, approve: Callable[[str], bool] | None 
 
     async def main() -> str:
         internet.server = server = Server(answer)
-        policy = FetchPolicy(connect_timeout_s=0.2)
         async with (
             raw_server(server.accept) as port,
-            SafeFetcher(policy, resolver=Names(), verify=False) as fetcher,
+            SafeFetcher(resolver=Names(), verify=False) as fetcher,
         ):
             server.http_port = server.https_port = port
             made = http_fetch_tool(fetcher=fetcher, approve_hosts=approve)
