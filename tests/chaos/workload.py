@@ -31,7 +31,7 @@ def tools(world: Path) -> list[Tool]:
     """Return a tool of each effect class, slow enough to die in."""
 
     @tool(effects="once")
-    async def pay(context: ToolContext) -> str:
+    async def pay(context: ToolContext, bill: int = 1) -> str:
         """Pay, which must not happen twice."""
         await SYSTEM_CLOCK.sleep(SLOW_S)
         note(world / "payments", context.idempotency_key)
@@ -77,7 +77,7 @@ async def think(messages: Sequence[Message]) -> Reply:
     if len(results) == 3:
         return Reply((ToolCall("h", HELPER, {"task": "help me"}),), stop="tool_calls")
     if len(results) == 4:
-        return asks("pay")
+        return Reply((ToolCall("pay", "pay", {"bill": 2}),), stop="tool_calls")
     return answered(results)
 
 

@@ -1,4 +1,4 @@
-"""The agent that the crash tests kill: three effect classes, a ledger on disk, a crash plan.
+"""The agent that the crash tests kill: every kind of tool, a ledger on disk, a crash plan.
 
 A crash plan names the point at which the process dies: `append:3:before` (the third append of the
 process has not reached the store), `append:3:after` (it has, nobody knows yet), `pay:1:before` and
@@ -29,12 +29,13 @@ from lib.errors import StoreError
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
-from lib.tools import Tool, ToolContext, tool
+from lib.tools import DidNotHappen, Happened, Tool, ToolContext, tool
 
 ALGORITHMS = [React(), React("helper", system="helper")]
 HELPER = Agent("helper", "Pays and books.", "helper")
 DIED = 77
 """The exit status of a process that died by its plan."""
+TOOLS = ("pay", "book", "look", "send")
 CUTS = ("cut", "lost")
 """What ends the names of the points at which a connection dies."""
 
@@ -122,7 +123,7 @@ class ImpatientClock(LaterClock):
 
 
 def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
-    """Return a tool of each effect class; each writes its key into the ledger."""
+    """Return a tool of each effect class, and one with a check; each writes its key down."""
 
     async def effect(name: str, key: str) -> str:
         point = plan.next(name)
@@ -133,8 +134,17 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
         return f"{name} done"
 
     @tool(effects="once")
-    async def pay(context: ToolContext) -> str:
+    async def pay(context: ToolContext, bill: int = 1) -> str:
         return await effect("pay", context.idempotency_key)
+
+    def was_sent(context: ToolContext) -> Happened | DidNotHappen:
+        lines = ledger.read_text(encoding="utf-8").splitlines()
+        sent = f"send {context.idempotency_key}" in lines
+        return Happened("send done") if sent else DidNotHappen()
+
+    @tool(effects="once", check=was_sent)
+    async def send(context: ToolContext) -> str:
+        return await effect("send", context.idempotency_key)
 
     @tool(effects="idempotent")
     async def book(context: ToolContext) -> str:
@@ -144,7 +154,7 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
     async def look(context: ToolContext) -> str:
         return await effect("look", context.idempotency_key)
 
-    return [pay, book, look]
+    return [pay, book, look, send]
 
 
 def think(messages: Sequence[Message]) -> Reply:
@@ -164,26 +174,26 @@ def delegate(messages: Sequence[Message]) -> Reply:
 
 
 def act(messages: Sequence[Message]) -> Reply:
-    """Call all three at once, then pay alone, then say what each call answered.
+    """Call all four at once, then pay alone, then say what each call answered.
 
     A helper pays once, and that is all.
     """
-    names = ("pay",) if messages[0].text == "helper" else ("pay", "book", "look")
+    names = ("pay",) if messages[0].text == "helper" else TOOLS
     results = results_of(messages)
     if not results:
         calls = [ToolCall(f"{name}-1", name) for name in names]
         return Reply(tuple(calls), stop="tool_calls")
-    if len(results) == 3:
-        return Reply((ToolCall("pay-2", "pay"),), stop="tool_calls")
+    if len(results) == len(TOOLS):
+        return Reply((ToolCall("pay-2", "pay", {"bill": 2}),), stop="tool_calls")
     return say(results)
 
 
 def take_turn(messages: Sequence[Message]) -> Reply:
-    """Call all three at once, then say what each call answered; so in each turn."""
+    """Call all four at once, then say what each call answered; so in each turn."""
     said = [n for n, message in enumerate(messages) if message.role == "user"]
     results = results_of(messages[said[-1] :])
     if not results:
-        calls = [ToolCall(f"{name}-{len(said)}", name) for name in ("pay", "book", "look")]
+        calls = [ToolCall(f"{name}-{len(said)}", name) for name in TOOLS]
         return Reply(tuple(calls), stop="tool_calls")
     return say(results)
 

@@ -69,9 +69,12 @@ def test_every_case_dies_where_it_should_and_ends(cases: Cases) -> None:
 @each_scenario
 def test_a_run_passes_the_points_that_it_is_made_of(cases: Cases, scenario: str) -> None:
     appends, effects = {
-        "go": (7, ["pay:1", "pay:2", "book:1", "look:1"]),
+        "go": (7, ["pay:1", "pay:2", "book:1", "look:1", "send:1"]),
         "delegate": (10, ["pay:1"]),
-        "session": (18, [f"{tool}:{n}" for tool in ("pay", "book", "look") for n in (1, 2)]),
+        "session": (
+            18,
+            [f"{tool}:{n}" for tool in ("pay", "book", "look", "send") for n in (1, 2)],
+        ),
     }[scenario]
     expected = {*(f"append:{n}" for n in range(1, appends + 1)), *effects}
 
@@ -116,6 +119,18 @@ def test_an_idempotent_tool_has_each_effect_under_one_key(cases: Cases, scenario
 
 
 @each_scenario
+def test_a_once_tool_that_is_asked_has_its_effect_once_and_is_never_unknown(
+    cases: Cases, scenario: str
+) -> None:
+    for case in cases:
+        sent = Counter(line for line in case["ledger"] if line.startswith("send "))
+
+        assert len(sent) == {"go": 1, "delegate": 0, "session": 2}[scenario], case
+        assert set(sent.values()) <= {1}, case
+        assert case["output"].count("=send done") == len(sent), case
+
+
+@each_scenario
 def test_the_answer_is_that_of_the_undisturbed_run_but_for_unknown_payments(
     cases: Cases, scenario: str
 ) -> None:
@@ -123,10 +138,11 @@ def test_the_answer_is_that_of_the_undisturbed_run_but_for_unknown_payments(
     assert (
         undisturbed
         == {
-            "go": "pay-1=pay done book-1=book done look-1=look done pay-2=pay done",
+            "go": "pay-1=pay done book-1=book done look-1=look done send-1=send done "
+            "pay-2=pay done",
             "delegate": "pay-1=pay done",
-            "session": "pay-1=pay done book-1=book done look-1=look done | "
-            "pay-2=pay done book-2=book done look-2=look done",
+            "session": "pay-1=pay done book-1=book done look-1=look done send-1=send done | "
+            "pay-2=pay done book-2=book done look-2=look done send-2=send done",
         }[scenario]
     )
 

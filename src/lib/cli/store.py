@@ -227,9 +227,15 @@ async def _approvals(store: StorePlace, tenant: str | None, *, as_json: bool) ->
         async for call in found:
             if as_json:
                 since = call.since.isoformat()  # a program must not guess the zone
-                click.echo(json_line({**asdict(call), "since": since}))
+                told = {**asdict(call), "since": since}
+                if not call.reason:
+                    del told["reason"]
+                click.echo(json_line(told))
             else:
-                rows.append(_call_row(call))
+                rows.append({**_call_row(call), "reason": call.reason})
+    if not any(row["reason"] for row in rows):  # most tools ask by themselves
+        for row in rows:
+            del row["reason"]
     _show(rows, as_json=False)
     if not as_json and not rows:
         click.echo("nothing waits for a person", err=True)

@@ -8,7 +8,7 @@ from typing import Any
 from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
 from lib.engine.core.grants import left_after, left_beside
 from lib.engine.core.settle import Draft, never_made, reason_of
-from lib.engine.core.state import RunState
+from lib.engine.core.state import RunState, call_digest
 from lib.engine.given import check_has, listed
 from lib.engine.handler import Admission, Handler, Offers
 from lib.engine.handlers.child import ChildHandler
@@ -94,6 +94,7 @@ class Handlers:
                 upto=state.head,
                 offers=self.offers,
                 approved=state.approvals.get(request.key) == "approved",
+                repeats=_repeated(request, state),
                 left=left,
                 sharers=max(sharers, 1),
             )
@@ -132,6 +133,13 @@ def as_handlers(given: Iterable[Handler]) -> list[Handler]:
     for handler in handlers:
         check_has(handler, "kind", told)
     return handlers
+
+
+def _repeated(request: Request, state: RunState[object]) -> str | None:
+    """Return the key of an equal call of the run whose outcome is unknown."""
+    if not state.unknown or not isinstance(request, ToolRequest):
+        return None
+    return state.unknown.get(call_digest(request.name, request.arguments))
 
 
 def _admitted(handler: Handler, request: Request, admission: Admission) -> list[Draft]:

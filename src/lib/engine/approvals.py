@@ -21,12 +21,15 @@ class PendingApproval:
 
     Attributes:
         key: names the call in its run; give it to `Run.approve` or `Run.deny`.
+        reason: why the engine asks although the tool does not: the outcome of an equal call is
+            unknown. "" where the tool asks for approval itself.
     """
 
     key: str
     call_id: str
     name: str
     arguments: Mapping[str, Any]
+    reason: str = ""
 
     @property
     def arguments_digest(self) -> str:
@@ -106,4 +109,5 @@ def _told(event: Event) -> dict[str, Any]:
         "call_id": data["call_id"],
         "name": data["name"],
         "arguments": data["args"],
+        "reason": data.get("reason", ""),
     }

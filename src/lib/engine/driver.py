@@ -24,7 +24,13 @@ from typing import Any, Final
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.tasks import whole
 from lib.engine.bearing import borne
-from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, TurnRequest
+from lib.engine.core.algorithm import (
+    Algorithm,
+    LLMRequest,
+    Request,
+    ToolRequest,
+    TurnRequest,
+)
 from lib.engine.core.blind import BLIND
 from lib.engine.core.decide import Step, next_step, refold
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, fail_open, finished
@@ -105,6 +111,7 @@ class Driver:
         self._live = live
         self._log = log
         self._effects = Effects(self._held, grace_s=equipment.grace_s, woken=self._bell.ring)
+        self._interrupted: dict[str, ToolRequest] = {}
         self.waits = False
         self._stopping = False
         self._idle_at: int | None = None
@@ -216,11 +223,12 @@ class Driver:
             follow_up = self._ledger.numbered(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
-            if step.requests:
+            if step.requests or any(event.kind == k.TOOL_CHECKED for event in events):
                 await self._before_intents()
             if await self._ledger.append(events + follow_up):
                 del self._effects.results[: len(results)]
                 self._ledger.state = self._ledger.fold(probe, follow_up)
+                self._make_checked(events)
                 self._start(follow_up, step.requests)
 
     async def _before_intents(self) -> None:
@@ -371,7 +379,9 @@ class Driver:
         result = self._with.handlers.by_kind[event.kind].recover(event)
         if result is None and (decided is not None or event.kind in k.DERIVING):
             self._warn_if_changed(event, decided)
-            self._spawn(event, decided)
+            if isinstance(decided, ToolRequest):
+                self._interrupted[decided.key] = decided
+            self._spawn(event, decided, interrupted=True)
         else:  # settled; if by us, the algorithm is another one by now
             _log_unknown(event)
             self._effects.results.append(result or fail_open(event, "unknown", OUTCOME_UNKNOWN))
@@ -391,11 +401,22 @@ class Driver:
             if event.kind in k.REQUESTS and not event.data.get("unstarted"):
                 self._spawn(event, decided[event.data["key"]])
 
-    def _spawn(self, event: Event, decided: Request | None) -> None:
-        handler = self._with.handlers.by_kind[event.kind]
-        self._effects.begin(event, handler, lambda: self._context(event, decided))
+    def _make_checked(self, events: Sequence[Event]) -> None:
+        """Make the interrupted calls that did not happen, now that this is in the log."""
+        for event in events:
+            if event.kind == k.TOOL_CHECKED:
+                request = self._ledger.state.open.get(event.data["key"])
+                decided = self._interrupted.pop(event.data["key"], None)
+                if request is not None:
+                    self._spawn(request, decided)
 
-    def _context(self, event: Event, decided: Request | None) -> Context:
+    def _spawn(self, event: Event, decided: Request | None, *, interrupted: bool = False) -> None:
+        handler = self._with.handlers.by_kind[event.kind]
+        self._effects.begin(
+            event, handler, lambda: self._context(event, decided, interrupted=interrupted)
+        )
+
+    def _context(self, event: Event, decided: Request | None, *, interrupted: bool) -> Context:
         return Context(
             run_id=event.run_id,
             tenant=event.tenant,
@@ -408,6 +429,7 @@ class Driver:
             derived=self._derived,
             live=self._live(event.run_id),
             fresh=is_fresh(self._ledger.state),
+            interrupted=interrupted,
             budget=self._ledger.state.budget,
         )
 
@@ -421,7 +443,8 @@ class Driver:
             return False
         keys = [key for key, each in self._ledger.state.open.items() if each.kind not in k.DERIVING]
         await self._effects.drop(keys)
-        settled = {draft.data["key"] for draft in self._effects.results if "key" in draft.data}
+        results = (draft for draft in self._effects.results if draft.kind in k.RESULTS)
+        settled = {draft.data["key"] for draft in results}
         for key in keys:
             if key not in settled:
                 self._effects.results.append(

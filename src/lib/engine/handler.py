@@ -72,6 +72,8 @@ class Admission:
         upto: the `seq` of the last event that the request rests on.
         offers: what all handlers of the engine offer to models.
         approved: whether a person has approved the request.
+        repeats: the key of an equal tool call of the run whose outcome is unknown, None if there
+            is none.
         left: what the run may still spend, beside what it has granted to others.
         sharers: how many requests of this batch a grant has still to do for, this one included.
     """
@@ -80,6 +82,7 @@ class Admission:
     upto: int
     offers: Offers
     approved: bool = False
+    repeats: str | None = None
     left: Budget = UNLIMITED
     sharers: int = 1
 
@@ -137,6 +140,8 @@ class Context:
         live: takes pieces of a reply; None when nobody listens.
         redacted: what is done to every payload before it enters the log.
         fresh: whether no model has read yet what the run was given, and nobody checked it before.
+        interrupted: whether a process died while it carried the request out, and the handler has
+            not been asked about that since.
         budget: what the run may spend in all.
     """
 
@@ -151,6 +156,7 @@ class Context:
     live: Callable[[Live], None] | None = None
     redacted: Redaction = NOTHING_REDACTED
     fresh: bool = False
+    interrupted: bool = False
     budget: Budget = UNLIMITED
 
 
@@ -187,7 +193,9 @@ class Handler(Protocol):
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Have the effect and return what happened; the last draft is the result.
 
-        It does not raise for what the outside world does wrong: that is a result, too.
+        It does not raise for what the outside world does wrong: that is a result, too. Where the
+        request is an interrupted tool call, the last draft may be `lib.tool.checked` with the
+        answer "did_not_happen": once that is in the log, this is called again to make the call.
         """
         ...
 

@@ -63,6 +63,7 @@ def _shown(call: WaitingCall) -> str:
     return (
         f"call {call.key!r} of tool {call.name!r} in run {call.run_id!r} "
         f"(arguments {call.arguments_digest[:12]})"
+        f"{f', because {call.reason}' if call.reason else ''}"
     )
 
 

@@ -24,9 +24,12 @@ that readers could not read, see `lib.events.payloads`.
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
                         … args, unstarted (true)
+    tool.checked        key, call_id, answer, reason? (of an interrupted call: what the tool's check
+                        answers, one of `CHECK_ANSWERS`)
     tool.completed      key, call_id, output, truncated?
     tool.failed         key, call_id, reason, code, message
-    approval.requested  key, call_id, name, args
+    approval.requested  key, call_id, name, args, reason?, repeats? (the key of an equal call of the
+                        run whose outcome is unknown)
     approval.decided    signal_id, key, approved, comment?
     call.settled        signal_id, key, happened, result? (JSON: what a person has found out about a
                         call whose outcome was unknown)
@@ -64,8 +67,10 @@ from typing import Final, Literal, get_args
 
 Outcome = Literal["COMPLETED", "FAILED", "CANCELLED", "BLOCKED", "LIMITED"]
 Reason = Literal["error", "blocked", "denied", "cancelled", "unknown"]
+CheckAnswer = Literal["happened", "did_not_happen", "cannot_tell"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+CHECK_ANSWERS: Final[tuple[CheckAnswer, ...]] = get_args(CheckAnswer)
 
 RUN_STARTED: Final = "lib.run.started"
 RUN_RESUMED: Final = "lib.run.resumed"
@@ -77,6 +82,7 @@ LLM_REQUESTED: Final = "lib.llm.requested"
 LLM_COMPLETED: Final = "lib.llm.completed"
 LLM_FAILED: Final = "lib.llm.failed"
 TOOL_REQUESTED: Final = "lib.tool.requested"
+TOOL_CHECKED: Final = "lib.tool.checked"
 TOOL_COMPLETED: Final = "lib.tool.completed"
 TOOL_FAILED: Final = "lib.tool.failed"
 APPROVAL_REQUESTED: Final = "lib.approval.requested"

@@ -358,9 +358,10 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     k.TOOL_REQUESTED: _shape(
         _CALL, name=_TEXT, args=_OBJECT, effects=_TEXT, idempotency_key=_TEXT, invalid=_TEXT
     ),
+    k.TOOL_CHECKED: _shape({"key": _TEXT, "answer": _TEXT}, call_id=_TEXT, reason=_TEXT),
     k.TOOL_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, output=_TEXT, truncated=_COUNT),
     k.TOOL_FAILED: _shape({"key": _TEXT}, call_id=_TEXT, reason=_TEXT, code=_TEXT, message=_TEXT),
-    k.APPROVAL_REQUESTED: _shape(_CALLED),
+    k.APPROVAL_REQUESTED: _shape(_CALLED, reason=_TEXT, repeats=_TEXT),
     k.APPROVAL_DECIDED: _shape({"key": _TEXT, "approved": _TRUTH}, signal_id=_TEXT, comment=_TEXT),
     k.CALL_SETTLED: _shape({"key": _TEXT, "happened": _TRUTH}, signal_id=_TEXT),
     k.CHILD_REQUESTED: _shape(

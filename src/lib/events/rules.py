@@ -5,6 +5,8 @@ start       the first event is the start, and only the first
 end         there is one end at most, and nothing but signals after it
 request     each key is asked for once, and a closed run has no open request
 result      each result closes an open request of its own kind
+check       what a tool's check has answered is about an open `once` call, and stands: a call that
+            happened is not unknown afterwards, and one of which it cannot tell has no output
 call        each tool call of a reply is answered before the next model call
 payload     every payload of ours has what readers of its kind rely on
 tenant      every event has the tenant of its run
@@ -137,6 +139,36 @@ def _calls(data: dict[str, Any]) -> Iterator[str]:
             pass
 
 
+def _check(_info: RunInfo, events: Sequence[Event]) -> Broken:
+    open_calls: dict[str, Event] = {}
+    answers: dict[str, str] = {}
+    for event in events:
+        key = _text(event, "key")
+        if event.kind == k.TOOL_REQUESTED:
+            open_calls[key] = event
+        elif event.kind == k.TOOL_CHECKED:
+            answers[key] = _text(event, "answer")
+            request = open_calls.get(key)
+            if request is None or request.data.get("effects", "once") != "once":
+                yield event.seq, f"{event.kind!r} finds no open call {key!r} with the effect 'once'"
+            if answers[key] not in k.CHECK_ANSWERS:
+                yield (
+                    event.seq,
+                    f"a check answers {', '.join(k.CHECK_ANSWERS)}, not {answers[key]!r}",
+                )
+        elif event.kind in k.RESULTS:
+            open_calls.pop(key, None)
+            if (answer := answers.pop(key, "")) and _contradicts(event, answer):
+                yield event.seq, f"{event.kind!r} of {key!r}, whose check has answered {answer!r}"
+
+
+def _contradicts(result: Event, answer: str) -> bool:
+    unknown = result.data.get("reason") == "unknown"
+    return (answer == "happened" and unknown) or (
+        answer == "cannot_tell" and result.kind == k.TOOL_COMPLETED
+    )
+
+
 def _tenant(info: RunInfo, events: Sequence[Event]) -> Broken:
     for event in events:
         if event.tenant != info.tenant:
@@ -155,6 +187,7 @@ _RULES = {
     "end": _end,
     "request": _request,
     "result": _result,
+    "check": _check,
     "call": _call,
     "payload": _payload,
     "tenant": _tenant,

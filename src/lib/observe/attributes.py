@@ -129,9 +129,11 @@ WORKER: Final = "lib.run.worker"
 TOOL_EFFECTS: Final = "lib.tool.effects"
 TOOL_TRUNCATED: Final = "lib.tool.truncated"
 TOOL_UNSTARTED: Final = "lib.tool.unstarted"
+TOOL_CHECK: Final = "lib.tool.check"
 
 APPROVED: Final = "lib.approval.approved"
 APPROVED_BY: Final = "lib.approval.by"
+APPROVAL_REPEATS: Final = "lib.approval.repeats"
 
 GUARD_NAME: Final = "lib.guard.name"
 GUARD_STAGE: Final = "lib.guard.stage"

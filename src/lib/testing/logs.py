@@ -165,6 +165,7 @@ class _Log:
             return steps
         steps += [self._annotate, self._resume, self._ask_memory, self._ask_child]
         steps += [self._begin_turn] * bool(self._turns)
+        steps += [self._check] * bool(self._interrupted())
         steps += [self._answer] * (6 if self._open else 0)
         if self._due:
             return [*steps, *[self._call] * 6, *[self._ask_person] * 4]
@@ -284,6 +285,16 @@ class _Log:
         else:
             request = self._add(k.TOOL_REQUESTED, {**data, "unstarted": True})
             self._fail_tool(request)
+
+    def _interrupted(self) -> list[Event]:
+        return [each for each in self._open.values() if each.data.get("effects") == "once"]
+
+    def _check(self) -> None:
+        """Ask what became of a call, which stays open."""
+        request = self._draw(st.sampled_from(self._interrupted()))
+        data = {name: request.data[name] for name in ("key", "call_id")}
+        data |= self._some(reason=self._say)
+        self._add(k.TOOL_CHECKED, {**data, "answer": "did_not_happen"})
 
     # -- results ---------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ def talkative_log(secret: str, *, run_id: str = "run") -> list[Event]:
         (5, k.TOOL_REQUESTED, _call("a", secret)),
         (6, k.TOOL_COMPLETED, {"key": "tool/a", "call_id": "a", "output": secret}),
         (7, k.TOOL_REQUESTED, _call("b", secret)),
+        (8, k.TOOL_CHECKED, {**_checked("b"), "reason": secret}),
         (8, k.TOOL_FAILED, {**_failed("b"), "code": "failed", "message": secret}),
         (9, k.LLM_REQUESTED, _model("llm/2")),
         (10, k.LLM_FAILED, {"key": "llm/2", "reason": "error", "error": error}),
@@ -66,6 +67,10 @@ def _call(name: str, secret: str) -> dict[str, Any]:
 
 def _decided(name: str) -> dict[str, Any]:
     return {"signal_id": f"d-{name}", "key": f"tool/{name}", "approved": True}
+
+
+def _checked(name: str) -> dict[str, Any]:
+    return {"key": f"tool/{name}", "call_id": name, "answer": "did_not_happen"}
 
 
 def _failed(name: str) -> dict[str, Any]:

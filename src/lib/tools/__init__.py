@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lib.errors import ToolError
-from lib.tools.definition import Effects, Tool, ToolAnnotations, ToolContext
+from lib.tools.checks import CannotTell, CheckResult, DidNotHappen, Happened
+from lib.tools.definition import (
+    Effects,
+    RepeatAfterUnknown,
+    Tool,
+    ToolAnnotations,
+    ToolContext,
+)
 from lib.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from lib.tools.function import tool
 
 __all__ = [
+    "CannotTell",
+    "CheckResult",
+    "DidNotHappen",
     "Effects",
+    "Happened",
+    "RepeatAfterUnknown",
     "Tool",
     "ToolAnnotations",
     "ToolContext",

@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from lib.llm import ToolSpec
+from lib.tools.checks import CheckCallable
 
 Effects = Literal["none", "idempotent", "once"]
 """What calling a tool again would do, and so what happens to a call whose outcome is unknown.
 
 none         it only reads: the call is made again.
 idempotent   the receiver knows a repeated call by its idempotency key: it is made again.
-once         anything else: it is never repeated, the model is told that the outcome is unknown.
+once         anything else: the engine never repeats it on a guess. The tool's `check` tells what
+             became of the call; without one the model reads that the outcome is unknown.
+"""
+
+RepeatAfterUnknown = Literal["ask", "allow"]
+"""What happens when a model repeats a call of the same run whose outcome is unknown.
+
+ask          a person must approve the repetition.
+allow        it is made like any other call.
 """
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -68,6 +77,14 @@ class Tool:
         approval: whether a person must approve a call, or a predicate over its arguments.
         untrusted_output: whether strangers can write into its output, which is then fenced.
         max_output_chars: how much of its output the model gets.
+        check: tells what became of a `once` call whose process died: it takes the arguments and,
+            as a second parameter if it has one, the context, and returns `Happened(output)`,
+            `DidNotHappen()` or `CannotTell()`; sync (run in a thread) or async. The call is then
+            completed, made, or its outcome is unknown. A check that raises, or takes longer than
+            `timeout_s`, cannot tell.
+        repeat_after_unknown: what happens when a model makes the same call again, with the same
+            arguments, after one of the same run whose outcome is unknown; see
+            `RepeatAfterUnknown`. Calls of tools that only read (`none`) are made in any case.
     """
 
     name: str
@@ -81,6 +98,8 @@ class Tool:
     approval: bool | Callable[[Mapping[str, Any]], bool] = False
     untrusted_output: bool = False
     max_output_chars: int = 20_000
+    check: CheckCallable | None = None
+    repeat_after_unknown: RepeatAfterUnknown = "ask"
 
     def __post_init__(self) -> None:
         """Refuse what no model or provider could call."""
@@ -94,6 +113,25 @@ class Tool:
             raise ValueError(
                 f"tool {self.name!r}: effects is 'none', 'idempotent' or 'once', "
                 f"not {self.effects!r}"
+            )
+        if self.repeat_after_unknown not in get_args(RepeatAfterUnknown):
+            raise ValueError(
+                f"tool {self.name!r}: repeat_after_unknown is 'ask' or 'allow', "
+                f"not {self.repeat_after_unknown!r}"
+            )
+        if self.check is not None:
+            self._refuse_useless_check()
+
+    def _refuse_useless_check(self) -> None:
+        if not callable(self.check):
+            raise TypeError(
+                f"tool {self.name!r}: check is a function that tells what became of a call, "
+                f"got {type(self.check).__name__}"
+            )
+        if self.effects != "once":
+            raise ValueError(
+                f"tool {self.name!r}: a check is for effects='once', got effects={self.effects!r}: "
+                "such a call is made again without asking, leave check= out"
             )
 
     @property

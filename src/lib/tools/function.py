@@ -14,7 +14,14 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from lib.errors import ToolError
-from lib.tools.definition import Effects, Tool, ToolAnnotations, ToolContext
+from lib.tools.checks import CheckCallable, CheckResult
+from lib.tools.definition import (
+    Effects,
+    RepeatAfterUnknown,
+    Tool,
+    ToolAnnotations,
+    ToolContext,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +32,11 @@ MAX_FAULTS: Final = 5
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool` takes besides the function; see `Tool`."""
+    """What `@tool` takes besides the function; see `Tool`.
+
+    A `check` here is a typed function like the tool's own: it names those of the tool's parameters
+    that it needs, and a parameter annotated `ToolContext` gets the context.
+    """
 
     name: str
     description: str
@@ -36,6 +47,8 @@ class ToolOptions(TypedDict, total=False):
     output_schema: Mapping[str, Any]
     untrusted_output: bool
     max_output_chars: int
+    check: CheckCallable | None
+    repeat_after_unknown: RepeatAfterUnknown
 
 
 @overload
@@ -54,8 +67,9 @@ def tool(
 
     Raises:
         TypeError: a parameter has no annotation, is `*args`, `**kwargs` or positional only, or
-            has a `Field` as its default.
-        ValueError: the name is none that a model can call, or `effects` is none that there is.
+            has a `Field` as its default; or the check has a parameter that the tool has not.
+        ValueError: the name is none that a model can call, `effects` is none that there is, or
+            there is a check and `effects` is not "once".
     """
     if function is None:
         return lambda decorated: _make(decorated, options)
@@ -77,6 +91,9 @@ def _make(function: Function, options: ToolOptions) -> Tool:
         input_schema=_schema(arguments),
         call=_caller(function, arguments, context_name),
     )
+    if (check := options.get("check")) is not None and callable(check):
+        bound = _check_caller(check, arguments, options.get("name", function.__name__))
+        options = {**options, "check": bound}
     return replace(made, **options)
 
 
@@ -128,6 +145,37 @@ def _caller(
         return await asyncio.to_thread(function, **bound)
 
     return call
+
+
+def _check_caller(
+    check: CheckCallable, arguments: type[BaseModel], tool_name: str
+) -> Callable[[Mapping[str, Any], ToolContext], Awaitable[CheckResult]]:
+    """Return the check as a function of all arguments and the context."""
+    hints = get_type_hints(check if inspect.isroutine(check) else type(check).__call__)
+    names = {name.removeprefix("arg_"): name for name in arguments.model_fields}
+    parameters = inspect.signature(check).parameters
+    taken = [name for name in parameters if name in names or hints.get(name) is ToolContext]
+    for name, parameter in parameters.items():
+        by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if not by_name or (name not in taken and parameter.default is parameter.empty):
+            raise TypeError(
+                f"tool {tool_name!r}: its check has the parameter {str(parameter)!r}, the tool has "
+                f"{', '.join(names) or 'none'}: a check takes parameters of the tool by name, and "
+                "one annotated ToolContext"
+            )
+
+    async def ask(given: Mapping[str, Any], context: ToolContext) -> CheckResult:
+        checked = arguments.model_validate(dict(given))
+        bound = {
+            name: context if hints.get(name) is ToolContext else getattr(checked, names[name])
+            for name in taken
+        }
+        if inspect.iscoroutinefunction(check):
+            return await check(**bound)
+        answer = await asyncio.to_thread(check, **bound)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return ask
 
 
 def explain(error: ValidationError) -> str:

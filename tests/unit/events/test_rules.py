@@ -51,6 +51,50 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
     ),
     "an open request": (without(9), [(9, "request")]),
     "an open call": (without(6), [(5, "request"), (8, "call")]),
+    "a check of no call": (
+        [started(), new(k.TOOL_CHECKED, key="tool/1/c1", answer="happened"), ended()],
+        [(2, "check")],
+    ),
+    "a check of what may be repeated": (
+        [
+            started(),
+            tool("c1", effects="none"),
+            new(k.TOOL_CHECKED, key="tool/c1", answer="happened"),
+            tool("c1", k.TOOL_COMPLETED),
+            ended(),
+        ],
+        [(3, "check")],
+    ),
+    "a check that answers something else": (
+        [
+            started(),
+            tool("c1"),
+            new(k.TOOL_CHECKED, key="tool/c1", answer="perhaps"),
+            tool("c1", k.TOOL_COMPLETED),
+            ended(),
+        ],
+        [(3, "check")],
+    ),
+    "an output of what nobody can tell": (
+        [
+            started(),
+            tool("c1"),
+            new(k.TOOL_CHECKED, key="tool/c1", answer="cannot_tell"),
+            tool("c1", k.TOOL_COMPLETED),
+            ended(),
+        ],
+        [(4, "check")],
+    ),
+    "a call that happened and is unknown": (
+        [
+            started(),
+            tool("c1"),
+            new(k.TOOL_CHECKED, key="tool/c1", answer="happened"),
+            tool("c1", k.TOOL_FAILED, reason="unknown"),
+            ended(),
+        ],
+        [(4, "check")],
+    ),
     "a key asked for twice": (
         [
             started(),

@@ -26,8 +26,8 @@ def reply(*calls: str) -> NewEvent:
     return new(k.LLM_COMPLETED, key="llm/1", reply={"parts": parts})
 
 
-def tool(call_id: str, kind: str = k.TOOL_REQUESTED) -> NewEvent:
-    return new(kind, key=f"tool/{call_id}", call_id=call_id)
+def tool(call_id: str, kind: str = k.TOOL_REQUESTED, **data: Any) -> NewEvent:
+    return new(kind, key=f"tool/{call_id}", call_id=call_id, **data)
 
 
 SOUND = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
+from lib._util.json import canonical, digest
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget, Spend
 from lib.events import Event
@@ -89,6 +90,7 @@ class RunState(NamedTuple, Generic[S]):
         finish: the payload of `lib.run.completed`, None while it is open.
         malformed: the `seq` of the first events whose payload cannot be read. They change nothing;
             stores refuse such events, and `verify` tells of those in logs of older releases.
+        unknown: the keys of the calls whose outcome is unknown, by `call_digest`.
     """
 
     run_id: str
@@ -108,6 +110,7 @@ class RunState(NamedTuple, Generic[S]):
     finish: Mapping[str, Any] | None = None
     malformed: tuple[int, ...] = ()
     owners: Owners = NO_OWNERS
+    unknown: Mapping[str, str] = _NONE
 
     @property
     def outcome(self) -> str | None:
@@ -189,6 +192,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.finish,
         state.malformed,
         state.owners,
+        _unknown(state, event) if event.kind == k.TOOL_FAILED else state.unknown,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)
@@ -278,6 +282,39 @@ def _open(requests: Mapping[str, Event], event: Event) -> Mapping[str, Event]:
     return requests
 
 
+def call_digest(name: object, arguments: object) -> str:
+    """Return what equal calls have in common: the tool, and the arguments as canonical JSON."""
+    return digest(canonical([name, _integral(arguments)]))
+
+
+def _integral(value: Any) -> Any:
+    """Return plain data in which 5.0 is 5: models write either."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[str, Any]", value)
+        return {name: _integral(item) for name, item in mapping.items()}
+    if isinstance(value, list):
+        return [_integral(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _unknown(state: RunState[Any], event: Event) -> Mapping[str, str]:
+    """Return the calls of unknown outcome after a call has failed."""
+    key = event.data.get("key", "")
+    request = state.open.get(key)
+    if event.data.get("reason") != "unknown" or request is None:
+        return state.unknown
+    call = call_digest(request.data.get("name"), request.data.get("args"))
+    return {**state.unknown, call: key}
+
+
+def _call_settled(state: RunState[S], event: Event) -> RunState[S]:
+    """Forget that an outcome is unknown: a person has found out."""
+    rest = {call: key for call, key in state.unknown.items() if key != event.data["key"]}
+    return state if len(rest) == len(state.unknown) else state._replace(unknown=rest)
+
+
 def _result(state: RunState[S], _event: Event) -> RunState[S]:
     if state.owners is NO_OWNERS or state.poisoned:
         return state
@@ -326,6 +363,7 @@ def _completed(state: RunState[S], event: Event) -> RunState[S]:
 
 _FOLDS = {
     **dict.fromkeys(k.RESULTS, _result),
+    k.CALL_SETTLED: _call_settled,
     k.APPROVAL_REQUESTED: _approval_requested,
     k.APPROVAL_DECIDED: _approval_decided,
     k.CANCEL_REQUESTED: _cancel_requested,

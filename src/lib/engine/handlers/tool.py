@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from lib._util.json import copied
 from lib.engine.core.algorithm import Request, ToolRequest
@@ -17,16 +17,34 @@ from lib.engine.logs import log_run
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
-from lib.events.kinds import Reason
+from lib.events.kinds import CheckAnswer, Reason
 from lib.guards import Guard
 from lib.llm import ToolSpec
-from lib.tools import Tool, ToolContext, ToolRegistry
+from lib.tools import (
+    CannotTell,
+    CheckResult,
+    DidNotHappen,
+    Happened,
+    Tool,
+    ToolContext,
+    ToolRegistry,
+)
 from lib.tools.builtin.hygiene import clean, fenced, new_boundary
+from lib.tools.checks import ask_check
 from lib.tools.output import as_text, clip
 
 _log = logging.getLogger("lib.engine")
 
 MAX_MESSAGE_CHARS = 2_000
+REPEATS = (
+    "the outcome of an equal call of this run is unknown: it may have had its effect; "
+    "find out before you allow the repetition"
+)
+_ANSWERS: Final[Mapping[type[CheckResult], CheckAnswer]] = {
+    Happened: "happened",
+    DidNotHappen: "did_not_happen",
+    CannotTell: "cannot_tell",
+}
 MAYBE = "it may or may not have had its effect: verify before you repeat it"
 
 
@@ -69,14 +87,12 @@ class ToolHandler:
         """Return the intent with the tool's declared effect, or the question to a person."""
         request = cast("ToolRequest", request)
         tool = self._known(request)
-        if (
-            tool
-            and not admission.approved
-            and request.invalid is None
-            and _asks(tool, request.arguments)
-        ):
-            asked = requested(request)
-            return Draft(k.APPROVAL_REQUESTED, asked.data)
+        if tool and not admission.approved and request.invalid is None:
+            if admission.repeats and _asks_before_repeating(tool):
+                asked = requested(request, reason=REPEATS, repeats=admission.repeats)
+                return Draft(k.APPROVAL_REQUESTED, asked.data)
+            if _asks(tool, request.arguments):
+                return Draft(k.APPROVAL_REQUESTED, requested(request).data)
         more: dict[str, Any] = {
             "effects": tool.effects if tool else "none",
             "idempotency_key": f"{admission.run_id}:{request.key.removeprefix('tool/')}",
@@ -87,7 +103,12 @@ class ToolHandler:
 
     @noting_operations
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
-        """Make the call and return its output, or why there is none."""
+        """Make the call and return its output, or why there is none.
+
+        What became of an interrupted call that must not be repeated is asked of its tool first.
+        """
+        if context.interrupted and (tool := self._checkable(request)) is not None:
+            return await self._settle(tool, request, context)
         data, offered = request.data, cast("ToolRequest", context.decided).offered
         guarding = Guarding(self._guards, request, context)
         try:
@@ -98,18 +119,38 @@ class ToolHandler:
                 raise ToolError("blocked", f"not called: {why}")  # noqa: TRY301 - likewise
         except ToolError as error:
             return [*guarding.verdicts, _failed(data, error)]
-        result, said = await self._made(tool, data, context)
-        if said is not None and (why := await guarding.result(data, said)):
-            withheld = _withheld(tool, why, made=result.kind == k.TOOL_COMPLETED)
-            result = tool_failed(data, "blocked", "blocked", withheld)
+        result = await self._made(tool, data, self._call(tool, data, context), guarding)
         return [*guarding.verdicts, result]
 
+    async def _settle(self, tool: Tool, request: Event, context: Context) -> Sequence[Draft]:
+        """Ask the tool what became of an interrupted call; return what follows from its answer."""
+        data = request.data
+        guarding = Guarding(self._guards, request, context)
+        answer = await _checked(tool, data, context)
+        drafts = [_check(data, answer)]
+        if isinstance(answer, Happened):
+            result = await self._made(tool, data, _shown(answer), guarding)
+            drafts += [*guarding.verdicts, result]
+        elif isinstance(answer, CannotTell):
+            drafts.append(tool_failed(data, "unknown", "unknown", OUTCOME_UNKNOWN))
+        return drafts
+
     async def _made(
-        self, tool: Tool, data: Mapping[str, Any], context: Context
+        self, tool: Tool, data: Mapping[str, Any], text: Awaitable[str], guarding: Guarding
+    ) -> Draft:
+        """Return the result of a call, once its output is there and the guards have seen it."""
+        result, said = await self._result(tool, data, text)
+        if said is not None and (why := await guarding.result(data, said)):
+            withheld = _withheld(tool, why, made=result.kind == k.TOOL_COMPLETED)
+            return tool_failed(data, "blocked", "blocked", withheld)
+        return result
+
+    async def _result(
+        self, tool: Tool, data: Mapping[str, Any], output: Awaitable[str]
     ) -> tuple[Draft, str | None]:
-        """Make the call; return its result, and what others than we say in it, if anything."""
+        """Return the result of a call, and what others than we say in it, if anything."""
         try:
-            text = await self._call(tool, data, context)
+            text = await output
         except ToolError as error:
             failed = _failed(data, error)
             return failed, None if error.code == "timeout" else failed.data["message"]
@@ -126,23 +167,16 @@ class ToolHandler:
         return Draft(k.TOOL_COMPLETED, result), text
 
     def recover(self, request: Event) -> Draft | None:
-        """Repeat what may be repeated; for the rest, say that the outcome is unknown."""
-        if request.data.get("effects", "once") != "once":
+        """Repeat what may be repeated, or checked; else say that the outcome is unknown."""
+        if request.data.get("effects", "once") != "once" or self._checkable(request) is not None:
             return None
         return tool_failed(request.data, "unknown", "unknown", OUTCOME_UNKNOWN)
 
     async def _call(self, tool: Tool, data: Mapping[str, Any], context: Context) -> str:
-        call = ToolContext(
-            run_id=context.run_id,
-            call_id=data["call_id"],
-            idempotency_key=data["idempotency_key"],
-            tenant=context.tenant,
-            user=context.user,
-        )
         deadline = asyncio.timeout(tool.timeout_s)
         try:
             async with deadline:
-                return as_text(await tool.call(copied(data["args"]), call))
+                return as_text(await tool.call(copied(data["args"]), _call_context(data, context)))
         except asyncio.CancelledError as error:
             if _being_cancelled():
                 raise
@@ -159,6 +193,13 @@ class ToolHandler:
             message, _ = clip(f"{type(error).__name__}: {error}", MAX_MESSAGE_CHARS)
             raise ToolError("failed", self._fenced(tool, message)) from error
 
+    def _checkable(self, request: Event) -> Tool | None:
+        """Return the tool that tells what became of this call, if it must not be repeated."""
+        if request.data.get("effects", "once") != "once":
+            return None
+        name = request.data.get("name")
+        return next((tool for tool in self._tools if tool.name == name and tool.check), None)
+
     def _known(self, request: ToolRequest) -> Tool | None:
         try:
             return self._tools.get(request.name, among=request.offered)
@@ -169,6 +210,50 @@ class ToolHandler:
         if not tool.untrusted_output:
             return text
         return fenced(text, source=tool.name, boundary=self._boundary())
+
+
+def _call_context(data: Mapping[str, Any], context: Context) -> ToolContext:
+    return ToolContext(
+        run_id=context.run_id,
+        call_id=data["call_id"],
+        idempotency_key=data["idempotency_key"],
+        tenant=context.tenant,
+        user=context.user,
+    )
+
+
+async def _checked(tool: Tool, data: Mapping[str, Any], context: Context) -> CheckResult:
+    """Return what the tool's check answers; if it fails, it cannot tell."""
+    assert tool.check is not None  # noqa: S101 - seen by `_checkable`
+    deadline = asyncio.timeout(tool.timeout_s)
+    try:
+        async with deadline:
+            call = _call_context(data, context)
+            return await ask_check(tool.check, copied(data["args"]), call)
+    except asyncio.CancelledError:
+        if _being_cancelled():
+            raise
+        why = "it was cancelled by something of its own"
+    # Around a tool's own code: when in doubt, nothing is known.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
+        why = f"{type(error).__name__}: {error}"
+        if deadline.expired():
+            why = f"no answer within {tool.timeout_s:g} s"
+    _log.exception("the check of tool %r failed in run %r", tool.name, context.run_id)
+    return CannotTell(clip(why, MAX_MESSAGE_CHARS)[0])
+
+
+def _check(data: Mapping[str, Any], answer: CheckResult) -> Draft:
+    """Return what a check has answered as an event to be."""
+    checked: dict[str, Any] = {"key": data["key"], "call_id": data["call_id"]}
+    checked["answer"] = _ANSWERS[type(answer)]
+    if isinstance(answer, CannotTell) and answer.reason:
+        checked["reason"] = answer.reason
+    return Draft(k.TOOL_CHECKED, checked)
+
+
+async def _shown(answer: Happened) -> str:
+    return as_text(answer.output)
 
 
 def _failed(data: Mapping[str, Any], error: ToolError) -> Draft:
@@ -185,6 +270,10 @@ def _withheld(tool: Tool, why: str, *, made: bool) -> str:
 def _being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _asks_before_repeating(tool: Tool) -> bool:
+    return tool.effects != "none" and tool.repeat_after_unknown == "ask"
 
 
 def _asks(tool: Tool, arguments: Mapping[str, Any]) -> bool:

@@ -146,6 +146,11 @@ def tool_requested(run: RunSpans, event: Event, key: str) -> None:
     begin_call(run, event, "tool", key, attributes | _mcp(data))
 
 
+def tool_checked(run: RunSpans, event: Event, key: str) -> None:
+    """Note what the tool's check has told of an interrupted call; the last answer counts."""
+    run.note("tool", key, {a.TOOL_CHECK: word(event.data.get("answer"))})
+
+
 def tool_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a tool call with its output."""
     data = event.data
@@ -167,7 +172,9 @@ def tool_failed(run: RunSpans, event: Event, key: str) -> None:
 
 def approval_requested(run: RunSpans, event: Event, key: str) -> None:
     """Begin to wait for a person."""
-    begin_call(run, event, "approval", key, {})
+    begin_call(
+        run, event, "approval", key, {a.APPROVAL_REPEATS: identifier(event.data.get("repeats"))}
+    )
 
 
 def approval_decided(run: RunSpans, event: Event, key: str) -> None:

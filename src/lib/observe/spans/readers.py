@@ -27,6 +27,7 @@ READERS: Final[Mapping[str, tuple[Reader, str]]] = {
     k.LLM_COMPLETED: (calls.llm_completed, _KEY),
     k.LLM_FAILED: (calls.llm_failed, _KEY),
     k.TOOL_REQUESTED: (calls.tool_requested, _KEY),
+    k.TOOL_CHECKED: (calls.tool_checked, _KEY),
     k.TOOL_COMPLETED: (calls.tool_completed, _KEY),
     k.TOOL_FAILED: (calls.tool_failed, _KEY),
     k.APPROVAL_REQUESTED: (calls.approval_requested, _KEY),

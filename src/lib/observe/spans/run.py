@@ -274,6 +274,12 @@ class RunSpans:
         self.begin(event, family, key, name=name, kind=kind, attributes=attributes, under=under)
         self.finish(event.at, family, key, {}, shown=shown)
 
+    def note(self, family: str, key: str, attributes: Mapping[str, Any]) -> None:
+        """Add to what is known of a span that has not been finished."""
+        draft = self._open.get((family, key))
+        if draft is not None:
+            draft.attributes |= attributes
+
     def still_open(self) -> list[tuple[str, str]]:
         """Return family and key of each span that has not been finished."""
         return list(self._open)
