@@ -1,15 +1,25 @@
 import asyncio
+from pathlib import Path
 
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, ToolHandler
 from lib.events import SQLiteEventStore
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.tools import tool
+from lib.tools import DidNotHappen, Happened, tool
+
+LEDGER = Path("refunds.txt")  # stands in for a bank
 
 
-@tool(effects="once")  # recorded before it happens, and never silently repeated
+def was_refunded(order: int) -> Happened | DidNotHappen:
+    done = LEDGER.exists() and str(order) in LEDGER.read_text(encoding="utf-8").splitlines()
+    return Happened(f"order {order} refunded") if done else DidNotHappen()
+
+
+@tool(effects="once", check=was_refunded)  # recorded before it happens, never made on a guess
 def refund(order: int) -> str:
     """Give the customer the money back."""
+    with LEDGER.open("a", encoding="utf-8") as ledger:
+        ledger.write(f"{order}\n")
     return f"order {order} refunded"
 
 
