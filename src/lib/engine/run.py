@@ -16,6 +16,7 @@ from lib.engine.given import check_texts, check_wait
 from lib.engine.handler import Live
 from lib.engine.history import Histories
 from lib.engine.result import Result
+from lib.engine.unknown import unknown_in
 from lib.engine.waiting import WaitingLog, waiting_for
 from lib.errors import NotPending, RunNotFound
 from lib.evals import Score, ScoreSource, as_score
@@ -280,6 +281,34 @@ class Run:
         if comment:
             data["comment"] = comment
         await self._engine.signal(self.id, k.APPROVAL_DECIDED, data, user=user)
+
+    async def settle(
+        self, key: str, *, happened: bool, result: Any = None, user: str | None = None
+    ) -> None:
+        """Write down what became of a call whose outcome is unknown; see `unknown_calls`.
+
+        If it happened, the next equal call of the run is not made, and its model reads the result
+        instead. If it did not, an equal call may be made, and none that waits for a person because
+        of it waits any longer for that.
+
+        Args:
+            key: names the call in its run.
+            happened: whether it had its effect.
+            result: what it returned, as plain JSON; None if that is not known.
+            user: who has found that out.
+
+        Raises:
+            NotPending: the outcome of no such call is unknown; the first settlement counts.
+            RunNotFound: there is no such run.
+            InvalidEvent: `happened` is no bool.
+        """
+        await self.info()
+        if key not in await unknown_in(self._engine.store, self.id):
+            raise NotPending(self.id, key)
+        data: dict[str, Any] = {"key": key, "happened": happened}
+        if result is not None:
+            data["result"] = result
+        await self._engine.signal(self.id, k.CALL_SETTLED, data, user=user)
 
     async def cancel(self, reason: str = "", *, user: str | None = None) -> bool:
         """Ask the run to stop; return False if it has ended already.

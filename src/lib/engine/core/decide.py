@@ -6,7 +6,7 @@ the state just before it holds that request, under the same key (`lib.engine.che
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,15 @@ from lib.engine.core.algorithm import (
     Wait,
 )
 from lib.engine.core.budget import exhausted
-from lib.engine.core.settle import MADE_NO_CALL, OUTCOME_UNKNOWN, Draft, fail_open, never_made
-from lib.engine.core.state import RunState, begin, evolve
+from lib.engine.core.settle import (
+    MADE_NO_CALL,
+    OUTCOME_UNKNOWN,
+    Draft,
+    fail_open,
+    never_made,
+    settled_call,
+)
+from lib.engine.core.state import RunState, begin, call_digest, evolve
 from lib.events import Event
 from lib.events.kinds import DERIVING, REQUESTS, RESULTS
 from lib.events.payloads import fits
@@ -104,6 +111,9 @@ def _cancelled(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
 
 def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
     """Return what is allowed and paid for; a batch that cannot be paid in full is not begun."""
+    answered = answers(state.settled, asked) if state.settled else []
+    if answered:
+        return Step(settled=answered)
     denied = [request for request in asked if state.approvals.get(request.key) == "denied"]
     if denied:
         return Step(settled=_denials(state, denied))
@@ -122,6 +132,21 @@ def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
         return WAIT
     settled = never_made(asked, "cancelled", f"not called: the run's {lacking} budget is used up")
     return Step(settled=settled, finish=Finish(outcome="LIMITED", reason=lacking))
+
+
+def answers(settled: Mapping[str, Mapping[str, Any]], asked: Sequence[Request]) -> list[Draft]:
+    """Return the calls that are answered by what a person has found out about an equal one.
+
+    Each settlement answers one call.
+    """
+    drafts: list[Draft] = []
+    left = dict(settled)
+    for request in asked:
+        if isinstance(request, ToolRequest):
+            data = left.pop(call_digest(request.name, request.arguments), None)
+            if data is not None:
+                drafts += settled_call(request, data)
+    return drafts
 
 
 def _denials(state: RunState[Any], denied: Sequence[Request]) -> list[Draft]:

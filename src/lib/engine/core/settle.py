@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from lib._util.json import copied
+from lib._util.json import canonical, copied
 from lib.engine.core.algorithm import Finish, Request, ToolRequest
 from lib.errors import ToolError, ToolErrorCode
 from lib.events import Event
@@ -21,6 +21,7 @@ OUTCOME_UNKNOWN: Final = (
     "outcome unknown: the process stopped while this call ran, so it may or may not have had its "
     "effect; verify before you repeat it"
 )
+HAPPENED: Final = "not called again: a person has found out that the call before had its effect"
 MADE_NO_CALL: Final[Mapping[Reason, str]] = {
     "cancelled": "not called: the run was cancelled",
     "denied": "not called: a person denied it",
@@ -81,6 +82,20 @@ def never_made(
             asked = requested(request, unstarted=True)
             drafts += [asked, tool_failed(asked.data, reason, code, message)]
     return drafts
+
+
+def settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> list[Draft]:
+    """Return request and result of a call that is not made, since an equal one happened.
+
+    Args:
+        request: the call.
+        settled: the payload of `lib.call.settled` about the equal one.
+    """
+    result = settled.get("result", HAPPENED)
+    output = result if isinstance(result, str) else canonical(result)
+    asked = requested(request, unstarted=True)
+    completed = {"key": request.key, "call_id": request.call_id, "output": output}
+    return [asked, Draft(k.TOOL_COMPLETED, completed)]
 
 
 def reason_of(error: ToolError) -> Reason:

@@ -91,6 +91,10 @@ class RunState(NamedTuple, Generic[S]):
         malformed: the `seq` of the first events whose payload cannot be read. They change nothing;
             stores refuse such events, and `verify` tells of those in logs of older releases.
         unknown: the keys of the calls whose outcome is unknown, by `call_digest`.
+        repeats: the keys of unknown calls, by those of the calls that repeat them and that a
+            person was asked about.
+        settled: what a person has found out about unknown calls that happened, by `call_digest`:
+            it answers the next equal call.
     """
 
     run_id: str
@@ -111,6 +115,8 @@ class RunState(NamedTuple, Generic[S]):
     malformed: tuple[int, ...] = ()
     owners: Owners = NO_OWNERS
     unknown: Mapping[str, str] = _NONE
+    repeats: Mapping[str, str] = _NONE
+    settled: Mapping[str, Mapping[str, Any]] = _NONE
 
     @property
     def outcome(self) -> str | None:
@@ -193,6 +199,8 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.malformed,
         state.owners,
         _unknown(state, event) if event.kind == k.TOOL_FAILED else state.unknown,
+        state.repeats,
+        state.settled,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)
@@ -322,7 +330,36 @@ def _result(state: RunState[S], _event: Event) -> RunState[S]:
 
 
 def _approval_requested(state: RunState[S], event: Event) -> RunState[S]:
-    return state._replace(approvals={**state.approvals, event.data["key"]: "pending"})
+    key, repeated = event.data["key"], event.data.get("repeats")
+    if repeated:
+        state = state._replace(repeats={**state.repeats, key: repeated})
+    return state._replace(approvals={**state.approvals, key: "pending"})
+
+
+def _call_settled(state: RunState[S], event: Event) -> RunState[S]:
+    """Take what a person has found out; calls that repeat this one are decided anew."""
+    key = event.data["key"]
+    call = next((call for call, unknown in state.unknown.items() if unknown == key), None)
+    if call is None:
+        return state  # the first settlement counts, and one of another call counts for nothing
+    return state._replace(
+        unknown={name: unknown for name, unknown in state.unknown.items() if name != call},
+        settled={**state.settled, call: event.data} if event.data["happened"] else state.settled,
+        approvals={
+            name: said
+            for name, said in state.approvals.items()
+            if said != "pending" or state.repeats.get(name) != key
+        },
+    )
+
+
+def _tool_requested(state: RunState[S], event: Event) -> RunState[S]:
+    """Let a settlement answer one equal call, which is not made."""
+    if not state.settled or not event.data.get("unstarted"):
+        return state
+    call = call_digest(event.data.get("name"), event.data.get("args"))
+    rest = {name: data for name, data in state.settled.items() if name != call}
+    return state._replace(settled=rest)
 
 
 def _approval_decided(state: RunState[S], event: Event) -> RunState[S]:
@@ -366,6 +403,8 @@ _FOLDS = {
     k.CALL_SETTLED: _call_settled,
     k.APPROVAL_REQUESTED: _approval_requested,
     k.APPROVAL_DECIDED: _approval_decided,
+    k.CALL_SETTLED: _call_settled,
+    k.TOOL_REQUESTED: _tool_requested,
     k.CANCEL_REQUESTED: _cancel_requested,
     k.RUN_RESUMED: _resumed,
     k.LEASE_LOST: _lost,
