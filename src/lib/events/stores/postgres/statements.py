@@ -102,4 +102,4 @@ def write(place: Place, batch: Batch) -> tuple[sql.SQL, dict[str, Any]]:
     started, changed, uses = batch.started, batch.changed, batch.uses
     statement = _text(started=bool(started), changed=bool(changed), used=bool(uses))
     parameters = batch.logged | started | changed | uses | {"layout": LAYOUT_VERSION}
-    return place.fixed(statement), parameters
+    return place.put(statement), parameters
