@@ -1,12 +1,15 @@
 """What every test runs under: blocking calls on the event loop are errors."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
 from pydantic import create_model
+
+from lib.errors import MissingDriver
 
 create_model("First")  # for the first one of a process pydantic looks for plugins, in files
 
@@ -29,3 +32,34 @@ def no_blocking_calls() -> Iterator[None]:
 def unmeasured() -> dict[str, str]:
     """The environment for a subprocess in which coverage would be slow, or seen."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+
+
+if os.environ.get("LIB_TEST_PART"):  # an environment without most drivers: see scripts/test-pythons
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup() -> Generator[None]:
+        with skipping_missing():
+            yield
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call() -> Generator[None]:
+        with skipping_missing():
+            yield
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        text = str(report.longrepr) if report.failed else ""
+        if "ModuleNotFoundError" in text or "MissingDriver" in text:
+            report.outcome = "skipped"
+            report.longrepr = (str(report.fspath), 0, "Skipped: a driver is not installed")
+        return report
+
+
+@contextmanager
+def skipping_missing() -> Generator[None]:
+    """Skip a test that needs a driver which is not installed."""
+    try:
+        yield
+    except (ModuleNotFoundError, MissingDriver) as error:
+        pytest.skip(str(error))
