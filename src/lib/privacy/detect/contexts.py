@@ -13,7 +13,7 @@ from typing import Final
 
 _WORD: Final = r"(?:passw(?:or)?d|passwort|passphrase|pwd)"
 _SECRET: Final = (
-    rf"(?:{_WORD}|secret|token|api[._-]?key|access[._-]?key|private[._-]?key|credential"
+    rf"(?:{_WORD}|secret|(?<=[a-z._-])token|api[._-]?key|access[._-]?key|private[._-]?key|credential"
     r"|connection[._-]?string)"
 )
 _NAME: Final = rf"[\w.:-]{{0,60}}?{_SECRET}[\w.-]{{0,20}}"
@@ -39,7 +39,7 @@ _PLACES: Final = tuple(
         # <entry key="db.password">…</entry>
         rf"(?i)\b(?:key|name)=[\"']{_NAME}[\"'][^<>\n]{{0,100}}>([^<>\n]{{2,300}})</",
         # PGPASSWORD=…, export DB_PASS=…
-        r"(?<![\w-])[A-Z][A-Z0-9_]{0,40}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|PWD)=" + _QUOTED,
+        r"(?<![\w-])[A-Z][A-Z0-9_]{0,40}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD)=" + _QUOTED,
         # --password …, --client-secret=…
         (
             rf"(?i)(?<![\w-])--?(?:[a-z]{{1,12}}-)?(?:{_WORD}|pass|api-?key|client-secret|secret|(?:(?:access|auth|api)-?)?token)"
@@ -65,7 +65,7 @@ _PLACES: Final = tuple(
         r"(?i)\bConvertTo-SecureString\s(?:-String\s)?" + _QUOTED,
         (
             r"\becho\s(?:-n\s)?[\"']?(?:[\w.-]{1,40}:)?([^\s\"'|]{3,100})[\"']?\s{0,3}\|\s{0,3}"
-            r"(?:sudo\s-S|(?:sudo\s)?chpasswd|(?:docker|podman|helm)\s|passwd|kinit|gh\sauth)"
+            r"(?:sudo\s-S|(?:sudo\s)?chpasswd|(?:docker|podman|helm)\s|passwd\s--stdin|kinit|gh\sauth)"
         ),
         # Server=…;Password=…;, Pwd=…;Database=…
         rf"(?i);\s{{0,3}}{_WORD}\s{{0,2}}=\s{{0,2}}([^;\"'\s]{{1,200}})",
