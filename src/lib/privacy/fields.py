@@ -47,6 +47,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             k.TOOL_FAILED: "reason code",
             k.APPROVAL_REQUESTED: "name reason repeats",
             k.APPROVAL_DECIDED: "approved",
+            k.CALL_SETTLED: "happened",
             k.CHILD_REQUESTED: "name algorithm budget effects unstarted",
             k.CHILD_COMPLETED: "outcome spend unstarted",
             k.TURN_REQUESTED: "",
