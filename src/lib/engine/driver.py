@@ -216,11 +216,11 @@ class Driver:
         """Append what has happened and what follows from it, until nothing more follows."""
         while True:
             results = list(self._effects.results)
-            events = self._ledger.numbered(results, self._ledger.state.head)
+            events = await self._ledger.numbered(results, self._ledger.state.head)
             probe = self._ledger.fold(self._ledger.state, events)
             step = next_step(self._ledger.algorithm, probe)
             await _reckoned(step.requests)
-            follow_up = self._ledger.numbered(self._drafts(step, probe), probe.head)
+            follow_up = await self._ledger.numbered(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
             if step.requests or any(event.kind == k.TOOL_CHECKED for event in events):
@@ -269,7 +269,7 @@ class Driver:
     async def _append(self, drafts: Sequence[Draft]) -> None:
         """Append drafts, after whatever signals come before them."""
         while True:
-            events = self._ledger.numbered(drafts, self._ledger.state.head)
+            events = await self._ledger.numbered(drafts, self._ledger.state.head)
             if await self._ledger.append(events):
                 break
         self._ledger.state = self._ledger.state._replace(head=events[-1].seq)
@@ -320,7 +320,7 @@ class Driver:
         for event in self._ledger.state.open.values():
             self._check_able(event)
         while self._held.lease.takeover or self._ledger.state.open:
-            events = self._ledger.numbered([self._resumed()], self._ledger.state.head)
+            events = await self._ledger.numbered([self._resumed()], self._ledger.state.head)
             if await self._ledger.append(events):
                 self._log_resumed()
                 self._ledger.state = self._ledger.fold(self._ledger.state, events)

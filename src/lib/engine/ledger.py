@@ -12,7 +12,7 @@ from lib.engine.core.state import RunState, evolve
 from lib.engine.equipment import Equipment
 from lib.engine.held import HeldLease
 from lib.engine.outage import begins_with
-from lib.engine.redaction import blanked
+from lib.engine.redaction import blanked, off_loop_if_large
 from lib.errors import Conflict, RedactionFailed, RunAbandoned, RunNotFound
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
@@ -51,8 +51,8 @@ class Ledger:
         self._store, self._blobs = equipment.store, equipment.blobs
         self._clock, self._redact = equipment.clock, equipment.redacted
 
-    def numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
-        """Return drafts as events after this one, redacted.
+    async def numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
+        """Return drafts as events after this one, redacted; large ones in a thread.
 
         Raises:
             RedactionFailed: the redactor raised; nothing is to be written.
@@ -60,15 +60,15 @@ class Ledger:
         if not drafts:
             return []
         state, at = self.state, self._clock.now()
-        told = [(draft.kind, self._redacted(draft)) for draft in drafts]
+        told = [(draft.kind, await self._redacted(draft)) for draft in drafts]
         return [
             Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
             for seq, (kind, data) in enumerate(told, head + 1)
         ]
 
-    def _redacted(self, draft: Draft) -> dict[str, Any]:
+    async def _redacted(self, draft: Draft) -> dict[str, Any]:
         try:
-            return self._redact(draft.kind, draft.data)
+            return await off_loop_if_large(self._redact, draft.kind, draft.data)
         except RedactionFailed:
             if not self.state.poisoned:
                 raise

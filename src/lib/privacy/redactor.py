@@ -28,8 +28,8 @@ class Redactor(Protocol):
     """Takes out of a text what must not be kept.
 
     It is deterministic (the same text gives the same result, in every process that shares a store)
-    and idempotent (its own result, it leaves as it is). It is called on the event loop: what is
-    slow makes runs slow.
+    and idempotent (its own result, it leaves as it is). It is called on the event loop, with large
+    payloads in a thread: calls may overlap, and what is slow makes runs slow.
     """
 
     def redact(self, text: str) -> str:

@@ -1,5 +1,6 @@
 """With a redactor, nothing that must not be kept reaches a log, a model, or a resumed run."""
 
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from lib.algorithms import React
 from lib.engine import Agent, ChildHandler, Engine, LLMHandler
 from lib.engine.check import request_check
 from lib.engine.core.state import RunState
-from lib.engine.redaction import redaction
+from lib.engine.redaction import LARGE_CHARS, redaction
 from lib.errors import IdempotencyMismatch, LLMError, RedactionFailed, ToolError
 from lib.events import Event, EventStore, MemoryEventStore, RunQuery
 from lib.events import kinds as k
@@ -344,3 +345,40 @@ def test_a_handle_on_a_conversation_goes_with_what_was_taken_out_of_it() -> None
     )
     assert set(told["reply"]) == {"parts"}
     assert redaction(None)(k.LLM_COMPLETED, kept) is kept
+
+
+class Noting:
+    """Redacts like the pattern redactor, and notes the size of each text and its thread."""
+
+    def __init__(self) -> None:
+        self.inner = PatternRedactor()
+        self.calls: list[tuple[int, bool]] = []
+
+    def redact(self, text: str) -> str:
+        on_loop = threading.current_thread() is threading.main_thread()
+        self.calls.append((len(text), on_loop))
+        return self.inner.redact(text)
+
+
+@tool(effects="none")
+def read_long() -> str:
+    """Read a long text."""
+    return f"{MAIL} " * 2_000
+
+
+def test_large_payloads_are_redacted_in_a_thread_and_small_ones_on_the_event_loop() -> None:
+    redactor = Noting()
+    script = [Reply((ToolCall("c1", "read_long", {}),)), Reply((Text("done"),))]
+
+    async def read() -> list[Event]:
+        async with make_engine(ScriptedClient(script), read_long, redactor=redactor) as engine:
+            started = await engine.start("read it")
+            await started.result()
+            return [event async for event in started.events()]
+
+    events = run(read())
+
+    assert not [size for size, on_loop in redactor.calls if on_loop and size > LARGE_CHARS]
+    assert [size for size, on_loop in redactor.calls if not on_loop and size > LARGE_CHARS]
+    assert [size for size, on_loop in redactor.calls if on_loop]
+    assert "secret.example" not in canonical([event.data for event in events])
