@@ -253,13 +253,13 @@ def test_an_observer_exports_a_run_and_its_scores_once() -> None:
                 await engine.store.append(started.id, [event], expected=None)
                 async with Observer(engine, sink) as observer:
                     sent = [await observer.export_trace(started.id) for _again in range(2)]
-            found = await server.spans(trace_id_of(started.id), count=3)
+            found = await server.spans(trace_id_of(started.id), count=2)
             root = next(key for key, span in found.items() if not span["parent_id"])
             [note] = await server.annotations(root)
 
-            assert sent == [1, 0]  # the span of the score
+            assert sent == [0, 0]  # the score goes alone, no span of it
             kinds = sorted(span["span_kind"] for span in found.values())
-            assert kinds == ["AGENT", "EVALUATOR", "LLM"]
+            assert kinds == ["AGENT", "LLM"]
             assert (note["name"], note["result"]["score"]) == ("helpful", 0.8)
             assert note["annotator_kind"] == "HUMAN"
             assert SECRET not in f"{found}{note}"
