@@ -317,12 +317,6 @@ def _unknown(state: RunState[Any], event: Event) -> Mapping[str, str]:
     return {**state.unknown, call: key}
 
 
-def _call_settled(state: RunState[S], event: Event) -> RunState[S]:
-    """Forget that an outcome is unknown: a person has found out."""
-    rest = {call: key for call, key in state.unknown.items() if key != event.data["key"]}
-    return state if len(rest) == len(state.unknown) else state._replace(unknown=rest)
-
-
 def _result(state: RunState[S], _event: Event) -> RunState[S]:
     if state.owners is NO_OWNERS or state.poisoned:
         return state
@@ -400,7 +394,6 @@ def _completed(state: RunState[S], event: Event) -> RunState[S]:
 
 _FOLDS = {
     **dict.fromkeys(k.RESULTS, _result),
-    k.CALL_SETTLED: _call_settled,
     k.APPROVAL_REQUESTED: _approval_requested,
     k.APPROVAL_DECIDED: _approval_decided,
     k.CALL_SETTLED: _call_settled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from lib._util.operations import Notebook
 from lib.engine.core.settle import Draft
@@ -13,18 +13,16 @@ from lib.engine.handler import Context
 from lib.events import Event
 from lib.events import kinds as k
 
-H = TypeVar("H")
+F = TypeVar("F", bound=Callable[..., Awaitable[Sequence[Draft]]])
 
 _RESULTS = frozenset({k.TOOL_COMPLETED, k.TOOL_FAILED})
 
 
-def noting_operations(
-    handle: Callable[[H, Event, Context], Awaitable[Sequence[Draft]]],
-) -> Callable[[H, Event, Context], Awaitable[Sequence[Draft]]]:
+def noting_operations(handle: F) -> F:
     """Wrap a handler's `handle` so that searches inside it stand in the result, as `operations`."""
 
     @wraps(handle)
-    async def noted(handler: H, request: Event, context: Context) -> Sequence[Draft]:
+    async def noted(handler: object, request: Event, context: Context) -> Sequence[Draft]:
         notebook = Notebook(context.clock)
         with notebook.open():
             drafts = await handle(handler, request, context)
@@ -38,4 +36,4 @@ def noting_operations(
             for draft in drafts
         ]
 
-    return noted
+    return cast("F", noted)
