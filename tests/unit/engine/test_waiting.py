@@ -55,7 +55,7 @@ def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        client = ScriptedClient([ask("pay", amount=5000), answers])
+        client = ScriptedClient([ask("pay", amount=987654321), answers])
         async with make_engine(client, pay) as engine:
             started = await engine.start("go")
             async with caller(engine, started, caplog) as known:
@@ -63,7 +63,7 @@ def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
                 assert (record.name, record.levelno) == ("lib.engine", logging.WARNING)
                 assert started.id in record.getMessage()
                 assert "'pay'" in record.getMessage()
-                assert "5000" not in record.getMessage()
+                assert "987654321" not in record.getMessage()
                 assert (known.outcome, known.output, known.spend.llm_calls) == (None, "", 1)
                 assert known.waiting_for is not None
                 (waits,) = known.waiting_for.approvals
@@ -72,7 +72,7 @@ def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
 
             await engine.run(waits.run_id).approve(waits.key)
             done = await started.result()
-            assert (done.outcome, done.output, done.waiting_for) == ("COMPLETED", "paid 5000", None)
+            assert (done.outcome, done.output, done.waiting_for) == ("COMPLETED", "paid 987654321", None)
 
     with caplog.at_level(logging.WARNING, "lib"):
         run(main())
