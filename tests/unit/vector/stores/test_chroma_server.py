@@ -125,6 +125,8 @@ def test_closing_during_a_call_lets_it_end_and_leaves_no_connections(
         if not first:
             await store.setup()
         calls = [asyncio.create_task(store.upsert([Record(str(n), X)])) for n in range(3)]
+        for _ in range(10):  # until each has had its turn
+            await asyncio.sleep(0)  # noqa: TID251 - lets others run
         await asyncio.wait(calls, timeout=wait_s)
         await store.close()
 
