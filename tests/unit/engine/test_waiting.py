@@ -72,7 +72,11 @@ def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
 
             await engine.run(waits.run_id).approve(waits.key)
             done = await started.result()
-            assert (done.outcome, done.output, done.waiting_for) == ("COMPLETED", "paid 987654321", None)
+            assert (done.outcome, done.output, done.waiting_for) == (
+                "COMPLETED",
+                "paid 987654321",
+                None,
+            )
 
     with caplog.at_level(logging.WARNING, "lib"):
         run(main())
