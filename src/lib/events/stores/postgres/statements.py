@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from lib._util.postgres import sql
+from lib._util.postgres import Fixed
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.stores.postgres.batch import Batch
 from lib.events.stores.postgres.place import Place
@@ -97,9 +97,9 @@ def _text(*, started: bool, changed: bool, used: bool) -> str:
     return " ".join(" ".join(parts).split())
 
 
-def write(place: Place, batch: Batch) -> tuple[sql.SQL, dict[str, Any]]:
+def write(place: Place, batch: Batch) -> tuple[Fixed, dict[str, Any]]:
     """Return the statement for a batch that has events, and its parameters."""
     started, changed, uses = batch.started, batch.changed, batch.uses
     statement = _text(started=bool(started), changed=bool(changed), used=bool(uses))
     parameters = batch.logged | started | changed | uses | {"layout": LAYOUT_VERSION}
-    return place.put(statement), parameters
+    return place.fixed(statement), parameters
