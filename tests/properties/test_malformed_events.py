@@ -53,6 +53,7 @@ NAMES = [
     "reply",
     "attempts",
     "misfit",
+    "empty",
     "usage",
     "call_id",
     "name",

@@ -17,9 +17,24 @@ from lib.engine.core.history import Conversation, Held, History, begun
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, reply_from_json
+from lib.llm.empty import ASK_AGAIN
 
 REPAIRS = 1
 """How often a model is told that its reply does not fit the asked output."""
+
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "length": (
+            "the model used up its output tokens before it wrote any text or tool call: raise the "
+            "limit of output tokens in `settings`, or let it think less"
+        ),
+        "content_filter": (
+            "the provider's content filter withheld the whole reply: change what is sent, or use "
+            "another model"
+        ),
+    }
+)
+"""What to do about an empty reply, by why the model stopped."""
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -43,6 +58,7 @@ class LoopState(NamedTuple):
         held: what the provider keeps of the conversation, if the run is to use that.
         same: whether the open model call was for exactly this conversation: a turn before it may
             have been erased since, and what the provider keeps still has that.
+        empty: whether the last reply was empty; then the conversation ends with `ASK_AGAIN`.
     """
 
     config: Mapping[str, Any]
@@ -58,6 +74,7 @@ class LoopState(NamedTuple):
     refused: bool = False
     held: Held | None = None
     same: bool = True
+    empty: bool = False
 
 
 def _names(tools: Any) -> list[str]:
@@ -81,6 +98,7 @@ class React:
         output: type[Any] | Mapping[str, Any] | None = None,
         max_steps: int = 50,
         provider_state: bool = False,
+        allow_empty: bool = False,
     ) -> None:
         """Describe the agent.
 
@@ -98,6 +116,8 @@ class React:
             max_steps: model calls after which the run ends as LIMITED.
             provider_state: rest calls on what the provider has kept of the conversation, where its
                 client brings a handle on that; the log holds the whole of it all the same.
+            allow_empty: an empty reply is an answer, for agents whose tools do all the work.
+                Otherwise the model is asked once more, and a second one ends the run as FAILED.
 
         Raises:
             TypeError: `tools` is not a list of names.
@@ -110,6 +130,7 @@ class React:
         self._output = None if output is None else _schema(output)
         self._max_steps = max_steps
         self._provider_state = provider_state
+        self._allow_empty = allow_empty
 
     @property
     def tool_names(self) -> Sequence[str] | None:
@@ -119,7 +140,7 @@ class React:
     def config(self) -> dict[str, Any]:
         """Return what a run must remember of this instance, defaults left out."""
         config: dict[str, Any] = {"max_steps": self._max_steps}
-        for name in ("system", "model", "settings", "output", "provider_state"):
+        for name in ("system", "model", "settings", "output", "provider_state", "allow_empty"):
             value = getattr(self, f"_{name}")
             if value:
                 config[name] = value
@@ -146,8 +167,8 @@ class React:
         model is not in it, nor is anything else of that run.
         """
         messages = state.messages[: state.prior] if state.refused else list(state.messages)
-        if state.calls and not state.refused:
-            messages.pop()  # its calls have not all been answered
+        if (state.calls or state.empty) and not state.refused:
+            messages.pop()  # its calls have not all been answered, or no reply has followed it
         said = [each for each in messages[state.prior :] if _says_something(each)]
         before = messages[bool(state.config.get("system")) : state.prior]
         whole = state.prior + len(said) == len(state.messages)
@@ -181,6 +202,7 @@ _CONFIG_TYPES: Final[Mapping[str, type]] = {
     "output": dict,
     "tools": list,
     "provider_state": bool,
+    "allow_empty": bool,
 }
 
 
@@ -243,13 +265,15 @@ def _is_same(request: LLMRequest, event: Event) -> bool:
 
 def _replied(state: LoopState, event: Event) -> LoopState:
     reply = reply_from_json(event.data["reply"])
+    if event.data.get("empty") and not state.config.get("allow_empty"):
+        return _replied_nothing(state, reply)
     if reply.stop == "content_filter":  # its calls are not to be made, so they are not said
         reply = replace(reply, parts=Message.assistant(reply.text).parts, state=None)
     messages = state.messages.append(reply.message)
     held = None
     if reply.state is not None and state.same and state.config.get("provider_state"):
         held = Held(reply.state, len(messages), messages.digest)
-    state = state._replace(messages=messages, thinking=False, held=held)
+    state = state._replace(messages=messages, thinking=False, held=held, empty=False)
     if reply.tool_calls:
         # Models repeat call ids from reply to reply; the number of the reply makes them unique.
         calls = {f"tool/{state.asked}/{call.id}": call for call in reply.tool_calls}
@@ -259,6 +283,27 @@ def _replied(state: LoopState, event: Event) -> LoopState:
     if misfit := event.data.get("misfit"):
         return _misfit(state, reply, misfit)
     return state._replace(end=Finish(outcome="COMPLETED", output=reply.text))
+
+
+def _replied_nothing(state: LoopState, reply: Reply) -> LoopState:
+    """Ask the model once more, unless it was stopped: asked again, it would be stopped again."""
+    state = state._replace(thinking=False, held=None)
+    if reply.stop in _EMPTY:
+        error = _empty_reply(reply, _EMPTY[reply.stop])
+        return state._replace(end=replace(_cut_short(reply), error=error))
+    if not state.empty:
+        return state._replace(messages=state.messages.append(ASK_AGAIN), empty=True)
+    message = (
+        "the model replied with no text and no tool call, and so it did when it was asked again: "
+        "look at what it was sent, or use another model; where tools do all the work and no "
+        "answer is needed, use React(allow_empty=True)"
+    )
+    error = _empty_reply(reply, message)
+    return state._replace(end=Finish(outcome="FAILED", reason="empty", error=error))
+
+
+def _empty_reply(reply: Reply, message: str) -> dict[str, Any]:
+    return {"type": "EmptyReply", "message": message, "stop": reply.stop}
 
 
 def _misfit(state: LoopState, reply: Reply, misfit: str) -> LoopState:
@@ -309,6 +354,7 @@ def _in_batch(
         state.refused,
         state.held,
         state.same,
+        state.empty,
     )
 
 

@@ -20,6 +20,7 @@ that readers could not read, see `lib.events.payloads`.
                         server? {address, port}, output? ("json": a shape was asked for),
                         tools? [name]
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?,
+                        empty? (true: nothing but thinking and whitespace),
                         first_chunk_s? (of a reply that was streamed)
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |

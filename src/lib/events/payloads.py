@@ -351,7 +351,9 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         settings=_OBJECT,
         tools_digest=_TEXT,
     ),
-    k.LLM_COMPLETED: _shape({"key": _TEXT, "reply": _REPLY}, attempts=_COUNT, misfit=_TEXT),
+    k.LLM_COMPLETED: _shape(
+        {"key": _TEXT, "reply": _REPLY}, attempts=_COUNT, misfit=_TEXT, empty=_TRUTH
+    ),
     k.LLM_FAILED: _shape(
         {"key": _TEXT}, reason=_TEXT, error=_ERROR, attempts=_COUNT, usage=_USAGE, model=_TEXT
     ),

@@ -11,15 +11,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from lib._util.contexts import AsyncClosable
 from lib._util.json import canonical, digest
 from lib.errors import ScriptError
 from lib.llm.client import Delta, Output, Reply, ToolSpec, Usage, check_modalities
+from lib.llm.empty import ASK_AGAIN, is_empty
 from lib.llm.messages import Message, message_to_json
 from lib.llm.parts import Text, ToolCall, ToolResult
 from lib.llm.pieces import deltas_of, estimate_tokens
+
+T = TypeVar("T")
 
 TEXT_ONLY: Final = frozenset({"text"})
 CHARS_PER_DELTA: Final = 8
@@ -142,7 +145,7 @@ class FunctionClient(AsyncClosable):
         return self._answer(call.messages)
 
     def _reply(self, answer: object, call: Call) -> Reply:
-        reply = Reply((Text(answer),)) if isinstance(answer, str) else answer
+        reply = _as_reply(answer)
         if not isinstance(reply, Reply):
             told = f"an answer is a text, a Reply or a CutOff, not {type(reply).__name__}"
             raise ScriptError(f"{told}: write calls as Reply((ToolCall(…),))")
@@ -241,7 +244,7 @@ class ScriptedClient(FunctionClient):
 
     def _after_replies(self, messages: Sequence[Message], first: int) -> int:
         """Return the position after those replies that are the script's: as many as fit it."""
-        replies = [n for n, each in enumerate(messages) if each.role == "assistant"]
+        replies = [n for n, each in enumerate(messages) if _is_reply(each)]
         for begin in replies:
             position = self._walk(messages[begin:], first, _equals)
             if position is not None:
@@ -263,7 +266,7 @@ class ScriptedClient(FunctionClient):
         tasks: set[str] = set()
         certain = False
         for message in messages:
-            if message.role == "assistant":
+            if _is_reply(message):
                 if position == len(self._answers):
                     return None
                 step = self._steps[self._answers[position]]
@@ -308,13 +311,25 @@ def _fails(step: Step) -> bool:
     return isinstance(step, Exception | CutOff)
 
 
+def _is_reply(message: Message) -> bool:
+    """Tell whether a message is a reply, or stands for an empty one."""
+    return message.role == "assistant" or message == ASK_AGAIN
+
+
 def _equals(message: Message, step: Step) -> bool:
-    return _resembles(message, step) and (bool(message.tool_calls) or message.text == _text(step))
+    same_text = message == ASK_AGAIN or message.text == _text(step)
+    return _resembles(message, step) and (bool(message.tool_calls) or same_text)
 
 
 def _resembles(message: Message, step: Step) -> bool:
     """Tell whether the reply makes the calls of the step, or none as the step does."""
+    if message == ASK_AGAIN:
+        return isinstance(step, str | Reply) and is_empty(_as_reply(step))
     return [call.name for call in message.tool_calls] == [call.name for call in _calls(step)]
+
+
+def _as_reply(answer: str | T) -> Reply | T:
+    return Reply((Text(answer),)) if isinstance(answer, str) else answer
 
 
 def _text(step: Step) -> str:

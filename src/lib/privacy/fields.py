@@ -39,7 +39,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             k.CANCEL_REQUESTED: "",
             k.CLOSE_REQUESTED: "",
             k.LLM_REQUESTED: "upto digest tools_digest",
-            k.LLM_COMPLETED: "attempts",
+            k.LLM_COMPLETED: "attempts empty",
             k.LLM_FAILED: "reason attempts",
             k.TOOL_REQUESTED: "name effects idempotency_key unstarted",
             k.TOOL_CHECKED: "answer",
@@ -192,7 +192,7 @@ _SHAPES: Final[Mapping[str, Walk]] = MappingProxyType(
         "input": _MESSAGES,
         "reply": _but("usage", "stop", "model", "id", "state", parts=_each(_part)),
         "config": _but("model", "tools", "name", "algorithm"),
-        "error": _but("type", "status"),
+        "error": _but("type", "status", "stop"),
         "records": _each(_but("id", "key")),
     }
 )

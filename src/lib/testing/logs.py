@@ -324,7 +324,7 @@ class _Log:
             stop=self._word,
             state=lambda: {"thread": self._say()},
         )
-        key |= self._some(misfit=self._say)
+        key |= self._some(misfit=self._say, empty=lambda: True)
         self._add(k.LLM_COMPLETED, {**key, "reply": {"parts": parts, **more}})
 
     def _new_call(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from lib.events import kinds as k
 from lib.guards import Guard
 from lib.llm import LLMClient, Reply, ToolCall, ToolSpec, parse_output, reply_to_json
 from lib.llm.client import usage_to_json
+from lib.llm.empty import is_empty
 from lib.llm.pieces import deltas_of
 from lib.llm.prices import PriceBook, with_cost
 from lib.resilience import RetryPolicy, retry
@@ -230,6 +231,8 @@ def _completed(request: Event, context: Context, reply: Reply, attempts: int) ->
     }
     if attempts > 1:
         data["attempts"] = attempts
+    if is_empty(reply):
+        data["empty"] = True
     output = cast("LLMRequest", context.decided).output
     if output is not None and not reply.tool_calls and (misfit := _misfit(reply, output)):
         data["misfit"] = misfit

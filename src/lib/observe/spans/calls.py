@@ -101,11 +101,14 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
     reply = mapping(data.get("reply"))
     model = identifier(reply.get("model"))
     message = {"role": "assistant", "parts": reply.get("parts", [])}
-    run.conversation.add(message)
+    empty = data.get("empty") is True
+    if not empty:  # no model is shown it again
+        run.conversation.add(message)
     attributes = {
         a.RESPONSE_ID: identifier(reply.get("id")),
         a.RESPONSE_MODEL: model,
         a.FINISH_REASONS: [word(reply.get("stop", "stop")) or "other"],
+        a.REASON: "empty" if empty else None,
         a.ATTEMPTS: number(data.get("attempts")),
         a.FIRST_CHUNK_S: number(data.get("first_chunk_s")),
         a.STREAM: True if "first_chunk_s" in data else None,
