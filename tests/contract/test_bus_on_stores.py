@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,7 +56,7 @@ class Processes:
     async def start(self) -> None:
         for who, store in enumerate(self._stores):
             await store.setup()
-            bus = Bus(cast(EventStore, store), batch=BATCH, lease_s=0.6, poll_s=0.05)
+            bus = Bus(cast(EventStore, store), batch=BATCH, lease_s=3600, poll_s=0.05)
             await bus.subscribe("group", self._handler(who))
             self.pumps.append(asyncio.create_task(bus.run()))
 
@@ -73,16 +74,30 @@ class Processes:
 
         return handle
 
-    async def kill(self) -> None:
-        """Kill the first process that is at work."""
+    async def kill(self) -> str:
+        """Kill the first process that is at work; return the name of its bus."""
         while not self.busy:
             await SYSTEM_CLOCK.sleep(0)
-        who = next(iter(self.busy.values()))
+        partition, who = next(iter(self.busy.items()))
         self._stores[who].dead = True
         self.pumps[who].cancel()
+        await asyncio.wait([self.pumps[who]])
+        text = await self.store.mark(f"bus/group/{partition}")
+        owner = Place.decode(text).owner
+        assert owner is not None
+        return owner
 
-    async def delivered(self, keys: set[Key]) -> None:
+    async def end_claims(self, owner: str) -> None:
+        """Let the time of the claims of this bus be over, and of no others."""
+        for name, text in (await self.store.marks("bus/group/")).items():
+            place = Place.decode(text)
+            if place.owner == owner:
+                ended = replace(place, until=0.0).encode()
+                await self.store.swap_mark(name, expected=text, value=ended)
+
+    async def delivered(self, keys: set[Key], *, dead: str) -> None:
         while {key for some in self.seen.values() for key in some} < keys:
+            await self.end_claims(dead)
             await SYSTEM_CLOCK.sleep(0.005)
 
     async def stop(self) -> None:
@@ -102,7 +117,7 @@ def test_what_a_dead_process_had_claimed_is_delivered_by_another_in_order(
         start()
 
     async def main() -> Processes:
-        some = Processes(EVENT_STORES[name], tmp_path)
+        dead, some = "", Processes(EVENT_STORES[name], tmp_path)
         await some.start()
         for number in range(RUNS):
             await begin(some.store, f"run-{number}")
@@ -110,9 +125,9 @@ def test_what_a_dead_process_had_claimed_is_delivered_by_another_in_order(
             for number in range(RUNS):
                 await some.store.append(f"run-{number}", [note()], expected=head)
             if head == EVENTS // 2:
-                await some.kill()
+                dead = await some.kill()
         keys = {(f"run-{n}", seq) for n in range(RUNS) for seq in range(1, EVENTS + 1)}
-        await some.delivered(keys)
+        await some.delivered(keys, dead=dead)
         await some.stop()
         return some
 

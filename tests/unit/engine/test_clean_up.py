@@ -17,6 +17,7 @@ from lib.events import kinds as k
 from lib.llm import FunctionClient, Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
+from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
@@ -29,8 +30,8 @@ Break = Callable[[], BaseException]
 class Breaking(MemoryEventStore):
     """A store of which one operation fails as long as it is broken; it stays open."""
 
-    def __init__(self, operation: str, error: Break) -> None:
-        super().__init__()
+    def __init__(self, operation: str, error: Break, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
         self.broken = False
         self._operation = operation
         self._error = error
@@ -60,11 +61,14 @@ class Breaking(MemoryEventStore):
     async def close(self) -> None: ...
 
 
-async def taken_by_another(store: MemoryEventStore, run_id: str) -> Result:
+async def taken_by_another(store: MemoryEventStore, run_id: str, clock: ManualClock) -> Result:
     """Let another worker take the run when its lease has ended, and drive it to its end."""
+    for _ in range(3):  # a lease that is still renewed would not end
+        clock.advance(LEASE_S * 0.4)
+        await asyncio.sleep(LEASE_S * 0.4)  # noqa: TID251 - leases are renewed by real time
     client = FunctionClient(lambda _: "done by another")
-    async with make_engine(client, pay, quick, store=store, lease_s=LEASE_S) as engine:
-        async with asyncio.timeout(100):  # a lease that is renewed for ever would never end
+    async with make_engine(client, pay, quick, store=store, clock=clock, lease_s=LEASE_S) as engine:
+        async with asyncio.timeout(100):
             return await engine.run(run_id).result()
 
 
@@ -124,19 +128,22 @@ def test_another_worker_takes_a_run_whose_store_failed_while_it_was_left(
     operation: str, error: Break
 ) -> None:
     async def main(end: Callable[[Engine, str], Awaitable[None]]) -> Result:
-        store = Breaking(operation, error)
+        clock = ManualClock()
+        store = Breaking(operation, error, clock)
         client = FunctionClient(lambda _: ask("slow"))
-        engine = make_engine(client, slow, store=store, lease_s=LEASE_S, grace_s=0.01)
+        engine = make_engine(client, slow, store=store, clock=clock, lease_s=LEASE_S)
         async with engine:
             started = await engine.start("go")
             await reached(started, k.TOOL_REQUESTED)
             task = engine.hosting[started.id]
             store.broken = True
             await end(engine, started.id)
-            await asyncio.wait([task])
+            while not task.done():  # some wait for the end of the lease
+                clock.advance(LEASE_S / 90)
+                await asyncio.wait([task], timeout=LEASE_S / 90)
             store.broken = False
             assert started.id not in engine.hosting
-            return await taken_by_another(store, started.id)
+            return await taken_by_another(store, started.id, clock)
 
     for end in ENDS:
         assert run(main(end)).output == "done by another", end.__name__
@@ -174,16 +181,19 @@ def test_a_result_that_cannot_be_written_takes_no_other_with_it(drafts: list[Dra
     both = Reply((ToolCall("c1", "pay"), ToolCall("c2", "pay")), stop="tool_calls")
 
     async def main() -> tuple[Result, list[Event]]:
-        store = Breaking("", RuntimeError)
+        clock = ManualClock()
+        store = Breaking("", RuntimeError, clock)
         odd: Any = Odd(drafts)
         handlers = [LLMHandler(ScriptedClient([both])), odd]
-        async with Engine(store, handlers, algorithms=[React()], lease_s=LEASE_S) as engine:
+        async with Engine(
+            store, handlers, algorithms=[React()], clock=clock, lease_s=LEASE_S
+        ) as engine:
             started = await engine.start("go")
             with pytest.raises((TypeError, ValueError)):
                 await started.result()
             info = await started.info()
             assert (info.status, info.owner) == ("open", None)
-            result = await taken_by_another(store, started.id)
+            result = await taken_by_another(store, started.id, clock)
             return result, await store.read(started.id)
 
     result, log = run(main())
@@ -194,8 +204,9 @@ def test_a_result_that_cannot_be_written_takes_no_other_with_it(drafts: list[Dra
 
 def test_a_task_that_is_cancelled_before_it_begins_is_forgotten() -> None:
     async def main() -> Result:
-        store = Breaking("", RuntimeError)
-        async with make_engine(NEVER_ANSWERS, store=store, lease_s=LEASE_S) as engine:
+        clock = ManualClock()
+        store = Breaking("", RuntimeError, clock)
+        async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=LEASE_S) as engine:
             start = {"algorithm": "react", "input": [{"role": "user", "content": "go"}]}
             await store.append("r", [NewEvent(k.RUN_STARTED, start, AT)], expected=0)
             [lease] = await store.claim("w", ttl_s=LEASE_S, run_id="r")
@@ -203,6 +214,6 @@ def test_a_task_that_is_cancelled_before_it_begins_is_forgotten() -> None:
             engine.hosting["r"].cancel()
             await asyncio.wait([engine.hosting["r"]])
             assert "r" not in engine.hosting
-            return await taken_by_another(store, "r")
+            return await taken_by_another(store, "r", clock)
 
     assert run(main()).output == "done by another"

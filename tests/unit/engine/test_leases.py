@@ -67,14 +67,16 @@ def test_one_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture)
             self.renewed.set()
             return await super().renew(lease, ttl_s=ttl_s)
 
-    store = Flaky()
+    clock = ManualClock()
+    store = Flaky(clock=clock)
 
     @tool
     async def long() -> str:
         await store.renewed.wait()
         return "done"
 
-    result, _ = play(ScriptedClient([ask("long"), "end"]), long, store=store, lease_s=0.09)
+    client = ScriptedClient([ask("long"), "end"])
+    result, _ = play(client, long, store=store, clock=clock, lease_s=0.09)
 
     assert result.output == "end"
     assert "its lease was not renewed" in caplog.text
@@ -145,7 +147,8 @@ def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
 
 
 def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
-    store = MemoryEventStore()
+    clock = ManualClock()
+    store = MemoryEventStore(clock=clock)
     done = asyncio.Event()
 
     @tool
@@ -155,9 +158,10 @@ def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
 
     async def main() -> None:
         client = ScriptedClient([ask("long"), "end"])
-        async with make_engine(client, long, store=store, lease_s=0.03) as engine:
+        async with make_engine(client, long, store=store, clock=clock, lease_s=0.03) as engine:
             started = await engine.start("go")
             first = (await started.info()).lease_until
+            clock.advance(0.01)
             while (await started.info()).lease_until == first:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0)  # noqa: TID251 - lets the lease be renewed
             done.set()
@@ -167,8 +171,16 @@ def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
 
 
 def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end() -> None:
-    store, begun = Kept(), asyncio.Event()
-    held: list[bool] = []
+    class Renewed(Kept):
+        renewed = asyncio.Event()
+
+        async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+            renewed = await super().renew(lease, ttl_s=ttl_s)
+            self.renewed.set()
+            return renewed
+
+    clock, begun = ManualClock(), asyncio.Event()
+    store, held = Renewed(clock=clock), list[bool]()
 
     @tool(effects="once", timeout_s=None)
     async def pay() -> str:
@@ -176,13 +188,16 @@ def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.3)  # noqa: TID251 - longer than the lease
+            for _ in range(5):
+                clock.advance(0.05)
+                store.renewed.clear()
+                await store.renewed.wait()
             [info] = await store.runs()
-            held.append(info.lease_until is not None and info.lease_until > engine.clock.now())
+            held.append(info.lease_until is not None and info.lease_until > clock.now())
         return "paid"
 
     client = ScriptedClient([ask("pay")])
-    engine = make_engine(client, pay, store=store, lease_s=0.1, grace_s=5)
+    engine = make_engine(client, pay, store=store, clock=clock, lease_s=0.1, grace_s=200)
 
     async def main() -> Sequence[str]:
         async with engine:

@@ -57,9 +57,11 @@ def test_an_idle_worker_asks_the_store_about_once_every_poll_s() -> None:
         async with opened(store=store) as (_, engine):
             async with working(Worker(engine, poll_s=0.1)):
                 await asyncio.sleep(0.5)  # noqa: TID251 - to see how often it asks
-            return store.claims
+                claims = store.claims
+                await until(lambda: store.claims > 2)
+            return claims
 
-    assert 2 <= run(main()) <= 8
+    assert run(main()) <= 8
 
 
 def test_a_busy_store_is_not_asked_at_each_append() -> None:
@@ -67,7 +69,7 @@ def test_a_busy_store_is_not_asked_at_each_append() -> None:
         store, agent = Counting(), await shut()
         async with opened(store=store, agent=agent) as (starter, engine):
             await start(starter, 1)
-            async with working(Worker(engine, poll_s=0.2)):
+            async with working(Worker(engine, poll_s=3600)):
                 await until(lambda: agent.at_work)
                 before = store.claims
                 for _ in range(200):
@@ -75,7 +77,7 @@ def test_a_busy_store_is_not_asked_at_each_append() -> None:
                     await asyncio.sleep(0.001)  # noqa: TID251 - lets the worker run
                 return store.claims - before
 
-    assert run(main()) <= 8
+    assert run(main()) <= 20  # its rests have grown
 
 
 def test_leases_that_have_ended_are_taken_over_without_a_wake_up() -> None:

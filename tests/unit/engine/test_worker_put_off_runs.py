@@ -44,7 +44,7 @@ def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting(
             strange = await starter.start("go", algorithm="strange")
             worker = Worker(lacking, max_runs=2, poll_s=0.02, say=said.append)
             async with working(worker):
-                await until(lambda: lacked(said) == 3)
+                await until(lambda: lacked(said) >= 3)
                 claims = store.claims
                 await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
                 assert store.claims - claims < 40
@@ -88,7 +88,7 @@ def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_let
         async with lacking_handlers(store) as (starter, lacking):
             await start(starter, 2)
             async with working(Worker(lacking, poll_s=0.02, say=said.append)):
-                await until(lambda: lacked(said) == 2)
+                await until(lambda: lacked(said) >= 2)
                 store.failing_releases = True
                 await until(lambda: "the store fails, trying again: no connection" in said)
                 store.failing_releases = False

@@ -95,14 +95,17 @@ def test_runs_that_wait_for_others_do_not_look_at_each_commit_of_another_process
     async def main() -> None:
         store, client = Looked(), FunctionClient(answer)
         async with (
-            make_engine(client, pay, store=store, poll_s=0.2) as engine,
+            make_engine(client, pay, store=store, poll_s=3600) as engine,
             asyncio.timeout(200),
         ):
             turns = [await (await engine.start_session()).send("pay") for _ in range(10)]
             for turn in turns:
                 await asked(turn)
-            await asyncio.sleep(0.3)  # noqa: TID251 - until all of them rest
-            before = store.looks
+            before = -1
+            while store.looks != before:  # until all of them rest
+                before = store.looks
+                for _ in range(100):
+                    await asyncio.sleep(0)  # noqa: TID251 - lets them look
             for _ in range(100):
                 store.wakeups.foreign()
                 await asyncio.sleep(0.001)  # noqa: TID251 - lets them look

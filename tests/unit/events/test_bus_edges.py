@@ -141,11 +141,12 @@ def test_an_append_wakes_the_groups_in_its_own_partition_only() -> None:
             seen.extend(events)
 
         await begin(store, "run")
-        bus = Bus(store, poll_s=60)
+        bus = Bus(store, poll_s=3600, lease_s=3600)
         await bus.subscribe("group", handle)
         async with running(bus):
             await until(lambda: seen and len(store.feeds) == PARTITIONS)
-            await pause(0.01)
+            for _ in range(100):  # all of them wait now
+                await pause()
             store.feeds.clear()
             for seq in range(1, 11):
                 await store.append("run", [note()], expected=seq)
