@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from lib._util.clock import Clock
 from lib._util.tasks import whole
+from lib._util.trace_context import TraceContext
 from lib.engine.core.budget import Spend
 from lib.engine.logs import log_run
 from lib.engine.result import Result
@@ -50,17 +51,21 @@ class Nursery(Host, Protocol):
 class StartedRuns:
     """The runs that one run starts, while a driver of this process holds it."""
 
-    def __init__(self, engine: Nursery, root_id: str, outlast: Outlast) -> None:
+    def __init__(
+        self, engine: Nursery, root_id: str, outlast: Outlast, *, trace: TraceContext | None
+    ) -> None:
         """Make it for a run.
 
         Args:
             engine: starts and drives.
             root_id: the root of the run, and so of those that it starts.
             outlast: makes a call again while the store fails and the lease of the run lasts.
+            trace: the application's span within which the root was started, None for none.
         """
         self._engine = engine
         self._root_id = root_id
         self._outlast = outlast
+        self._trace = {} if trace is None else trace.to_json()
         self._begun: dict[str, Event] = {}
         self._unanswered: set[str] = set()
         self._reason: str | None = None
@@ -85,6 +90,7 @@ class StartedRuns:
             "config": self._engine.algorithm(algorithm).config(),
             "parent": {"run_id": request.run_id, "key": request.data["key"]},
             "root": self._root_id,
+            **self._trace,
         }
         if budget is not None:
             data["budget"] = dict(budget)

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.tasks import whole
+from lib._util.trace_context import span_id_of
 from lib.engine.bearing import borne
 from lib.engine.core.algorithm import (
     Algorithm,
@@ -55,6 +56,15 @@ from lib.events import kinds as k
 from lib.events.wakeups import Listener
 
 _log = logging.getLogger("lib.engine")
+
+_SPAN_FAMILIES: Final[Mapping[str, str]] = {
+    k.LLM_REQUESTED: "llm",
+    k.TOOL_REQUESTED: "tool",
+    k.CHILD_REQUESTED: "tool",
+    k.TURN_STARTED: "turn",
+    k.MEMORY_REQUESTED: "memory",
+}
+"""Of the spans that `lib.observe.spans` makes of requests, for `span_id_of`."""
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
 FAILED = "the run that asked for this one has failed"
@@ -312,8 +322,9 @@ class Driver:
     async def _take(self) -> None:
         """Read and fold the run; if somebody has been interrupted in it, take it over."""
         decided = await self._read()
+        state = self._ledger.state
         self._derived = StartedRuns(
-            self._with.engine, self._ledger.state.root_id, self._held.outlast
+            self._with.engine, state.root_id, self._held.outlast, trace=state.trace
         )
         if self._ledger.state.outcome is not None:
             return
@@ -417,6 +428,7 @@ class Driver:
         )
 
     def _context(self, event: Event, decided: Request | None, *, interrupted: bool) -> Context:
+        trace = self._ledger.state.trace
         return Context(
             run_id=event.run_id,
             tenant=event.tenant,
@@ -431,6 +443,7 @@ class Driver:
             fresh=is_fresh(self._ledger.state),
             interrupted=interrupted,
             budget=self._ledger.state.budget,
+            trace=None if trace is None else trace.below(_span_of(event)),
         )
 
     async def _wind_down(self) -> bool:
@@ -465,6 +478,11 @@ class Driver:
         except RedactionFailed:
             return ""
         return reason
+
+
+def _span_of(request: Event) -> str:
+    """Return the id of the span that observers make of a request."""
+    return span_id_of(request.run_id, _SPAN_FAMILIES[request.kind], request.data["key"])
 
 
 def _log_end(state: RunState[Any]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from lib._util.trace_context import CURRENT_CALL
 from lib.engine.core.settle import Draft
 from lib.engine.handler import Context, Handler
 from lib.engine.held import HeldLease
@@ -93,7 +94,9 @@ class Effects:
     async def _carry_out(
         self, request: Event, handler: Handler, context: Callable[[], Context]
     ) -> None:
-        drafts = await handler.handle(request, context())
+        known = context()
+        CURRENT_CALL.set(known.trace)  # of this task; it may have been begun within another call
+        drafts = await handler.handle(request, known)
         if self._tasks.pop(request.data["key"], None) is not None:  # else settled without it
             self.results.extend(drafts)
             self._woken()

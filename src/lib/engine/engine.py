@@ -30,7 +30,7 @@ from lib.engine.live import LiveHub
 from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
-from lib.engine.starting import begin_run, check_start
+from lib.engine.starting import begin_run, check_start, joined_trace
 from lib.engine.states import States
 from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
@@ -188,6 +188,8 @@ class Engine:
         tenant: str | None = None,
         user: str | None = None,
         budget: Budget | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> Run:
         """Start a run and drive it here, in the background.
 
@@ -199,6 +201,10 @@ class Engine:
             tenant: who owns the run and everything derived from it.
             user: who asks.
             budget: what it may spend, None for no limit.
+            traceparent: the application's span to run within, as the header of W3C Trace Context
+                has it. None for the tool call, or the active span of OpenTelemetry, that this is
+                called in; "" for none. A malformed one is ignored.
+            tracestate: the header that came with it.
 
         Raises:
             UnknownAlgorithm: the engine has no such algorithm.
@@ -210,6 +216,7 @@ class Engine:
             TypeError: something is not what it is named to be; nothing is kept of it.
         """
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=(budget,))
+        check_names(traceparent=traceparent, tracestate=tracestate)
         chosen = self._algorithms.chosen(algorithm)
         if chosen.name == SESSION:
             raise ValueError(
@@ -225,7 +232,8 @@ class Engine:
         if budget is not None:
             data["budget"] = budget.to_json()
         config, key = chosen.config(), idempotency_key
-        run_id = await begin_run(self, data, config, key=key, tenant=tenant, user=user)
+        trace = joined_trace(traceparent, tracestate)
+        run_id = await begin_run(self, data, config, key=key, tenant=tenant, user=user, trace=trace)
         return Run(self, run_id)
 
     async def start_session(
@@ -237,6 +245,8 @@ class Engine:
         budget: Budget | None = None,
         turn_budget: Budget | None = None,
         idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> Session:
         """Start a session: a conversation that goes on, turn by turn, until it is closed.
 
@@ -247,6 +257,9 @@ class Engine:
             budget: what all its turns together may spend, None for no limit.
             turn_budget: what each of them may spend at most.
             idempotency_key: makes it repeatable, as in `start`.
+            traceparent: the application's span to run within, all turns included, as in `start`.
+                None for none: a session mostly outlives the request that starts it.
+            tracestate: the header that came with it.
 
         Raises:
             UnknownAlgorithm: the engine has no such algorithm.
@@ -257,9 +270,13 @@ class Engine:
         """
         budgets = (budget, turn_budget)
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=budgets)
+        check_names(traceparent=traceparent, tracestate=tracestate)
         chosen = self._algorithms.chosen(algorithm)
         data = session_start(chosen.name, budget, turn_budget)
-        run_id = await begin_run(self, data, key=idempotency_key, tenant=tenant, user=user)
+        trace = joined_trace(traceparent or "", tracestate)
+        run_id = await begin_run(
+            self, data, key=idempotency_key, tenant=tenant, user=user, trace=trace
+        )
         return Session(self, run_id)
 
     def session(self, session_id: str, *, tenant: str | None = None) -> Session:

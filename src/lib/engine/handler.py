@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from lib._util.clock import Clock
 from lib._util.json import canonical, digest
+from lib._util.trace_context import TraceContext
 from lib.engine.core.algorithm import Request
 from lib.engine.core.budget import UNLIMITED, Budget
 from lib.engine.core.settle import Draft
@@ -143,6 +144,8 @@ class Context:
         interrupted: whether a process died while it carried the request out, and the handler has
             not been asked about that since.
         budget: what the run may spend in all.
+        trace: the span of this request in the application's trace, with the headers to send on as
+            `traceparent` and `state`; None if the run was started within no trace.
     """
 
     run_id: str
@@ -158,6 +161,7 @@ class Context:
     fresh: bool = False
     interrupted: bool = False
     budget: Budget = UNLIMITED
+    trace: TraceContext | None = None
 
 
 class Handler(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from lib._util.json import canonical, digest
+from lib._util.trace_context import TraceContext, current_context, trace_context
 from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.derived import Nursery
@@ -15,6 +16,8 @@ from lib.engine.logs import log_run
 from lib.errors import Conflict, IdempotencyMismatch, RunErased
 from lib.events import EventStore
 from lib.events import kinds as k
+
+_log = logging.getLogger("lib.engine")
 
 NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -46,6 +49,20 @@ def check_start(
             raise TypeError(f"{kind_of(budget)} is no budget: write Budget(tokens=…)")
 
 
+def joined_trace(traceparent: str | None, tracestate: str | None) -> TraceContext | None:
+    """Return the application's span that these headers name, None for none.
+
+    Without `traceparent` it is the one within which this code runs. A malformed one names none:
+    it may come from any client of the application, and is no reason to refuse a run.
+    """
+    if traceparent is None:
+        return current_context()
+    found = trace_context(traceparent, tracestate)
+    if found is None and traceparent:
+        _log.debug("a run starts in no trace: its traceparent is malformed")
+    return found
+
+
 async def begin_run(
     engine: Starter,
     data: dict[str, Any],
@@ -54,6 +71,7 @@ async def begin_run(
     key: str | None,
     tenant: str | None,
     user: str | None,
+    trace: TraceContext | None = None,
 ) -> str:
     """Start a root run unless it is there, have it driven, and return its id.
 
@@ -64,6 +82,8 @@ async def begin_run(
         key: makes the start repeatable within the tenant.
         tenant: who owns it.
         user: who asks.
+        trace: the application's span within which it is started. It is no part of the request,
+            which the same key may repeat within another trace.
 
     Raises:
         IdempotencyMismatch: the key has started another request.
@@ -78,6 +98,8 @@ async def begin_run(
         store_id = engine.store.store_id
         salt = (store_id,) if store_id else ()  # older stores keep the ids that they have
         run_id = digest("start", *salt, canonical(tenant), key)[:32]
+    if trace is not None:
+        data |= trace.to_json()
     event = engine.event(k.RUN_STARTED, data, tenant=tenant, user=user)
     try:
         log = await engine.store.append(run_id, [event], expected=0)

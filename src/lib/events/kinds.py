@@ -9,7 +9,9 @@ that readers could not read, see `lib.events.payloads`.
     run.started         algorithm, input [message], config? {}, budget? {}, root?,
                         parent? {run_id, key}, request? (digest of an idempotent start),
                         upto? (of a session's turn: the conversation before it is that of the
-                        turns which its parent's log had completed up to this `seq`)
+                        turns which its parent's log had completed up to this `seq`),
+                        traceparent?, tracestate? (of the application's span within which the
+                        root run was started, as in W3C Trace Context)
     run.resumed         worker, epoch, error? {type} (that of the worker, which then gave it back)
     lease.lost          signal_id, worker, epoch (a worker that was taken over says that it lives)
     run.completed       outcome, output?, error? {type, message}

@@ -336,6 +336,8 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         parent=_or_null(_PARENT),
         request=_TEXT,
         upto=_COUNT,
+        traceparent=_TEXT,
+        tracestate=_TEXT,
     ),
     k.RUN_RESUMED: _shape(None, worker=_TEXT, epoch=_COUNT, error=_ERROR),
     k.LEASE_LOST: _shape({"epoch": _COUNT}, signal_id=_TEXT, worker=_TEXT),

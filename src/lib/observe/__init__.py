@@ -16,9 +16,11 @@ from lib.observe.observer import ObservedEngine, Observer
 from lib.observe.sinks.callable import CallableSink
 from lib.observe.sinks.memory import InMemorySink
 from lib.observe.span import (
+    RemoteParent,
     Span,
     SpanEvent,
     SpanKind,
+    SpanLink,
     Status,
     TraceSink,
     span_id_of,
@@ -56,10 +58,12 @@ __all__ = [
     "ObservedEngine",
     "Observer",
     "PhoenixSink",
+    "RemoteParent",
     "Score",
     "Span",
     "SpanEvent",
     "SpanKind",
+    "SpanLink",
     "SpendFold",
     "Status",
     "TotalSpend",

@@ -18,8 +18,8 @@ from lib.events import EventStore, RunInfo, RunQuery
 from lib.observe.delivered import Delivered, Parcel, parcel, with_early, with_scores
 from lib.observe.lane import Result, is_permanent
 from lib.observe.ledger import Account, Ledger
-from lib.observe.span import ScoringSink, Span, TraceSink, Updates, trace_id_of
-from lib.observe.trace import Capture, Judgement, beside, derived, is_dead, read_logs
+from lib.observe.span import ScoringSink, Span, TraceSink, Updates
+from lib.observe.trace import Capture, Judgement, beside, derived, is_dead, read_logs, root_of
 
 _log = logging.getLogger("lib.observe")
 
@@ -45,6 +45,7 @@ class _Claimed:
 
     root_id: str
     account: Account
+    trace_id: str = ""
     parcel: Parcel = field(default_factory=Parcel)
     taken: set[str] = field(default_factory=set[str])
 
@@ -202,8 +203,6 @@ class Delivery:
     async def _read(self, claimed: _Claimed, this: _Round) -> bool:
         """Find out what to send of a trace, now that nobody else does; tell if it is still here."""
         known = frozenset[str]()
-        if self._asks(claimed, this):
-            known = await self._known(trace_id_of(claimed.root_id))
         delivered = Delivered() if this.resend else claimed.account.delivered
         everything = this.again and self._updates == "replace"
         runs = await self._store.runs(RunQuery(root_id=claimed.root_id))
@@ -218,6 +217,9 @@ class Delivery:
             await self._ledger.drop(claimed.root_id, claimed.account)
             self._claimed.remove(claimed)
             return False
+        claimed.trace_id = self._trace_id(root_of(logs))
+        if self._asks(claimed, this):
+            known = await self._known(claimed.trace_id)
 
         def what() -> Parcel:
             return parcel(
@@ -236,6 +238,11 @@ class Delivery:
     def _asks(self, claimed: _Claimed, this: _Round) -> bool:
         """Tell whether the sink itself is to say what it has of a trace."""
         return self._knows and (this.resend or claimed.account.doubt)
+
+    def _trace_id(self, root: Span) -> str:
+        """Return the trace id by which the sink knows a trace."""
+        told = getattr(self._sink, "trace_id_of", None)
+        return root.trace_id if told is None else told(root)
 
     async def _known(self, trace_id: str) -> frozenset[str]:
         try:
@@ -325,7 +332,8 @@ class Delivery:
                 return  # another observer sends them
             has = account.delivered
             due = [judged for judged in some if has.scored.get(judged.run_id, 0) < judged.seq]
-            calls = [self._judge(trace_id_of(root_id), each.span_id, each.score) for each in due]
+            trace_id = waiting.claimed.trace_id
+            calls = [self._judge(trace_id, each.span_id, each.score) for each in due]
             errors = await asyncio.gather(*calls, return_exceptions=True)
             failed = next((at for at, error in enumerate(errors) if _may_pass(error)), len(due))
             refused = [error for error in errors[:failed] if isinstance(error, Exception)]

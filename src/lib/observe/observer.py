@@ -15,6 +15,7 @@ from typing import Final, Protocol, Self
 from lib._util.clock import Clock
 from lib._util.ids import new_id
 from lib._util.repeated import RepeatedFailure
+from lib._util.trace_context import trace_context_of
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
@@ -234,7 +235,7 @@ class Observer:
         root = await self._engine.store.run(root_run_id)
         if root is None or root.parent_id is not None:
             raise RunNotFound(root_run_id)
-        wanted = [root.run_id] if self._wants(root) else []
+        wanted = [root.run_id] if await self._wants(root) else []
         return len((await self._export(wanted, again=final, resend=resend)).sent)
 
     async def flush_open(self) -> int:
@@ -284,7 +285,7 @@ class Observer:
             info = await self._engine.store.run(run_id)
             if info is not None and info.parent_id is not None:
                 info = await self._engine.store.run(info.root_id)
-            if info is None or not self._wants(info):
+            if info is None or not await self._wants(info):
                 continue
             if though_open or info.status == "closed":
                 roots[info.run_id] = info
@@ -297,7 +298,7 @@ class Observer:
     async def _roots(self, query: RunQuery) -> AsyncGenerator[RunInfo]:
         """Yield the runs of a query that are to be exported, read some at a time."""
         async for info in each_run(self._engine.store, query):
-            if self._wants(info):
+            if await self._wants(info):
                 yield info
 
     async def _flush(self, *, dead_for_s: float, rested: bool = False) -> int:
@@ -325,10 +326,15 @@ class Observer:
             ]
         return _Sent.of(task.result() for task in sending)
 
-    def _wants(self, root: RunInfo) -> bool:
+    async def _wants(self, root: RunInfo) -> bool:
         if self._tenant is not None and root.tenant != self._tenant:
             return False
-        return int(trace_id_of(root.run_id), 16) % _RANDOM_BITS < self._sample_below
+        if self._sample_below == _RANDOM_BITS:
+            return True
+        started = await self._engine.store.read(root.run_id, limit=1)
+        joined = trace_context_of(started[0].data) if started else None
+        trace_id = trace_id_of(root.run_id) if joined is None else joined.trace_id
+        return int(trace_id, 16) % _RANDOM_BITS < self._sample_below
 
     async def _keep_flushing(self, interval_s: float) -> None:
         failing = RepeatedFailure(_log, logging.ERROR, self._engine.clock)

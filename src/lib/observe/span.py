@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
+from lib._util.trace_context import non_zero, span_id_of, trace_id_of
 from lib.evals import Score
+
+__all__ = [
+    "LOST",
+    "RESUMED",
+    "SPAN_KINDS",
+    "RemoteParent",
+    "ScoringSink",
+    "Span",
+    "SpanEvent",
+    "SpanKind",
+    "SpanLink",
+    "Status",
+    "TraceSink",
+    "Updates",
+    "has_remote_parent",
+    "non_zero",
+    "span_id_of",
+    "trace_id_of",
+]
 
 SpanKind = Literal[
     "agent",
@@ -45,13 +64,40 @@ class SpanEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SpanLink:
+    """A span of another trace that has to do with this one."""
+
+    trace_id: str
+    span_id: str
+    trace_state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteParent:
+    """The application's span within which a root run was started.
+
+    Attributes:
+        trace_id: of the application's trace, which the run has joined.
+        span_id: of the span in it.
+        trace_state: what other tracing systems have noted, as the `tracestate` header.
+        own_trace_id: what the trace id of the run would be had it joined no trace.
+    """
+
+    trace_id: str
+    span_id: str
+    trace_state: str
+    own_trace_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of a run: a model call, a tool call, the run itself.
 
     Attributes:
-        trace_id: 32 hex digits, the same for a root run and all runs below it.
+        trace_id: 32 hex digits, the same for a root run and all runs below it: those of the
+            application's trace if the root run was started within one.
         span_id: 16 hex digits, the same whenever the span is derived again.
-        parent_id: the span that it hangs under, None for the root of a trace.
+        parent_id: the span that it hangs under, None for that of a root run.
         name: operation and object, such as `execute_tool search`.
         start: when it began, in UTC.
         end: when it ended, never before `start`; None while it is open.
@@ -64,6 +110,9 @@ class Span:
         output: what came out, if content is captured.
         trace: what is known of the trace as a whole, as attributes, for backends that want it on
             every span; an observer fills it in. Two spans that differ in it only are equal.
+        remote_parent: the application's span that the root run hangs under, on every span of a
+            trace that has one; `OTelSink` makes it the parent of the root, or links to it.
+        links: spans of other traces that have to do with this one.
     """
 
     trace_id: str
@@ -83,6 +132,17 @@ class Span:
     input: Any | None = None
     output: Any | None = None
     trace: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    remote_parent: RemoteParent | None = None
+    links: Sequence[SpanLink] = ()
+
+
+def has_remote_parent(span: Span) -> bool:
+    """Tell whether a span hangs under one of the application."""
+    remote = span.remote_parent
+    return remote is not None and (remote.trace_id, remote.span_id) == (
+        span.trace_id,
+        span.parent_id,
+    )
 
 
 Updates = Literal["replace", "first"]
@@ -108,6 +168,8 @@ class TraceSink(Protocol):
     - `scores_as_spans: bool`. True: an observer sends a span of kind "evaluator" for each score,
       and does not call `score`. False, if it is missing: an observer calls `score`, for several
       scores at once, and sends no such spans. A sink without `score` gets the spans.
+    - `trace_id_of: Callable[[Span], str]`. Returns the trace id under which the sink sends a span,
+      which `score` and `known` are called with; that of the span, if it is missing.
     """
 
     async def export(self, spans: Sequence[Span]) -> None:
@@ -141,30 +203,3 @@ class ScoringSink(TraceSink, Protocol):
             ValueError: this backend attaches scores to spans only, and there is no `span_id`.
         """
         ...
-
-
-def trace_id_of(root_run_id: str) -> str:
-    """Return the trace id of a root run and of everything below it: 32 hex digits."""
-    return _digits(root_run_id, 32)
-
-
-def span_id_of(run_id: str, family: str, key: str) -> str:
-    """Return the id of a span: 16 hex digits.
-
-    Args:
-        run_id: the run whose log tells of it.
-        family: what begins it, such as "llm" for `lib.llm.requested`; "run" for the run itself.
-        key: what tells it from others of its family in the run.
-    """
-    return _digits(f"{run_id}:{family}:{key}", 16)
-
-
-def _digits(seed: str, size: int) -> str:
-    # A key can hold what the model has made up, a lone surrogate included.
-    raw = seed.encode("utf-8", "surrogatepass")
-    return non_zero(hashlib.sha256(raw).hexdigest()[:size])
-
-
-def non_zero(digits: str) -> str:
-    """Return the hex digits of an id, or those of 1: on the wire, zero means that there is none."""
-    return digits if digits.strip("0") else "1".rjust(len(digits), "0")

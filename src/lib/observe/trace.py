@@ -175,11 +175,7 @@ def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
     Raises:
         ExportError: the root's log makes no sense.
     """
-    try:
-        root = spans_from_events(logs.by_run[logs.root_id])[0]
-    except Exception as error:
-        raise ExportError(f"the log of run {logs.root_id!r} is damaged", permanent=True) from error
-    facts = _facts(root)
+    facts = _facts(_own_span(logs.root_id, logs.by_run[logs.root_id]))
     found: list[RunTrace] = []
     for run_id in logs.chosen:
         events, parent = logs.by_run[run_id], logs.by_run.get(logs.parents[run_id] or "", ())
@@ -197,6 +193,22 @@ def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
             continue
         found.append(run)
     return found
+
+
+def root_of(logs: Logs) -> Span:
+    """Return the span of a trace's root as it began.
+
+    Raises:
+        ExportError: its log makes no sense.
+    """
+    return _own_span(logs.root_id, logs.by_run[logs.root_id][:1])
+
+
+def _own_span(run_id: str, events: Sequence[Event]) -> Span:
+    try:
+        return spans_from_events(events)[0]
+    except Exception as error:
+        raise ExportError(f"the log of run {run_id!r} is damaged", permanent=True) from error
 
 
 def _facts(root: Span) -> dict[str, Any]:

@@ -32,7 +32,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         kind: _EVERYWHERE | frozenset(fields.split())
         for kind, fields in {
-            k.RUN_STARTED: "algorithm budget parent root request upto depth",
+            k.RUN_STARTED: "algorithm budget parent root request upto depth traceparent",
             k.RUN_RESUMED: "worker epoch",
             k.LEASE_LOST: "worker epoch",
             k.RUN_COMPLETED: "outcome",

@@ -49,6 +49,10 @@ class ToolContext:
         idempotency_key: the same each time this call is made: hand it to whom you call.
         tenant: who owns the run.
         user: who started it.
+        traceparent: the header of this name to send with requests to services of yours, so that
+            what they record hangs under this call in the application's trace; None if the run was
+            started within no trace. It is nothing for hosts of strangers.
+        tracestate: the header of this name, None if there is none.
     """
 
     run_id: str
@@ -56,6 +60,8 @@ class ToolContext:
     idempotency_key: str
     tenant: str | None = None
     user: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 ToolCallable = Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 from lib._util.json import canonical, digest
+from lib._util.trace_context import TraceContext, trace_context_of
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget, Spend
 from lib.events import Event
@@ -95,6 +96,7 @@ class RunState(NamedTuple, Generic[S]):
             person was asked about.
         settled: what a person has found out about unknown calls that happened, by `call_digest`:
             it answers the next equal call.
+        trace: the application's span within which the root run was started, None for none.
     """
 
     run_id: str
@@ -117,6 +119,7 @@ class RunState(NamedTuple, Generic[S]):
     unknown: Mapping[str, str] = _NONE
     repeats: Mapping[str, str] = _NONE
     settled: Mapping[str, Mapping[str, Any]] = _NONE
+    trace: TraceContext | None = None
 
     @property
     def outcome(self) -> str | None:
@@ -170,6 +173,7 @@ def begin(algorithm: Algorithm[S], started: Event, history: Sequence[Message] = 
         budget=Budget.from_json(started.data.get("budget", {})),
         loop=algorithm.initial(started, history) if history else algorithm.initial(started),
         malformed=malformed,
+        trace=trace_context_of(started.data),
     )
 
 
@@ -201,6 +205,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         _unknown(state, event) if event.kind == k.TOOL_FAILED else state.unknown,
         state.repeats,
         state.settled,
+        state.trace,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)

@@ -213,12 +213,15 @@ class ToolHandler:
 
 
 def _call_context(data: Mapping[str, Any], context: Context) -> ToolContext:
+    trace = context.trace
     return ToolContext(
         run_id=context.run_id,
         call_id=data["call_id"],
         idempotency_key=data["idempotency_key"],
         tenant=context.tenant,
         user=context.user,
+        traceparent=None if trace is None else trace.traceparent,
+        tracestate=None if trace is None else trace.state or None,
     )
 
 

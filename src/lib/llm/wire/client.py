@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from lib._util.clock import Clock
 from lib._util.repeated import RepeatedFailure
+from lib._util.trace_context import CURRENT_CALL
 from lib.errors import InvalidReply, LLMError
 from lib.llm.client import Delta, check_modalities
 from lib.llm.messages import Message
@@ -139,7 +140,7 @@ class WireClient:
     async def _post(self, body: Mapping[str, Any], *, accept: str) -> AsyncGenerator[Answer]:
         # In the order that it was built in: models write properties in the order of the schema.
         content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
-        headers = {**self._headers, "accept": accept}
+        headers = {**_traced(), **self._headers, "accept": accept}
         async with AsyncExitStack() as stack:
             try:
                 answer = await stack.enter_async_context(
@@ -157,6 +158,15 @@ class WireClient:
             if answer.media_type == "text/html":
                 raise InvalidReply("the server answered with a web page: check base_url")
             yield answer
+
+
+def _traced() -> dict[str, str]:
+    """Return the header by which a server joins the application's trace.
+
+    Not `tracestate`: that is what others have noted, and no model server needs to know.
+    """
+    call = CURRENT_CALL.get()
+    return {} if call is None else {"traceparent": call.traceparent}
 
 
 def used_ids(messages: Sequence[Message]) -> set[str]:

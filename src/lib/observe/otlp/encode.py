@@ -22,7 +22,7 @@ from typing import Any, Final
 from lib import __version__
 from lib.observe.attributes import SCHEMA_URL
 from lib.observe.dialect import AttributeValue
-from lib.observe.span import Span, SpanEvent, SpanKind
+from lib.observe.span import Span, SpanEvent, SpanKind, SpanLink, has_remote_parent
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REMOTE: Final[frozenset[SpanKind]] = frozenset({"llm", "embedding", "retriever", "reranker"})
@@ -35,6 +35,7 @@ _INTERNAL: Final = b"\x30\x01"  # Span.kind
 _CLIENT: Final = b"\x30\x03"
 _OK: Final = b"\x7a\x02\x18\x01"  # Span.status
 _SAMPLED: Final = b"\x85\x01\x01\x00\x00\x00"  # Span.flags
+_REMOTE_PARENT: Final = b"\x85\x01\x01\x03\x00\x00"  # likewise; bits 8 and 9 say so
 _NOTHING: Final = b"\x00"  # an AnyValue that holds nothing, and its length
 
 _times = Struct("<BQBQ").pack  # Span.start_time_unix_nano and end_time_unix_nano
@@ -67,6 +68,9 @@ def encode_span(span: Span, attributes: Mapping[str, AttributeValue]) -> bytes:
     end = start if span.end is None else _nanoseconds(span.end)
     trace_id, span_id = bytes.fromhex(span.trace_id), bytes.fromhex(span.span_id)
     pieces = [_SPAN_FIRST[len(trace_id)], trace_id, _SPAN_SECOND[len(span_id)], span_id]
+    remote = span.remote_parent
+    if remote is not None and remote.trace_state and remote.trace_id == span.trace_id:
+        pieces.append(_framed(0x1A, _text(remote.trace_state)))
     if span.parent_id is not None:
         pieces.append(_framed(0x22, bytes.fromhex(span.parent_id)))
     pieces.append(_framed(0x2A, _text(span.name)))
@@ -74,12 +78,13 @@ def encode_span(span: Span, attributes: Mapping[str, AttributeValue]) -> bytes:
     pieces.append(_times(0x39, start, 0x41, end))
     _write_attributes(pieces, _SPAN_ATTRIBUTE, attributes)
     pieces += [_framed(0x5A, _event(event)) for event in span.events]
+    pieces += [_framed(0x6A, _link(link)) for link in span.links]
     if span.status == "error":
         message = _framed(0x12, _text(span.status_message)) if span.status_message else b""
         pieces.append(_framed(0x7A, message + b"\x18\x02"))
     elif span.end is not None:
         pieces.append(_OK)
-    pieces.append(_SAMPLED)
+    pieces.append(_REMOTE_PARENT if has_remote_parent(span) else _SAMPLED)
     return b"".join(pieces)
 
 
@@ -216,6 +221,12 @@ def _event(event: SpanEvent) -> bytes:
     pieces = [_time(0x09, _nanoseconds(event.at)), _framed(0x12, _text(event.name))]
     _write_attributes(pieces, _EVENT_ATTRIBUTE, event.attributes)
     return b"".join(pieces)
+
+
+def _link(link: SpanLink) -> bytes:
+    state = _framed(0x1A, _text(link.trace_state)) if link.trace_state else b""
+    trace_id, span_id = bytes.fromhex(link.trace_id), bytes.fromhex(link.span_id)
+    return _framed(0x0A, trace_id) + _framed(0x12, span_id) + state
 
 
 def _nanoseconds(moment: datetime) -> int:

@@ -13,7 +13,15 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    Link,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+)
 
 import lib
 from lib.errors import ExportError
@@ -133,13 +141,17 @@ def readable(span: ours.Span, dialect: Dialect, resource: Resource) -> ReadableS
     """
     return ReadableSpan(
         clean_text(span.name),
-        context=_context(span.trace_id, span.span_id),
-        parent=_context(span.trace_id, span.parent_id) if span.parent_id else None,
+        context=_context(span.trace_id, span.span_id, _state_of(span)),
+        parent=_parent_of(span),
         resource=resource,
         attributes=dialect.attributes(span),
         events=[
             Event(clean_text(event.name), clean(event.attributes), _nanoseconds(event.at))
             for event in span.events
+        ],
+        links=[
+            Link(_context(link.trace_id, link.span_id, link.trace_state, remote=True))
+            for link in span.links
         ],
         kind=SpanKind.CLIENT if span.kind in _REMOTE else SpanKind.INTERNAL,
         status=_status(span),
@@ -155,8 +167,27 @@ def _status(span: ours.Span) -> Status:
     return Status(StatusCode.UNSET if span.end is None else StatusCode.OK)
 
 
-def _context(trace_id: str, span_id: str) -> SpanContext:
-    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=_SAMPLED)
+def _parent_of(span: ours.Span) -> SpanContext | None:
+    if not span.parent_id:
+        return None
+    remote = ours.has_remote_parent(span)
+    return _context(span.trace_id, span.parent_id, _state_of(span), remote=remote)
+
+
+def _state_of(span: ours.Span) -> str:
+    """Return the `tracestate` of the trace that the span is in."""
+    remote = span.remote_parent
+    return remote.trace_state if remote is not None and remote.trace_id == span.trace_id else ""
+
+
+def _context(trace_id: str, span_id: str, state: str, *, remote: bool = False) -> SpanContext:
+    return SpanContext(
+        int(trace_id, 16),
+        int(span_id, 16),
+        is_remote=remote,
+        trace_flags=_SAMPLED,
+        trace_state=TraceState.from_header([state]) if state else None,
+    )
 
 
 def _nanoseconds(at: datetime) -> int:

@@ -16,7 +16,7 @@ from lib.observe import attributes as a
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGFUSE, Enriched
 from lib.observe.otlp.sender import OnTaken, OTLPSender
-from lib.observe.sinks.otel import OTelSink
+from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import (
     Reply,
     RestAPI,
@@ -60,6 +60,7 @@ class LangfuseSink(OTelSink):
         clock: Clock = SYSTEM_CLOCK,
         dialect: Dialect | None = None,
         batch_size: int = 512,
+        remote_parent: RemoteParentAs = "link",
         **kw: Any,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -75,6 +76,8 @@ class LangfuseSink(OTelSink):
             clock: the time, against which a date in `Retry-After` counts.
             dialect: what attributes are called, None for Langfuse's own names.
             batch_size: how many spans to send in one request, at most.
+            remote_parent: see `OTelSink`; "parent" only if the application's own spans go to the
+                same project.
             kw: further arguments of `OTelSink`.
 
         Raises:
@@ -100,6 +103,7 @@ class LangfuseSink(OTelSink):
             dialect=Enriched(dialect or LANGFUSE, {k: v for k, v in more.items() if v}),
             batch_size=batch_size,
             clock=clock,
+            remote_parent=remote_parent,
             **kw,
         )
         project = hashlib.sha256(public_key.encode()).hexdigest()[:12]
@@ -137,6 +141,7 @@ class LangfuseSink(OTelSink):
         Raises:
             ExportError: one was not delivered.
         """
+        trace_id = self._sent_trace_id(trace_id)
 
         async def send(score: Score) -> None:
             body = _told(timed(score, self._clock), trace_id, span_id, self._environment)
@@ -158,7 +163,7 @@ class LangfuseSink(OTelSink):
         """
         await self._clock.sleep(max(0.0, self._readable_at - self._clock.monotonic()))
         found: set[str] = set()
-        query = {"traceId": trace_id, "fields": "core", "limit": str(_PAGE)}
+        query = {"traceId": self._sent_trace_id(trace_id), "fields": "core", "limit": str(_PAGE)}
         for _ in range(_MAX_PAGES):
             reply = await self._rest.call("GET", _OBSERVATIONS, query=query, also=(404,))
             if reply.status == 404:  # noqa: PLR2004 - HTTP

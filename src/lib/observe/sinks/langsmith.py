@@ -18,7 +18,7 @@ from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGSMITH
 from lib.observe.dialects.langsmith import with_exception_event
 from lib.observe.otlp.sender import OTLPSender
-from lib.observe.sinks.otel import OTelSink
+from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import RestAPI, checked_key, checked_url, place_of, send_each
 from lib.observe.span import Span
 
@@ -61,6 +61,7 @@ class LangSmithSink(OTelSink):
         clock: Clock = SYSTEM_CLOCK,
         dialect: Dialect | None = None,
         batch_size: int = 512,
+        remote_parent: RemoteParentAs = "link",
         **kw: Any,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -79,6 +80,8 @@ class LangSmithSink(OTelSink):
             clock: the time, and how to wait for runs that are not ingested yet.
             dialect: what attributes are called, None for LangSmith's own names.
             batch_size: how many spans to send in one request, at most.
+            remote_parent: see `OTelSink`; "parent" only if the application's own spans go to the
+                same project.
             kw: further arguments of `OTelSink`.
 
         Raises:
@@ -97,7 +100,12 @@ class LangSmithSink(OTelSink):
             clock=clock,
         )
         super().__init__(
-            sender, dialect=dialect or LANGSMITH, batch_size=batch_size, clock=clock, **kw
+            sender,
+            dialect=dialect or LANGSMITH,
+            batch_size=batch_size,
+            clock=clock,
+            remote_parent=remote_parent,
+            **kw,
         )
         self.destination = f"langsmith {place_of(base)} {self._project}"
         self._provider = provider
@@ -124,6 +132,7 @@ class LangSmithSink(OTelSink):
             ExportError: one was not delivered.
             ValueError: there is no `span_id`.
         """
+        trace_id = self._sent_trace_id(trace_id)
         if span_id is None:
             raise ValueError("LangSmith keeps feedback on runs, which are spans: give span_id")
 

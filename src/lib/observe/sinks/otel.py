@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 from urllib.parse import urlsplit
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -30,7 +30,7 @@ from lib.observe.sinks.environment import (
 )
 from lib.observe.sinks.lazily import Lazily
 from lib.observe.sinks.scores import score_span, timed
-from lib.observe.span import Span, Updates
+from lib.observe.span import Span, SpanLink, Updates
 
 _MAX_ROOTS: Final = 10_000
 """How many traces to know the root of, for scores that are in no log."""
@@ -40,6 +40,14 @@ _NAMELESS: Final = "lib"
 
 _EXPORTER: Final = ("export", "force_flush", "shutdown")
 """What an exporter of OpenTelemetry can do."""
+
+
+RemoteParentAs = Literal["parent", "link"]
+"""What the application's span becomes within which a run was started.
+
+parent       the parent of the run's span, which so is in the application's trace.
+link         a link of the run's span, which begins a trace of its own.
+"""
 
 
 class Sender(Protocol):
@@ -104,6 +112,7 @@ class OTelSink(AsyncClosable):
         resource_attributes: dict[str, Any] | None = None,
         batch_size: int = 512,
         clock: Clock = SYSTEM_CLOCK,
+        remote_parent: RemoteParentAs = "parent",
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -118,14 +127,22 @@ class OTelSink(AsyncClosable):
             resource_attributes: more of the resource; they win over `service_name`.
             batch_size: how many spans to hand over at once, at most.
             clock: the time of scores that have none of their own.
+            remote_parent: "parent", to show a run that was started within a span of the application
+                below that, in the application's trace; "link", to show it as a trace of its own
+                with a link to that span: for runs that go on long after the request, and for
+                backends that do not get what the application records.
 
         Raises:
-            ValueError: the batch size is not positive, or an environment variable is malformed.
+            ValueError: the batch size is not positive, `remote_parent` is neither of both, or an
+                environment variable is malformed.
             TypeError: `exporter` is neither.
             MissingDriver: an exporter is given, and opentelemetry-sdk is not installed.
         """
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r} must be positive")
+        if remote_parent not in get_args(RemoteParentAs):
+            raise ValueError(f"remote_parent is 'parent' or 'link', got {remote_parent!r}")
+        self._links = remote_parent == "link"
         self._dialect = GENAI if dialect is None else dialect
         told = resource_of(os.environ) if exporter is None else {}
         if service_name == _NAMELESS:
@@ -173,9 +190,11 @@ class OTelSink(AsyncClosable):
             ExportError: they were not delivered.
         """
         root = self._roots.get(trace_id)
+        if root is not None:
+            trace_id = root.trace_id
         spans = [score_span(timed(one, self._clock), trace_id, span_id, root) for one in scores]
         try:
-            await self._send(Lazily(spans, self._outgoing))
+            await self._send(Lazily(spans, lambda span: self._outgoing(self._placed(span))))
         except ExportError as error:
             taken = error.taken
             error.taken_scores = len([*takewhile(lambda span: span.span_id in taken, spans)])
@@ -188,6 +207,27 @@ class OTelSink(AsyncClosable):
             ExportError: it could not flush.
         """
         await self._sender.aclose()
+
+    def trace_id_of(self, span: Span) -> str:
+        """Return the trace id under which the sink sends a span; see `RemoteParentAs`."""
+        remote = span.remote_parent
+        return remote.own_trace_id if remote is not None and self._links else span.trace_id
+
+    def _sent_trace_id(self, trace_id: str) -> str:
+        """Return the trace id under which the sink has sent a trace, if it knows of any other."""
+        root = self._roots.get(trace_id)
+        return trace_id if root is None else self.trace_id_of(root)
+
+    def _placed(self, span: Span) -> Span:
+        """Return the span where it belongs in respect of the application's trace."""
+        remote, is_root = span.remote_parent, span.parent_id is None
+        if remote is None:
+            return span
+        if not self._links:
+            return replace(span, parent_id=remote.span_id) if is_root else span
+        link = SpanLink(remote.trace_id, remote.span_id, remote.trace_state)
+        links = (*span.links, link) if is_root else span.links
+        return replace(span, trace_id=remote.own_trace_id, links=links)
 
     def _outgoing(self, span: Span) -> Span:
         """Return a span as it is to be sent, before the dialect looks at it."""
@@ -205,15 +245,16 @@ class OTelSink(AsyncClosable):
             on_taken([span.span_id for span in spans])
 
     def _changed(self, span: Span) -> Span:
-        return self._outgoing(_traced(span))
+        return self._outgoing(_traced(self._placed(span)))
 
     def _note_roots(self, spans: Sequence[Span]) -> None:
         for span in spans:
             if span.parent_id is None:
                 told = {a.TRACE_NAME: span.name, **span.trace}
                 root = replace(span, attributes=told, events=[], input=None, output=None)
-                self._roots[span.trace_id] = root
-                self._roots.move_to_end(span.trace_id)
+                for trace_id in {span.trace_id, self.trace_id_of(span)}:
+                    self._roots[trace_id] = root
+                    self._roots.move_to_end(trace_id)
         while len(self._roots) > _MAX_ROOTS:
             self._roots.popitem(last=False)
 

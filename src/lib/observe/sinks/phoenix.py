@@ -13,7 +13,7 @@ from lib.evals import Score, ScoreSource
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import OPENINFERENCE
 from lib.observe.otlp.sender import OTLPSender
-from lib.observe.sinks.otel import OTelSink
+from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import RestAPI, checked_key, checked_url, place_of
 
 _log = logging.getLogger("lib.observe")
@@ -47,6 +47,7 @@ class PhoenixSink(OTelSink):
         dialect: Dialect | None = None,
         resource_attributes: dict[str, Any] | None = None,
         batch_size: int = 512,
+        remote_parent: RemoteParentAs = "link",
         **kw: Any,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -60,6 +61,8 @@ class PhoenixSink(OTelSink):
             dialect: what attributes are called, None for OpenInference.
             resource_attributes: more of the resource.
             batch_size: how many spans to send in one request, at most.
+            remote_parent: see `OTelSink`; "parent" only if the application's own spans go to the
+                same project.
             kw: further arguments of `OTelSink`.
 
         Raises:
@@ -78,6 +81,7 @@ class PhoenixSink(OTelSink):
             resource_attributes={**(resource_attributes or {}), _PROJECT: named},
             batch_size=batch_size,
             clock=clock,
+            remote_parent=remote_parent,
             **kw,
         )
         self.destination = f"phoenix {place_of(url.removesuffix(_TRACES))} {named}"
@@ -101,6 +105,7 @@ class PhoenixSink(OTelSink):
             ExportError: they were not delivered; or one has the name "note", which is Phoenix's
                 own: then the others were.
         """
+        trace_id = self._sent_trace_id(trace_id)
         kind, judged = ("trace", trace_id) if span_id is None else ("span", span_id)
         sent = [
             {f"{kind}_id": judged, **_told(score)} for score in scores if score.name != _RESERVED

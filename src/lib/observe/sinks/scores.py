@@ -51,9 +51,14 @@ def score_span(score: Score, trace_id: str, span_id: str | None, root: Span | No
     if root is None:
         return span
     parent_id = span_id or root.span_id
-    whose = {"run_id": root.run_id, "tenant": root.tenant, "user": root.user}
     return replace(
-        span, parent_id=parent_id, attributes={**root.attributes, **span.attributes}, **whose
+        span,
+        parent_id=parent_id,
+        attributes={**root.attributes, **span.attributes},
+        run_id=root.run_id,
+        tenant=root.tenant,
+        user=root.user,
+        remote_parent=root.remote_parent,
     )
 
 

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from lib._util.trace_context import trace_context_of
 from lib.events import Event
 from lib.observe import attributes as a
-from lib.observe.span import Span, SpanEvent, SpanKind, Status, span_id_of, trace_id_of
+from lib.observe.span import (
+    RemoteParent,
+    Span,
+    SpanEvent,
+    SpanKind,
+    Status,
+    span_id_of,
+    trace_id_of,
+)
 from lib.observe.spans.content import Content, Conversation
 from lib.observe.spans.values import MAX_NAME, mapping, number, text
 
@@ -81,7 +90,12 @@ class RunSpans:
         self.begun: set[str] = set()
         self.heard_at: datetime | None = started.at
         self._started = started
-        self._trace_id = trace_id_of(started.data.get("root", started.run_id))
+        self._remote_parent = _remote_parent_of(started)
+        self._trace_id = (
+            self._remote_parent.trace_id
+            if self._remote_parent is not None
+            else trace_id_of(_root_id_of(started))
+        )
         run_id = span_id_of(started.run_id, RUN, "")
         self._run = Draft(run_id, parent_id, RUN, "agent", started.at, {})
         self._used: dict[str, float] = {}
@@ -351,7 +365,21 @@ class RunSpans:
             self._started.user,
             draft.input,
             draft.output,
+            remote_parent=self._remote_parent,
         )
+
+
+def _root_id_of(started: Event) -> str:
+    return started.data.get("root", started.run_id)
+
+
+def _remote_parent_of(started: Event) -> RemoteParent | None:
+    """Return the application's span within which the root run was started, if it was in one."""
+    joined = trace_context_of(started.data)
+    if joined is None:
+        return None
+    own = trace_id_of(_root_id_of(started))
+    return RemoteParent(joined.trace_id, joined.span_id, joined.state, own)
 
 
 def _tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
