@@ -54,17 +54,23 @@ class Ledger:
     async def numbered(self, drafts: Sequence[Draft], head: int) -> list[Event]:
         """Return drafts as events after this one, redacted; large ones in a thread.
 
+        Intents get the epoch of the lease under which they are written.
+
         Raises:
             RedactionFailed: the redactor raised; nothing is to be written.
         """
         if not drafts:
             return []
         state, at = self.state, self._clock.now()
-        told = [(draft.kind, await self._redacted(draft)) for draft in drafts]
+        told = [(draft.kind, await self._payload(draft)) for draft in drafts]
         return [
             Event(state.run_id, seq, kind, data, at, state.tenant, state.user)
             for seq, (kind, data) in enumerate(told, head + 1)
         ]
+
+    async def _payload(self, draft: Draft) -> dict[str, Any]:
+        data = await self._redacted(draft)
+        return data | {"epoch": self._held.lease.epoch} if draft.kind in k.REQUESTS else data
 
     async def _redacted(self, draft: Draft) -> dict[str, Any]:
         try:
@@ -100,12 +106,21 @@ class Ledger:
         """Tell whether these events, whose append lost its answer, are in the log.
 
         If not, the signals that are there instead are folded.
+
+        Another worker's intents have another epoch, unless the store has lost this worker's claim
+        (a server that failed over) and has counted the other's claim the same. Then the store
+        knows only the other's lease: the intents are the other's, and so are their effects.
+
+        Raises:
+            RunAbandoned: another worker has taken over.
         """
         tail = await self._tail()
         if not begins_with(tail, events):
             self._fold_signals(tail)
             return False
         self._only_signals(tail[len(events) :])
+        if events[-1].kind != k.RUN_COMPLETED:  # nothing follows the end, and it ends the lease
+            await self._held.outlast(self._held.renew)
         self._woken()  # to read on
         return True
 

@@ -20,13 +20,13 @@ that readers could not read, see `lib.events.payloads`.
     llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?,
                         provider_state? (true: it may rest on what the provider has kept),
                         server? {address, port}, output? ("json": a shape was asked for),
-                        tools? [name]
+                        tools? [name], epoch?
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?,
                         empty? (true: nothing but thinking and whitespace),
                         first_chunk_s? (of a reply that was streamed)
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?
-    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp? |
-                        … args, unstarted (true)
+    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp?, epoch? |
+                        … args, unstarted (true), epoch?
     tool.checked        key, call_id, answer, reason? (of an interrupted call: what the tool's check
                         answers, one of `CHECK_ANSWERS`)
     tool.completed      key, call_id, output, truncated?
@@ -36,15 +36,15 @@ that readers could not read, see `lib.events.payloads`.
     approval.decided    signal_id, key, approved, comment?
     call.settled        signal_id, key, happened, result? (JSON: what a person has found out about a
                         call whose outcome was unknown)
-    child.requested     key, call_id, run_id, name, algorithm, input [message], budget?
+    child.requested     key, call_id, run_id, name, algorithm, input [message], budget?, epoch?
     child.completed     key, call_id, run_id, outcome, output?, reason?, error?,
                         spend {}, unstarted? (true)
     turn.requested      signal_id, input [message]
-    turn.started        key (the signal_id), run_id, algorithm, upto, budget?
+    turn.started        key (the signal_id), run_id, algorithm, upto, budget?, epoch?
     turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, reason?, error?,
                         spend {}
     context.summary     covers, text, usage?, model?, provider?
-    memory.requested    key, operation, store?, record_id?, query?, filter?, records?, …
+    memory.requested    key, operation, store?, record_id?, query?, filter?, records?, epoch?, …
     memory.completed    key, records?, count?, usage?, …
     memory.failed       key, error
     guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
@@ -55,6 +55,8 @@ that readers could not read, see `lib.events.payloads`.
 
 `provider` is who is paid, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event of a tool
 call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP server.
+`epoch` is that of the lease under which its worker wrote the event: how often the run had been
+claimed by then. It never goes back in a log; logs of older releases have it in `run.resumed` only.
 A tool request that is `unstarted` never had an effect: its failure stands in the same append.
 A call of an agent that ends `unstarted` was stopped by a guard: there is no run of that id.
 `operations`, on the result of a tool call, is what the tool did on the way: of each {kind

@@ -352,6 +352,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         provider=_TEXT,
         settings=_OBJECT,
         tools_digest=_TEXT,
+        epoch=_COUNT,
     ),
     k.LLM_COMPLETED: _shape(
         {"key": _TEXT, "reply": _REPLY}, attempts=_COUNT, misfit=_TEXT, empty=_TRUTH
@@ -360,7 +361,13 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         {"key": _TEXT}, reason=_TEXT, error=_ERROR, attempts=_COUNT, usage=_USAGE, model=_TEXT
     ),
     k.TOOL_REQUESTED: _shape(
-        _CALL, name=_TEXT, args=_OBJECT, effects=_TEXT, idempotency_key=_TEXT, invalid=_TEXT
+        _CALL,
+        name=_TEXT,
+        args=_OBJECT,
+        effects=_TEXT,
+        idempotency_key=_TEXT,
+        invalid=_TEXT,
+        epoch=_COUNT,
     ),
     k.TOOL_CHECKED: _shape({"key": _TEXT, "answer": _TEXT}, call_id=_TEXT, reason=_TEXT),
     k.TOOL_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, output=_TEXT, truncated=_COUNT),
@@ -375,17 +382,22 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         algorithm=_TEXT,
         input=_MESSAGES,
         budget=_CEILINGS,
+        epoch=_COUNT,
     ),
     k.CHILD_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, run_id=_TEXT, outcome=_TEXT, **_ENDED),
     k.TURN_REQUESTED: _shape({"signal_id": _TEXT}, input=_MESSAGES),
     k.TURN_STARTED: _shape(
-        {"key": _TEXT, "run_id": _TEXT}, algorithm=_TEXT, upto=_COUNT, budget=_CEILINGS
+        {"key": _TEXT, "run_id": _TEXT},
+        algorithm=_TEXT,
+        upto=_COUNT,
+        budget=_CEILINGS,
+        epoch=_COUNT,
     ),
     k.TURN_COMPLETED: _shape(
         {"run_id": _TEXT}, key=_TEXT, signal_id=_TEXT, outcome=_TEXT, **_ENDED
     ),
     k.CONTEXT_SUMMARY: _shape(None, covers=_TEXT, text=_TEXT, usage=_USAGE),
-    k.MEMORY_REQUESTED: _shape({"key": _TEXT}),
+    k.MEMORY_REQUESTED: _shape({"key": _TEXT}, epoch=_COUNT),
     k.MEMORY_COMPLETED: _shape({"key": _TEXT}, usage=_USAGE),
     k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR),
     k.GUARD_VERDICT: _shape(None, key=_TEXT, stage=_TEXT, verdict=_TEXT, usage=_USAGE),

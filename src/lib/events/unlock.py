@@ -41,7 +41,6 @@ async def end_lease(store: EventStore, info: RunInfo) -> Lease | None:
 
 
 async def _last_epoch(store: EventStore, run_id: str) -> int:
-    epochs = [
-        event.data.get("epoch") for event in await store.read(run_id) if event.kind == k.RUN_RESUMED
-    ]
+    kinds = k.REQUESTS | {k.RUN_RESUMED}
+    epochs = [event.data.get("epoch") for event in await store.read(run_id) if event.kind in kinds]
     return max((epoch for epoch in epochs if isinstance(epoch, int)), default=1)

@@ -197,7 +197,7 @@ def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
     assert [spec.name for spec in call.tools] == ["known"]
     assert (requested.data["model"], requested.data["settings"]) == ("big", {"temperature": 0})
     assert set(requested.data) == {
-        *("key", "upto", "digest", "tools_digest", "tools", "model", "settings")
+        *("key", "upto", "digest", "tools_digest", "tools", "model", "settings", "epoch")
     }
     assert requested.data["tools"] == ["known"]
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -170,11 +171,41 @@ def test_an_owner_whose_append_was_stored_before_another_took_over_stops() -> No
     assert made == ["paid"]
 
 
+class Coarse(Unsteady):
+    """Keeps whole seconds, as a store of somebody's own may."""
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        coarse = [replace(event, at=event.at.replace(microsecond=0)) for event in events]
+        return await super().append(run_id, coarse, expected=expected)
+
+
+def test_an_intent_is_known_again_from_a_store_that_keeps_whole_seconds() -> None:
+    store = Coarse(stores=True)
+    pay, made = paying(lambda: None)
+
+    def think(messages: Sequence[Message]) -> Reply | str:
+        store.down = len(messages) == 1
+        return CALL if store.down else "done"
+
+    async def main() -> None:
+        async with make_engine(FunctionClient(think), pay, store=store, poll_s=60) as engine:
+            started = await engine.start("go")
+            await _until(lambda: store.tried > 1)
+            store.down = False
+            assert (await started.result()).output == "done"
+            assert (await verify_store(store)).faults == []
+
+    run(main())
+    assert made == ["paid"]
+
+
 class Forgetful(MemoryEventStore):
     """Lets a first append wait for that of another, and loses claims, as after a fail-over."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
         self.held = asyncio.Event()
         self.go_on = asyncio.Event()
         self.appends = 0
@@ -188,19 +219,24 @@ class Forgetful(MemoryEventStore):
             await self.go_on.wait()
         return await super().append(run_id, events, expected=expected)
 
-    async def lose_claim(self, run_id: str) -> None:
+    async def lose_claim(self, run_id: str, *, count: bool) -> None:
         [info] = [info for info in await self.runs() if info.run_id == run_id]
         assert info.owner is not None
         lease = Lease(run_id=run_id, owner=info.owner, epoch=1, until=info.created_at)
         await self.release(lease)
-        self._runs[run_id].epoch = 0
+        if count:
+            self._runs[run_id].epoch = 0
 
 
-def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_its_own() -> None:
+@pytest.mark.parametrize("count", [True, False], ids=["counts it the same", "counts on"])
+def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_its_own(
+    count: bool,
+) -> None:
     called = list[str]()
 
     async def main() -> None:
-        store, stopped = Forgetful(), asyncio.Event()
+        clock = ManualClock()  # everything happens at the same microsecond
+        store, stopped = Forgetful(clock), asyncio.Event()
 
         def model(name: str) -> FunctionClient:
             async def think(_: Sequence[Message]) -> str:
@@ -211,18 +247,20 @@ def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_
             return FunctionClient(think)
 
         async with (
-            make_engine(model("first"), store=store, poll_s=60) as first,
-            make_engine(model("second"), store=store, poll_s=60) as second,
+            make_engine(model("first"), store=store, poll_s=60, clock=clock) as first,
+            make_engine(model("second"), store=store, poll_s=60, clock=clock) as second,
         ):
             started = await first.start("go")
             await store.held.wait()
-            await store.lose_claim(started.id)
+            await store.lose_claim(started.id, count=count)
             assert await second.resume(started.id)
             await _until(lambda: "second" in called)
             store.go_on.set()
             await _until(lambda: "first" in called or started.id not in first.hosting)
             stopped.set()
             assert (await second.run(started.id).result()).output == "done"
+            asked = next(e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED)
+            assert asked.data["epoch"] == (1 if count else 2)
 
     run(main())
     assert called == ["second"]

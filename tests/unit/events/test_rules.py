@@ -119,8 +119,36 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
         [started(), tool("c1"), tool("c1", k.TOOL_FAILED), tool("c1", k.TOOL_COMPLETED), ended()],
         [(4, "result")],
     ),
+    "an intent of a worker that has lost the run": (
+        [
+            started(),
+            tool("c1", epoch=2),
+            tool("c1", k.TOOL_FAILED),
+            tool("c2", epoch=1),
+            tool("c2", k.TOOL_FAILED),
+            tool("c3", epoch=2),
+            tool("c3", k.TOOL_FAILED),
+            ended(),
+        ],
+        [(4, "epoch")],
+    ),
+    "an intent of a worker that was taken over": (
+        [
+            started(),
+            new(k.RUN_RESUMED, worker="w", epoch=3),
+            new(k.LEASE_LOST, signal_id="s", worker="v", epoch=1),
+            new(k.MEMORY_REQUESTED, key="memory/1", epoch=2),
+            new(k.MEMORY_FAILED, key="memory/1"),
+            new(k.RUN_RESUMED, worker="w", epoch=1),
+            ended(),
+        ],
+        [(4, "epoch"), (6, "epoch")],
+    ),
     "a call that nobody answered": (without(4, 6), [(7, "call")]),
 }
+
+
+EPOCHS: list[dict[str, Any]] = [{}, {"epoch": 2}, {}, {"epoch": 2}, {"epoch": 7}, {}]
 
 
 @pytest.mark.parametrize(("events", "faults"), BROKEN.values(), ids=list(BROKEN))
@@ -198,6 +226,13 @@ def test_what_the_log_cannot_tell_is_no_fault() -> None:
     info = replace(fold(log), owner="me", lease_until=AT, ready=False)
 
     assert log_faults(info, log) == []
+
+
+def test_epochs_may_be_missing_repeat_and_leap() -> None:
+    asked = [new(k.LLM_REQUESTED, key=f"llm/{n}", **more) for n, more in enumerate(EPOCHS)]
+    log = logged([started(tenant="t"), *asked])
+
+    assert rules(fold(log), log) == []
 
 
 def test_a_log_that_cannot_be_folded_is_found() -> None:
