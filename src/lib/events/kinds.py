@@ -56,7 +56,7 @@ that readers could not read, see `lib.events.payloads`.
 `provider` is who is paid, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event of a tool
 call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP server.
 `epoch` is that of the lease under which its worker wrote the event: how often the run had been
-claimed by then. It never goes back in a log; logs of older releases have it in `run.resumed` only.
+claimed by then. Those of requests never go back; in logs of older releases requests have none.
 A tool request that is `unstarted` never had an effect: its failure stands in the same append.
 A call of an agent that ends `unstarted` was stopped by a guard: there is no run of that id.
 `operations`, on the result of a tool call, is what the tool did on the way: of each {kind

@@ -8,7 +8,7 @@ result      each result closes an open request of its own kind
 check       what a tool's check has answered is about an open `once` call, and stands: a call that
             happened is not unknown afterwards, and one of which it cannot tell has no output
 call        each tool call of a reply is answered before the next model call
-epoch       the epochs of intents and takeovers never go back: who has lost a run writes no more
+epoch       the epochs of intents never go back: a worker that has lost its run intends nothing
 payload     every payload of ours has what readers of its kind rely on
 tenant      every event has the tenant of its run
 projection  the store's list of runs says what the log says
@@ -19,14 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 from lib.events import kinds as k
 from lib.events.event import Event
 from lib.events.payloads import payload_fault
 from lib.events.runs import RunInfo, fold
-
-_UNDER_A_LEASE: Final = k.REQUESTS | {k.RUN_RESUMED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +173,11 @@ def _contradicts(result: Event, answer: str) -> bool:
 def _epoch(_info: RunInfo, events: Sequence[Event]) -> Broken:
     last = 0
     for event in events:
-        epoch = event.data.get("epoch") if event.kind in _UNDER_A_LEASE else None
+        epoch = event.data.get("epoch") if event.kind in k.REQUESTS else None
         if not isinstance(epoch, int):
             continue  # of an older release, or malformed
         if epoch < last:
-            yield event.seq, f"{event.kind!r} has the epoch {epoch}, after an event of {last}"
+            yield event.seq, f"{event.kind!r} has the epoch {epoch}, after an intent of {last}"
         last = max(last, epoch)
 
 

@@ -66,6 +66,7 @@ def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
         "algorithm": "helper",
         "input": child[0].data["input"],
         "budget": {"depth": 7},
+        "epoch": 1,
     }
     assert answered == {
         "key": "tool/1/c0",

@@ -12,7 +12,7 @@ from lib.events.rules import log_faults
 from lib.events.runs import fold
 from lib.testing.event_store.kit import AT, ended, note, started
 
-from .verify_kit import SOUND, new, tool
+from .verify_kit import SOUND, hears, new, tool
 
 
 def logged(events: Iterable[NewEvent]) -> list[Event]:
@@ -135,14 +135,14 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
     "an intent of a worker that was taken over": (
         [
             started(),
-            new(k.RUN_RESUMED, worker="w", epoch=3),
-            new(k.LEASE_LOST, signal_id="s", worker="v", epoch=1),
-            new(k.MEMORY_REQUESTED, key="memory/1", epoch=2),
+            new(k.MEMORY_REQUESTED, key="memory/1", epoch=3),
             new(k.MEMORY_FAILED, key="memory/1"),
-            new(k.RUN_RESUMED, worker="w", epoch=1),
+            new(k.LEASE_LOST, signal_id="s", worker="v", epoch=1),
+            new(k.CHILD_REQUESTED, key="child/1", run_id="c", epoch=2),
+            hears("c"),
             ended(),
         ],
-        [(4, "epoch"), (6, "epoch")],
+        [(5, "epoch")],
     ),
     "a call that nobody answered": (without(4, 6), [(7, "call")]),
 }
