@@ -5,7 +5,7 @@ from typing import Any
 
 from lib._util.json import canonical
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler
+from lib.engine import Agent, ChildHandler, Engine, Finish, LLMHandler, Request, Wait
 from lib.errors import LLMError
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
@@ -41,7 +41,20 @@ def test_a_child_is_guarded_like_any_run() -> None:
     assert run(main()) == ("COMPLETED", "BLOCKED")
 
 
-def called(task: str, answer: Any, *guards: Guard) -> tuple[list[Event], list[Event], Any]:
+class Silent(React):
+    """Ends with nothing to say."""
+
+    def decide(self, state: Any) -> Sequence[Request] | Finish | Wait:
+        step = super().decide(state)
+        return Finish(outcome=step.outcome, output="") if isinstance(step, Finish) else step
+
+
+BELOW = React("below", system="child", tools=[])
+
+
+def called(
+    task: str, answer: Any, *guards: Guard, below: React = BELOW
+) -> tuple[list[Event], list[Event], Any]:
     """Return the logs of a run that calls an agent and of that, and what the caller was told."""
     asked = Reply((ToolCall("c1", "helper", {"task": task}),))
     parent, child = ScriptedClient([asked, "done"]), ScriptedClient([answer])
@@ -61,19 +74,19 @@ def called(task: str, answer: Any, *guards: Guard) -> tuple[list[Event], list[Ev
             LLMHandler(client, retries=retries),
             ChildHandler([Agent("helper", "helps", "below")], guards=guards),
         ]
-        algorithms = [React(tools=["helper"]), React("below", system="child", tools=[])]
+        algorithms = [React(tools=["helper"]), below]
         async with Engine(store, handlers, algorithms=algorithms, poll_s=0.01) as engine:
             started = await engine.start("go")
             await started.result()
             assert (await verify_store(store, deep=True)).faults == []
             log = await store.read(started.id)
             (done,) = [event for event in log if event.kind == k.CHILD_COMPLETED]
-            below = (
+            inner = (
                 await store.read(done.data["run_id"])
                 if await store.run(done.data["run_id"])
                 else []
             )
-            return log, below, parent.calls[1].messages[-1].parts[0]
+            return log, inner, parent.calls[1].messages[-1].parts[0]
 
     return run(main())
 
@@ -124,6 +137,6 @@ def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
 
 def test_an_answer_that_says_nothing_is_not_checked() -> None:
     watch = Watch("tool_result")
-    called("help", "", watch)
+    called("help", "fine", watch, below=Silent("below", system="child", tools=[]))
 
     assert watch.seen == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from lib.errors import StoreError
 from lib.events import PostgresEventStore
 from lib.testing.servers import postgres
 
@@ -18,6 +19,25 @@ async def opened(url: str, schema: str, **options: Any) -> AsyncGenerator[Postgr
     """Open a store on a schema, as a process of its own would."""
     store = PostgresEventStore(url, schema=schema, **options)
     await store.setup()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def hasty(
+    url: str, schema: str, timeout_s: float, **options: Any
+) -> AsyncGenerator[PostgresEventStore]:
+    """Open a store that soon gives up, however often this process is too slow for it."""
+    store = PostgresEventStore(url, schema=schema, timeout_s=timeout_s, **options)
+    while True:
+        try:
+            await store.setup()
+            break
+        except StoreError as error:
+            if not error.retryable:
+                raise
     try:
         yield store
     finally:

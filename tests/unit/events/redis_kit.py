@@ -1,13 +1,16 @@
 """What tests of the Redis event store share: a store that is open, its feeds, and commands."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+from lib.errors import StoreError
 from lib.events import Event, RedisEventStore
 from lib.events.store import START
 from lib.events.stores.redis.server import Server
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -19,6 +22,27 @@ async def opened(url: str, **options: Any) -> AsyncGenerator[RedisEventStore]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def hasty(url: str, timeout_s: float, **options: Any) -> AsyncGenerator[RedisEventStore]:
+    """Open a store that soon gives up, however often this process is too slow for it."""
+    store = RedisEventStore(url, timeout_s=timeout_s, **options)
+    await surely(store.setup)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def surely(call: Callable[[], Awaitable[T]]) -> T:
+    """Return what a call answers that can be repeated, once it is answered in time."""
+    while True:
+        try:
+            return await call()
+        except StoreError as error:
+            if not error.retryable:
+                raise
 
 
 async def feeds(store: RedisEventStore) -> list[list[Event]]:
@@ -35,7 +59,7 @@ async def everything(store: RedisEventStore) -> list[Event]:
 @asynccontextmanager
 async def admin(url: str) -> AsyncGenerator[Server]:
     """Reach a server as somebody else does."""
-    server = Server(url, "admin", connections=2, timeout_s=5)
+    server = Server(url, "admin", connections=2, timeout_s=200)
     try:
         yield server
     finally:

@@ -1,6 +1,7 @@
 """A PostgreSQL event store whose connections or server are lost: it says so and goes on."""
 
 import asyncio
+from itertools import count
 from typing import Any, Literal
 
 import psycopg
@@ -15,7 +16,7 @@ from lib.testing.event_store.kit import begin, note
 from lib.testing.servers import postgres
 from lib.testing.servers.postgres import PostgresServer
 
-from .postgres_kit import LOST, called, execute, opened, until_blocked
+from .postgres_kit import LOST, called, execute, hasty, opened, until_blocked
 
 
 @pytest.fixture
@@ -173,8 +174,9 @@ def test_a_store_survives_a_restart_of_its_server_amid_appends(  # noqa: C901, P
 
 def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str) -> None:
     async def main() -> None:
-        async with opened(own.url, schema, timeout_s=0.2) as store:
-            await begin(store, "run")
+        async with hasty(own.url, schema, 0.2) as store:
+            async with opened(own.url, schema) as patient:
+                await begin(patient, "run")
             await called(own.stop)
             try:
                 waiting = [begin(store, f"run-{n}") for n in range(3)]
@@ -189,9 +191,9 @@ def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str)
                 assert LOST not in str(away.value)
             finally:
                 await called(own.start)
-            while True:
+            for number in count():
                 try:
-                    await begin(store, "again")
+                    await begin(store, f"again-{number}")
                     break
                 except StoreError:
                     continue
@@ -205,7 +207,7 @@ def test_a_look_that_fails_is_logged_and_followed_by_others(
     clock = ManualClock()
 
     async def main() -> None:
-        async with opened(own.url, schema, timeout_s=0.1, clock=clock) as store:
+        async with hasty(own.url, schema, 0.1, clock=clock) as store:
             with store.wakeups.listen() as listener:
                 await called(own.stop)
                 while "cannot look" not in caplog.text:

@@ -81,7 +81,7 @@ def test_connections_that_were_closed_are_not_made_again() -> None:
     url = fresh_url()
 
     async def main() -> None:
-        server = Server(url, "the store", connections=2, timeout_s=5)
+        server = Server(url, "the store", connections=2, timeout_s=200)
         under_way = asyncio.create_task(server.call("PING"))
         await asyncio.sleep(0)  # noqa: TID251 - lets it begin
         await server.close()
