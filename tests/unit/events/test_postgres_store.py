@@ -66,7 +66,7 @@ def test_a_number_of_partitions_out_of_range_is_refused(partitions: int) -> None
         PostgresEventStore("postgresql:///", partitions=partitions)
 
 
-@pytest.mark.parametrize(("partitions", "pool_size"), [(None, 9), (8, 9), (1, 2), (20, 21)])
+@pytest.mark.parametrize(("partitions", "pool_size"), [(None, 2), (8, 9), (1, 2), (20, 21)])
 def test_a_pool_too_small_for_the_partitions_is_refused_and_the_rule_is_told(
     partitions: int | None, pool_size: int
 ) -> None:
@@ -85,6 +85,34 @@ def test_a_pool_too_small_for_the_partitions_that_a_store_has_is_refused_at_setu
         await store.close()
         with pytest.raises(ValueError, match="at least 11"):
             await PostgresEventStore(url, schema=schema, pool_size=10).setup()
+
+    run(main())
+
+
+def test_a_pool_is_held_against_the_partitions_that_a_store_has_and_not_the_usual_number(
+    url: str, schema: str
+) -> None:
+    async def main() -> None:
+        for partitions in (1, None):  # the second finds it
+            store = PostgresEventStore(url, schema=schema, partitions=partitions, pool_size=3)
+            await store.setup()
+            assert store.partitions == 1
+            await store.close()
+
+    run(main())
+
+
+def test_a_pool_too_small_for_a_new_store_is_refused_before_the_store_is_made(
+    url: str, schema: str
+) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="8 partitions"):
+            await PostgresEventStore(url, schema=schema, pool_size=9).setup()
+        with pytest.raises(StoreReadOnly, match="holds no event store"):
+            await PostgresEventStore(url, schema=schema, read_only=True).setup()
+        store = PostgresEventStore(url, schema=schema, partitions=2, pool_size=4)
+        await store.setup()
+        await store.close()
 
     run(main())
 

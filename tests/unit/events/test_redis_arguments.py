@@ -10,8 +10,11 @@ from lib.events import RedisEventStore
 
 def test_a_pool_too_small_for_the_partitions_is_refused_at_construction_with_the_rule() -> None:
     with pytest.raises(ValueError, match="max_connections is 9, and 8 partitions need at least 10"):
-        RedisEventStore("redis://host", max_connections=9)
-    RedisEventStore("redis://host", max_connections=10)
+        RedisEventStore("redis://host", partitions=8, max_connections=9)
+    with pytest.raises(ValueError, match="max_connections is 2, and 1 partitions need at least 3"):
+        RedisEventStore("redis://host", max_connections=2)
+    RedisEventStore("redis://host", partitions=8, max_connections=10)
+    RedisEventStore("redis://host", partitions=8, max_connections=1, read_only=True)
     RedisEventStore("redis://host", partitions=40)
 
 

@@ -8,7 +8,7 @@ from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnl
 from lib.events import RedisEventStore, RunQuery
 from lib.events.stores.redis import layout
 from lib.testing.aio import run
-from lib.testing.event_store.kit import attached, begin, note
+from lib.testing.event_store.kit import attached, begin, note, started
 from lib.testing.servers import redis
 
 from .redis_kit import admin
@@ -164,6 +164,41 @@ def test_too_few_connections_for_the_partitions_that_a_store_has_are_refused_at_
         await store.close()
         with pytest.raises(ValueError, match="9 partitions need at least 11"):
             await RedisEventStore(url, max_connections=10).setup()
+
+    run(main())
+
+
+def test_connections_are_held_against_the_partitions_that_a_store_has(url: str) -> None:
+    async def main() -> None:
+        for partitions in (1, None):  # the second finds it
+            store = RedisEventStore(url, partitions=partitions, max_connections=3)
+            await store.setup()
+            assert store.partitions == 1
+            await store.close()
+
+    run(main())
+
+
+def test_too_few_connections_for_a_new_store_are_refused_before_it_is_made(url: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="8 partitions need at least 10"):
+            await RedisEventStore(url, max_connections=9).setup()
+        with pytest.raises(StoreReadOnly, match="holds no event store"):
+            await RedisEventStore(url, read_only=True).setup()
+
+    run(main())
+
+
+def test_one_connection_is_enough_for_reading(url: str) -> None:
+    async def main() -> None:
+        store = RedisEventStore(url, partitions=4)
+        await store.setup()
+        await store.append("r1", [started()], expected=0)
+        await store.close()
+        reading = RedisEventStore(url, max_connections=1, read_only=True)
+        await reading.setup()
+        assert len(await reading.read("r1")) == 1
+        await reading.close()
 
     run(main())
 

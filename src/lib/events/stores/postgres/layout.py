@@ -174,11 +174,20 @@ async def opened(
     place: Place,
     partitions: int | None,
     migrations: Sequence[Migration] = MIGRATIONS,
+    *,
+    check: Callable[[int], object] = lambda _: None,
 ) -> int:
     """Bring the store to the newest layout, and return how many partitions it has.
 
     Safe to race: each step is a transaction under one lock. A store that has the newest layout is
     only looked at, which needs no right to change it.
+
+    Args:
+        connection: to its database.
+        place: where it is.
+        partitions: how many it is to have; None takes what it has, or the usual number.
+        migrations: the steps to the newest layout.
+        check: refuses a number of partitions, before anything is changed.
 
     Raises:
         SchemaTooNew: a newer release has written it; nothing was changed.
@@ -193,6 +202,12 @@ async def opened(
             raise StoreError(
                 f"{place.name} needs a database with the encoding UTF8, not {encoding}"
             )
+        has_layout = await _version(using, place, newest) > 0
+        check(
+            await _checked_partitions(using, place, partitions)
+            if has_layout
+            else partitions or DEFAULT_PARTITIONS
+        )
         for version, migrate in migrations:
             if await _version(using, place, newest) < version:
                 async with locked(connection, place) as writing:

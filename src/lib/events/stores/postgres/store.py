@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -81,7 +82,7 @@ class PostgresEventStore(AsyncStore):
 
         Raises:
             ValueError: the URL cannot be read, a schema has a name that is not plain, or the
-                pool is too small for the partitions.
+                pool is too small for the partitions, or for a single one where none are named.
         """
         self._id = ""
         self._place = place_of(url, schema)
@@ -89,7 +90,7 @@ class PostgresEventStore(AsyncStore):
             raise ValueError(f"a store has 1 to {_MAX_PARTITIONS} partitions, not {partitions}")
         self._wanted, self._pool_size = partitions, pool_size
         self._read_only = read_only
-        self._check_pool(partitions or layout.DEFAULT_PARTITIONS)
+        self._check_pool(partitions or 1)  # `setup` knows how many there are
         self._url, self._timeout_s = url, timeout_s
         self._clock = clock
         self._wakeups = Wakeups()
@@ -135,7 +136,7 @@ class PostgresEventStore(AsyncStore):
 
         Raises:
             ValueError: it was made with another number of partitions, or the pool is too small
-                for those it has.
+                for those that it has; nothing was changed.
         """
         async with self._gate:
             if self._reader is None:
@@ -147,7 +148,11 @@ class PostgresEventStore(AsyncStore):
         """Open what the store needs; `held` closes it in the reverse order."""
         with typed_errors(self._place.name, writes=False):  # it may be called again as it is
             looking = Connections(self._url, name=self._place.name)
-            opened = layout.readable if self._read_only else layout.opened
+            opened = (
+                layout.readable
+                if self._read_only
+                else partial(layout.opened, check=self._check_pool)
+            )
             async with looking.first() as connection:
                 self._partitions = await opened(connection, self._place, self._wanted)
                 self._id = await layout.store_id(connection, self._place, make=not self._read_only)

@@ -29,7 +29,7 @@ on is read before, and compared in the script.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
@@ -124,7 +124,14 @@ async def check_readable(server: Server, key: str, store: str) -> int:
     return found[1]
 
 
-async def migrate(server: Server, key: str, store: str, partitions: int | None) -> int:
+async def migrate(
+    server: Server,
+    key: str,
+    store: str,
+    partitions: int | None,
+    *,
+    check: Callable[[int], object],
+) -> int:
     """Bring the place to the newest version, and return how many partitions it has; safe to race.
 
     Args:
@@ -132,16 +139,19 @@ async def migrate(server: Server, key: str, store: str, partitions: int | None) 
         key: begins its keys.
         store: what errors call it.
         partitions: how many it is to have; None takes what it has, or the usual number.
+        check: refuses a number of partitions, before anything is changed.
 
     Raises:
         SchemaTooNew: a newer release has written it; nothing was changed.
         ValueError: it has another number of partitions.
     """
     while (found := await stored(server, key, store)) is None:
+        check(partitions or DEFAULT_PARTITIONS)
         await server.run(CREATE, key, partitions or DEFAULT_PARTITIONS, new_store_id())
     version, theirs = found
     if partitions not in (None, theirs):
         raise ValueError(f"{store} has {theirs} partitions, which never change: not {partitions}")
+    check(theirs)
     while version < LAYOUT_VERSION:
         await _to_second(server, key)
         version, _ = await stored(server, key, store) or found

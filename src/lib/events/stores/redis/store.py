@@ -113,7 +113,8 @@ class RedisEventStore(AsyncStore):
         Raises:
             MissingDriver: redis is not installed.
             ValueError: no such URL, a prefix with other than letters, digits, `_`, `.`, `:`, `-`,
-                no partition, or fewer than 2 more connections than partitions.
+                no partition, or fewer than 2 more connections than partitions, or than the one
+                that every store has where none are named.
         """
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"a prefix is letters, digits, '_', '.', ':' and '-', not {prefix!r}")
@@ -125,8 +126,8 @@ class RedisEventStore(AsyncStore):
         self._key = f"{{{prefix}}}"
         self._name = f"{type(self).__name__}({without_password(url)!r}, prefix={prefix!r})"
         self._server = partial(Server, url, self._name, timeout_s=timeout_s)
-        self._server(connections=self._connections(self._partitions))  # refuses what is no URL
         self._read_only = read_only
+        self._server(connections=self._connections(partitions or 1))  # refuses what is no URL
         self._clock = clock
         self._wakeups = Wakeups()
         self._known = KnownRuns()
@@ -138,11 +139,12 @@ class RedisEventStore(AsyncStore):
         """Return how many connections there are at once; refuse to have too few."""
         if self._max_connections is None:
             return partitions + _SPARE_CONNECTIONS
-        if self._max_connections < partitions + _FEWEST_SPARE:
+        needed = 1 if self._read_only else partitions + _FEWEST_SPARE
+        if self._max_connections < needed:
             raise ValueError(
                 f"too few connections: max_connections is {self._max_connections}, and "
-                f"{partitions} partitions need at least {partitions + _FEWEST_SPARE} (one each, "
-                "one for other writes, one for reads)"
+                f"{partitions} partitions need at least {needed} (one each, one for other writes, "
+                f"one for reads); leave it out for {partitions + _SPARE_CONNECTIONS}"
             )
         return self._max_connections
 
@@ -168,7 +170,7 @@ class RedisEventStore(AsyncStore):
 
         Raises:
             ValueError: it was made with another number of partitions, or there are too few
-                connections for those that it has.
+                connections for those that it has; nothing was changed.
         """
         async with self._gate:
             if self._opened is None:
@@ -199,7 +201,9 @@ class RedisEventStore(AsyncStore):
             if self._read_only:
                 partitions = await layout.check_readable(server, self._key, self._name)
             else:
-                partitions = await layout.migrate(server, self._key, self._name, self._wanted)
+                partitions = await layout.migrate(
+                    server, self._key, self._name, self._wanted, check=self._connections
+                )
             self._id = await layout.store_id(server, self._key)
         finally:
             await server.close()
