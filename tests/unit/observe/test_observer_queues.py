@@ -125,10 +125,12 @@ def test_a_slow_sink_delays_no_other():
     slow, fast = Recorder(hang), Recorder()
 
     async def main() -> None:
-        async with observing(slow, fast, sink_timeout_s=30) as (engine, observer):
+        async with observing(slow, fast, sink_timeout_s=3600) as (engine, observer):
             for number in range(5):
                 await engine.has(ended(f"run-{number}"))
             assert not await observer.drain(timeout_s=0.05)
+            while len(fast.exports) < 5 or not slow.exports:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0)  # noqa: TID251 - lets them export
             assert len(slow.exports) == 1
             assert len(fast.exports) == 5
             raise ZeroDivisionError  # leaves without draining again

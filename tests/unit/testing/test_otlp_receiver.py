@@ -56,7 +56,7 @@ def names(receiver: OTLPReceiver) -> list[str]:
 
 
 def client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(verify=False)
+    return httpx2.AsyncClient(verify=False, timeout=200)
 
 
 async def post(

@@ -16,7 +16,7 @@ PAGES = [
 
 
 def test_searxng_obeys_what_is_not_taken_away() -> None:
-    http = httpx2.AsyncClient()
+    http = httpx2.AsyncClient(timeout=200)
 
     async def main() -> tuple[int, str, AskedOfSearXNG]:
         async with SearXNGServer(PAGES) as server, http as client:
@@ -32,7 +32,7 @@ def test_searxng_obeys_what_is_not_taken_away() -> None:
 
 
 def test_searxng_refuses_as_the_real_one_does() -> None:
-    http = httpx2.AsyncClient()
+    http = httpx2.AsyncClient(timeout=200)
 
     async def main() -> list[tuple[int, Any]]:
         async with SearXNGServer(PAGES) as server, http as client:
@@ -60,7 +60,7 @@ def test_searxng_refuses_as_the_real_one_does() -> None:
 
 
 def test_brave_search_refuses_and_decorates_as_the_real_one_does() -> None:
-    http = httpx2.AsyncClient()
+    http = httpx2.AsyncClient(timeout=200)
 
     async def main() -> list[tuple[int, Any]]:
         seen: list[tuple[int, Any]] = []

@@ -34,7 +34,7 @@ def asked(server: TraceServer, *calls: tuple[str, str, dict[str, Any]]) -> list[
     """Return the answers to some calls, each a method, a path, and arguments of a request."""
 
     async def main() -> list[httpx2.Response]:
-        http = await asyncio.to_thread(httpx2.AsyncClient)
+        http = await asyncio.to_thread(httpx2.AsyncClient, timeout=200)
         async with server, http:
             return [
                 await http.request(method, server.base_url + path, **arguments)
@@ -108,7 +108,7 @@ def test_langfuse_takes_so_many_scores_a_minute_and_says_how_long_to_wait():
     server = LangfuseServer(scores_a_minute=2, clock=clock)
 
     async def main() -> list[httpx2.Response]:
-        http = await asyncio.to_thread(httpx2.AsyncClient)
+        http = await asyncio.to_thread(httpx2.AsyncClient, timeout=200)
         answers: list[httpx2.Response] = []
         async with server, http:
             for wait_s in (0, 20.5, 0, 39, 0.5):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import chromadb
@@ -34,7 +34,8 @@ async def answering(reply: bytes) -> AsyncGenerator[int]:
     serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        with suppress(asyncio.IncompleteReadError):  # who asks may have given up
+            await reader.readuntil(b"\r\n\r\n")
         writer.write(reply)
         if not reply:
             await reader.read()

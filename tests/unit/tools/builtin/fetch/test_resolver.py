@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from ipaddress import ip_address
@@ -19,20 +20,26 @@ from lib.tools.builtin.fetch.resolver import Addresses, SystemResolver
 
 
 class Lookups:
-    """Stands for `getaddrinfo`: names that begin with "slow" wait until they are let go."""
+    """Stands for `getaddrinfo`: names that begin with "slow" wait until they are let go.
+
+    Attributes:
+        hosts: what has been looked up.
+    """
 
     def __init__(self) -> None:
         self.go = threading.Event()
         self.running = self.most = 0
+        self.hosts: set[str] = set()
         self._lock = threading.Lock()
 
     def __call__(self, host: str, port: int, **_: Any) -> list[Any]:
         with self._lock:
+            self.hosts.add(host)
             self.running += 1
             self.most = max(self.most, self.running)
         try:
             if host.startswith("slow"):
-                self.go.wait(20)
+                self.go.wait(200)
             if host.startswith("no"):
                 raise socket.gaierror(socket.EAI_NONAME, "10.0.0.53 says no")
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))]
@@ -80,6 +87,8 @@ def test_names_that_never_answer_hold_few_threads_and_nobody_longer_than_the_dea
 
     failures = run(main())
 
+    while lookups.most < 2:  # a thread may begin late
+        time.sleep(0.001)
     assert {failure.code for failure in failures} == {"timeout"}
     assert lookups.most == 2
     assert not resolver._waiting  # pyright: ignore[reportPrivateUsage] - no other sign
@@ -92,12 +101,14 @@ def test_names_that_nobody_waits_for_any_more_do_not_hold_up_others(lookups: Loo
     found = addresses(resolver)
 
     async def main() -> list[str]:
-        for names in (("slow1", "slow2"), ("slow3", "slow4")):
-            waiting = [found.of(f"{name}.com", 80, timeout_s=0.05) for name in names]
-            assert all(await asyncio.gather(*waiting, return_exceptions=True))
+        for names in ({"slow1.com", "slow2.com"}, {"slow3.com", "slow4.com"}):
+            while not names <= lookups.hosts:  # a thread may begin late
+                waiting = [found.of(name, 80, timeout_s=0.05) for name in names - lookups.hosts]
+                assert all(await asyncio.gather(*waiting, return_exceptions=True))
             assert await resolver.resolve("example.com", 80) == ["93.184.216.34"]
-        with pytest.raises(ToolError, match="took over"):
-            await found.of("slow5.com", 80, timeout_s=0.05)
+        while "slow5.com" not in lookups.hosts:
+            with pytest.raises(ToolError, match="took over"):
+                await found.of("slow5.com", 80, timeout_s=0.05)
         with pytest.raises(ToolError, match="took over"):  # the bound of all threads
             await found.of("example.com", 80, timeout_s=0.05)
         lookups.go.set()
@@ -114,7 +125,8 @@ def test_a_late_lookup_whose_place_was_taken_starts_no_other(lookups: Lookups) -
         with pytest.raises(ToolError):
             await addresses(resolver).of("slow1.com", 80, timeout_s=0.05)
         second = asyncio.create_task(resolver.resolve("slow2.com", 80))
-        await SYSTEM_CLOCK.sleep(0.05)
+        while lookups.running < 2:
+            await SYSTEM_CLOCK.sleep(0.01)
         third = asyncio.create_task(resolver.resolve("example.com", 80))
         await SYSTEM_CLOCK.sleep(0.05)
         assert (lookups.running, third.done()) == (2, False)
@@ -131,6 +143,8 @@ def test_one_name_takes_two_threads_at_most(lookups: Lookups) -> None:
     async def main() -> list[str]:
         slow = [asyncio.create_task(resolver.resolve("slow.com", 80)) for _ in range(9)]
         other = await resolver.resolve("example.com", 80)
+        while lookups.running < 2:  # a thread may begin late
+            await SYSTEM_CLOCK.sleep(0.001)
         assert lookups.running == 2
         lookups.go.set()
         assert await asyncio.gather(*slow) == [other] * 9
