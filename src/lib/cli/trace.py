@@ -105,7 +105,7 @@ def _told(span: Span) -> dict[str, Any]:
         "state": state_of(span),
         "events": [{**asdict(event), "at": event.at.isoformat()} for event in span.events],
     }
-    return {name: value for name, value in told.items() if value not in (None, {}, [])}
+    return {name: value for name, value in told.items() if value not in (None, {}, [], ())}
 
 
 def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:

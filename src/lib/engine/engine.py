@@ -18,6 +18,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
+from lib.engine.definitions import ToolDefinitions
 from lib.engine.equipment import Equipment
 from lib.engine.given import check_has, check_names, checked_id
 from lib.engine.handler import Handler, Live
@@ -57,6 +58,7 @@ class Engine:
         poll_s: how often to look for what other processes have done, where nothing tells.
         histories: what the turns of sessions go on with.
         hub: carries pieces of replies.
+        tool_definitions: tells observers what models are told of the tools.
         hosting: the runs that it drives.
     """
 
@@ -136,6 +138,8 @@ class Engine:
             lease_s=lease_s,
             grace_s=grace_s,
         )
+        offers = self._equipment.handlers.offers
+        self.tool_definitions = ToolDefinitions(offers, self._redacted)
         if drive:
             self._equipment.handlers.check(self._algorithms.values())
         self.hosting = Hosting(

@@ -59,9 +59,13 @@ class Offers:
         """Return a digest of what a model is told of those, "" if there are none."""
         key = None if names is None else tuple(names)
         if key not in self._digests:
-            told = [canonical([s.name, s.description, s.input_schema]) for s in self.chosen(names)]
-            self._digests[key] = digest(*told) if told else ""
+            self._digests[key] = self.digest_of(names)
         return self._digests[key]
+
+    def digest_of(self, names: Sequence[str] | None) -> str:
+        """Return the same digest, and remember nothing: for names from anywhere."""
+        told = [canonical([s.name, s.description, s.input_schema]) for s in self.chosen(names)]
+        return digest(*told) if told else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
 from lib.events.paging import log_pages
 from lib.events.payloads import fits
+from lib.events.runs import is_held
 
 _SHOWN: Final = 3
 
@@ -79,7 +80,7 @@ def condition(info: RunInfo, waits: WaitingFor, now: datetime, *, put_off: bool 
     if info.outcome is not None:
         return info.outcome
     held = info.owner is not None
-    if held and info.lease_until is not None and info.lease_until <= now:
+    if held and info.lease_until is not None and not is_held(info.lease_until, now):
         return "owner dead"
     if waits.approvals and (not held or waits.children):
         return "waiting for a person"

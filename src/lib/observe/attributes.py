@@ -54,7 +54,8 @@ EVALUATION_SOURCE: Final = "lib.evaluation.source"
 EVALUATION_META: Final = "lib.evaluation.meta"
 
 TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
-"""The tools that a model may call: objects with name, description and parameters; content."""
+"""The tools that a model may call: objects with name, description and parameters, which the
+tools of the exporting engine have, or with the name only; content."""
 
 FIRST_CHUNK_S: Final = "gen_ai.response.time_to_first_chunk"
 """How long a model took to begin its answer, in seconds."""

@@ -117,7 +117,11 @@ class Observer:
         _check("sink_timeout_s", sink_timeout_s, sink_timeout_s > 0)
         _check("max_tracked", max_tracked, max_tracked > 0)
         self._engine = engine
-        self._capture = Capture(content=capture_content, limit=content_limit)
+        self._capture = Capture(
+            content=capture_content,
+            limit=content_limit,
+            definitions=getattr(engine, "tool_definitions", None),
+        )
         self._sample_below = round(sample * _RANDOM_BITS)
         self._tenant = tenant
         self._settle_s = settle_s

@@ -18,6 +18,7 @@ from lib.events.runs import is_held
 from lib.observe import attributes as a
 from lib.observe.span import Span, span_id_of
 from lib.observe.spans import interrupt, spans_from_events
+from lib.observe.spans.content import Definitions
 from lib.observe.spans.values import word
 
 _log = logging.getLogger("lib.observe")
@@ -35,10 +36,15 @@ _INLINE_EVENTS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """Whether spans show content, and how many characters of each piece."""
+    """Whether spans show content, and how many characters of each piece.
+
+    Attributes:
+        definitions: what models are told of tools, None where nobody knows.
+    """
 
     content: bool
     limit: int
+    definitions: Definitions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +237,7 @@ def _run_trace(
         parent_events=parent_events,
         capture_content=capture.content,
         content_limit=capture.limit,
+        tool_definitions=capture.definitions,
     )
     own = span_id_of(events[0].run_id, "run", "")
     told = interrupt(spans, _last_heard_of(events)) if cut else spans

@@ -62,7 +62,10 @@ def llm_requested(run: RunSpans, event: Event, key: str) -> None:
         a.SERVER_ADDRESS: identifier(mapping(data.get("server")).get("address")),
         a.SERVER_PORT: number(mapping(data.get("server")).get("port")),
         a.OUTPUT_TYPE: word(data.get("output")),
-        a.TOOL_DEFINITIONS: run.content.show(_definitions(data.get("tools"))),
+        a.TOOL_DEFINITIONS: run.content.tools(
+            [called for called in map(name, items(data.get("tools"))) if called],
+            text(data.get("tools_digest")) or "",
+        ),
         a.OMITTED: omitted or None,
         a.KEY: identifier(key),
     }
@@ -87,12 +90,6 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
     told[a.REASONING_LEVEL] = word(settings.get("reasoning_effort"))
     return told
-
-
-def _definitions(tools: Any) -> list[dict[str, Any]] | None:
-    """Return the tools that a model may call, as far as the log tells: by name."""
-    names = [called for called in map(name, items(tools)) if called]
-    return [{"type": "function", "name": called} for called in names] or None
 
 
 def llm_completed(run: RunSpans, event: Event, key: str) -> None:

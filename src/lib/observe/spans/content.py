@@ -7,7 +7,7 @@ its shape: texts are cut, the last items of lists and the largest of objects are
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from lib._util.json import canonical
@@ -16,17 +16,27 @@ MARK: Final = "…"
 """Ends a text that was cut."""
 
 _MAX_DEPTH: Final = 32
+_DESCRIBED: Final = ("type", "name", "description")
+_WHOLE: Final = (*_DESCRIBED, "parameters")
+
+
+Definitions = Callable[[Sequence[str], str], Sequence[Mapping[str, Any]] | None]
+"""Takes names of tools and the digest of what a model was told of them, and returns that: objects
+with name, description and parameters. None where it is not known."""
 
 
 class Content:
     """Takes pieces of content and gives back what may be shown of them."""
 
-    def __init__(self, *, capture: bool, limit: int) -> None:
+    def __init__(
+        self, *, capture: bool, limit: int, definitions: Definitions | None = None
+    ) -> None:
         """Decide what may be shown.
 
         Args:
             capture: whether anything may be.
             limit: characters of each piece.
+            definitions: of tools, of which a log holds the names.
 
         Raises:
             ValueError: the limit is negative.
@@ -35,6 +45,7 @@ class Content:
             raise ValueError(f"content_limit={limit!r} is negative: 0 shows nothing")
         self.capture = capture
         self._limit = limit
+        self._definitions = definitions
 
     def show(self, value: Any) -> Any:
         """Return the value as far as it may be shown, else None."""
@@ -44,6 +55,20 @@ class Content:
             return _cut(value, self._limit)
         fitted = _fit(value, self._limit)
         return None if fitted is None else fitted[0]
+
+    def tools(self, names: Sequence[str], tools_digest: str) -> Any:
+        """Return the tools that a model may call, as far as they may be shown.
+
+        What is too long together is left out of all of them: parameters first, then descriptions.
+        """
+        if not self.capture or not names:
+            return None
+        whole = self._definitions and self._definitions(names, tools_digest)
+        for fields in (_WHOLE, _DESCRIBED):
+            told = [{name: each[name] for name in fields if name in each} for each in whole or ()]
+            if told and len(canonical(told)) <= self._limit:
+                return told
+        return self.show([{"type": "function", "name": name} for name in names])
 
     def newest(self, conversation: Conversation) -> tuple[Any, int]:
         """Return the newest messages that may be shown together, and how many older ones may not.

@@ -12,7 +12,7 @@ from lib.events import kinds as k
 from lib.events.payloads import readable
 from lib.observe import attributes as a
 from lib.observe.span import LOST, Span, SpanEvent, span_id_of
-from lib.observe.spans.content import Content
+from lib.observe.spans.content import Content, Definitions
 from lib.observe.spans.lifecycle import run_started
 from lib.observe.spans.readers import read
 from lib.observe.spans.run import RUN, RunSpans
@@ -33,6 +33,7 @@ def spans_from_events(
     parent_events: Sequence[Event] | None = None,
     capture_content: bool = False,
     content_limit: int = 4000,
+    tool_definitions: Definitions | None = None,
 ) -> list[Span]:
     """Return the spans of one run, the run's own first; any prefix of its log will do.
 
@@ -42,11 +43,13 @@ def spans_from_events(
             under the parent's span as a whole, not under the call or turn that started it.
         capture_content: whether to show prompts, replies, arguments, results and error texts.
         content_limit: characters of each of them.
+        tool_definitions: what models are told of tools, such as `Engine.tool_definitions`; without
+            it, tools are shown by name.
 
     Raises:
         ValueError: the events are not those of one run from its start, or the limit is negative.
     """
-    content = Content(capture=capture_content, limit=content_limit)
+    content = Content(capture=capture_content, limit=content_limit, definitions=tool_definitions)
     if not events:
         return []
     started = readable(events[0])

@@ -1,0 +1,125 @@
+"""What a model is told of its tools is in the trace if content is captured."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lib.events import Event
+from lib.events import kinds as k
+from lib.llm import ScriptedClient
+from lib.observe import InMemorySink, Observer, spans_from_events
+from lib.observe import attributes as a
+from lib.privacy import PatternRedactor
+from lib.testing.agents import make_engine
+from lib.testing.aio import run
+from lib.tools import Tool, tool
+
+
+@tool(effects="none")
+def look_up(word: str, limit: int = 3) -> str:
+    """Look a word up; ask ann@example.com if it is not there."""
+    return word
+
+
+@tool
+def refund(order: str) -> str:
+    """Give the money back."""
+    return order
+
+
+NAMES = [{"type": "function", "name": each.name} for each in (look_up, refund)]
+
+
+def told(each: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": each.name,
+        "description": each.description,
+        "parameters": each.input_schema,
+    }
+
+
+def shown(
+    *tools: Tool, later: Sequence[Tool] | None = None, redactor: Any = None, **options: Any
+) -> Any:
+    """Return what an observer shows of the tools of a run.
+
+    Args:
+        tools: of the engine that drives the run.
+        later: of the engine that is observed; the same by default.
+        redactor: of both.
+        options: of the observer.
+    """
+
+    async def main() -> Any:
+        model = ScriptedClient(["done"])
+        async with make_engine(model, *tools, redactor=redactor) as engine:
+            started = await engine.start("go")
+            await started.result()
+            other = make_engine(model, *(tools if later is None else later), redactor=redactor)
+            engine.tool_definitions = other.tool_definitions
+            sink = InMemorySink()
+            settings: dict[str, Any] = {"capture_content": True, **options}
+            async with Observer(engine, sink, **settings) as observer:
+                await observer.export_trace(started.id)
+        (call,) = [span for span in sink.spans if span.kind == "llm"]
+        return call.attributes.get(a.TOOL_DEFINITIONS)
+
+    return run(main())
+
+
+def test_definitions_are_whole_if_content_is_captured():
+    assert shown(look_up, refund) == [told(look_up), told(refund)]
+    assert shown(look_up, refund, capture_content=False) is None
+    assert shown() is None
+
+
+def test_the_longest_parts_are_left_out_of_all_until_they_fit():
+    described = [
+        {"type": "function", "name": each.name, "description": each.description}
+        for each in (look_up, refund)
+    ]
+
+    assert shown(look_up, refund, content_limit=300) == described
+    assert shown(look_up, refund, content_limit=100) == NAMES
+    assert shown(look_up, refund, content_limit=0) is None
+
+
+def test_the_redactor_sees_definitions_before_a_sink_does():
+    first, _ = shown(look_up, refund, redactor=PatternRedactor())
+
+    assert "ann@example.com" not in first["description"]
+    assert first["parameters"] == look_up.input_schema
+
+
+def test_what_cannot_be_redacted_is_shown_by_name():
+    class Failing:
+        def redact(self, text: str) -> str:
+            if "money" in text:
+                raise RuntimeError("no")
+            return text
+
+    assert shown(look_up, refund, redactor=Failing()) == NAMES
+
+
+def test_tools_that_have_changed_since_are_shown_by_name():
+    @tool(effects="none", name="look_up")
+    def another(word: str) -> str:
+        """Look a word up elsewhere."""
+        return word
+
+    assert shown(look_up, refund, later=[another, refund]) == NAMES
+    assert shown(look_up, refund, later=[]) == NAMES
+    assert shown(look_up, refund, later=[refund, look_up]) == NAMES  # told in another order
+
+
+def test_a_log_alone_tells_names():
+    async def main() -> list[Event]:
+        async with make_engine(ScriptedClient(["done"]), look_up, refund) as engine:
+            started = await engine.start("go")
+            await started.result()
+            return await engine.store.read(started.id)
+
+    log = run(main())
+    assert [event.data["tools"] for event in log if event.kind == k.LLM_REQUESTED]
+    call = spans_from_events(log, capture_content=True)[1]
+    assert call.attributes[a.TOOL_DEFINITIONS] == NAMES
