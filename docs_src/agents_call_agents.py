@@ -1,7 +1,7 @@
 import asyncio
 
 from lib.algorithms import React
-from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.events import SQLiteEventStore
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.tools import tool
@@ -19,7 +19,7 @@ steps = [
     "Yes, there are 7.",
     "You can have your 5 lamps.",
 ]
-buyer = Agent(
+buyer = AgentTool(
     "ask_buyer",
     "Knows what is in stock and what has to be ordered.",
     "buyer",  # the algorithm by which its runs go on

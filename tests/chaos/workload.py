@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.events import Event, open_store
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.tools import Tool, ToolContext, tool
@@ -92,7 +92,7 @@ def answered(results: Sequence[ToolResult]) -> Reply:
 def make(*, drive: bool) -> Engine:
     """Return an engine over the store that the environment names."""
     world = Path(os.environ["CHAOS_WORLD"])
-    helper = Agent(HELPER, "Books as well.", HELPER)
+    helper = AgentTool(HELPER, "Books as well.", HELPER)
     return Engine(
         open_store(os.environ["CHAOS_STORE"]),
         [

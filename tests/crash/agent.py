@@ -24,7 +24,7 @@ from breaker import Breaker
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.errors import StoreError
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
@@ -32,7 +32,7 @@ from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.tools import DidNotHappen, Happened, Tool, ToolContext, tool
 
 ALGORITHMS = [React(), React("helper", system="helper")]
-HELPER = Agent("helper", "Pays and books.", "helper")
+HELPER = AgentTool("helper", "Pays and books.", "helper")
 DIED = 77
 """The exit status of a process that died by its plan."""
 TOOLS = ("pay", "book", "look", "send")

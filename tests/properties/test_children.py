@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.algorithms import React
-from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler, Result, ToolHandler
+from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler, Result, ToolHandler
 from lib.engine.check import request_check
 from lib.errors import LLMError
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent, RunInfo
@@ -82,9 +82,9 @@ def chaotic(seed: int, store: EventStore) -> Engine:
 
     small = Budget(tokens=dice.randrange(1, 200), llm_calls=dice.randrange(6), depth=1)
     agents = [
-        Agent("expert", "Knows a lot.", "helper"),
-        Agent("novice", "Knows little.", "helper", budget=small),
-        Agent("guarded", "Must be allowed.", "helper", approval=dice.random() < 0.3),
+        AgentTool("expert", "Knows a lot.", "helper"),
+        AgentTool("novice", "Knows little.", "helper", budget=small),
+        AgentTool("guarded", "Must be allowed.", "helper", approval=dice.random() < 0.3),
     ]
     once = RetryPolicy(attempts=1)
     handlers = [

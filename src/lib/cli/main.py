@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from lib import __version__
+from lib._util.version import __version__
 from lib.errors import LibError
 
 COMMANDS: Final = {

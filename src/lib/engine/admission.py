@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
 from lib.engine.core.grants import left_after, left_beside
@@ -12,8 +13,12 @@ from lib.engine.core.state import RunState, call_digest
 from lib.engine.given import check_has, listed
 from lib.engine.handler import Admission, Handler, Offers
 from lib.engine.handlers.child import ChildHandler
+from lib.engine.handlers.tool import ToolHandler
+from lib.engine.handlers.turn import TurnHandler
 from lib.errors import MissingHandler, ToolError, UnknownTool
 from lib.events import kinds as k
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Handlers:
@@ -24,8 +29,12 @@ class Handlers:
         offers: what models are told of all of them.
     """
 
-    def __init__(self, handlers: Iterable[Handler]) -> None:
+    def __init__(self, handlers: Iterable[Handler], *, own: Mapping[str, Handlers] = _NONE) -> None:
         """Keep the handlers, in this order.
+
+        Args:
+            handlers: for the runs of all algorithms that have none of their own.
+            own: the handlers of agents that have theirs, by the name of the agent.
 
         Raises:
             ValueError: two fulfil one kind, or two offer a tool of one name.
@@ -42,7 +51,7 @@ class Handlers:
                     raise ValueError(f"two tools of one engine have the name {spec.name!r}")
                 self._by_tool[spec.name] = handler
         self.offers = Offers(spec for each in self.by_kind.values() for spec in each.offers)
-        self._seen: dict[str, Handlers] = {}
+        self._seen: dict[str, Handlers] = dict(own)
 
     def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
         """Refuse algorithms that offer what there is not, where they tell: see `React.tool_names`.
@@ -51,9 +60,11 @@ class Handlers:
             UnknownTool: one of them does.
         """
         for algorithm in algorithms:
+            seen = self.seen_by(algorithm.name)
+            known = [spec.name for each in seen.by_kind.values() for spec in each.offers]
             for name in getattr(algorithm, "tool_names", None) or ():
-                if name not in self._by_tool:
-                    raise UnknownTool(name, algorithm=algorithm.name, known=tuple(self._by_tool))
+                if name not in known:
+                    raise UnknownTool(name, algorithm=algorithm.name, known=tuple(known))
 
     def seen_by(self, algorithm: str) -> Handlers:
         """Return these as the runs of an algorithm see them.
@@ -123,7 +134,7 @@ class Handlers:
 
 
 def as_handlers(given: Iterable[Handler]) -> list[Handler]:
-    """Return the handlers that an engine was given.
+    """Return the handlers that an engine was given, and those that every engine has.
 
     Raises:
         TypeError: one is none, or is given alone.
@@ -132,6 +143,12 @@ def as_handlers(given: Iterable[Handler]) -> list[Handler]:
     told = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
     for handler in handlers:
         check_has(handler, "kind", told)
+    kinds = {handler.kind for handler in handlers}
+    if k.TOOL_REQUESTED not in kinds:
+        # A model may make up a call where there are no tools: that is answered, too.
+        handlers.append(ToolHandler(()))
+    if k.TURN_STARTED not in kinds:
+        handlers.append(TurnHandler())
     return handlers
 
 

@@ -22,6 +22,7 @@ from lib.events import Event, NewEvent
 from lib.events import kinds as k
 
 T = TypeVar("T")
+_log = logging.getLogger("lib.engine")
 
 
 class Outlast(Protocol):
@@ -41,6 +42,12 @@ class Nursery(Host, Protocol):
         self, kind: str, data: dict[str, Any], *, tenant: str | None = None, user: str | None = None
     ) -> NewEvent:
         """Return an event of now, redacted."""
+        ...
+
+    async def run_config(
+        self, algorithm: str, *, tenant: str | None, user: str | None
+    ) -> Mapping[str, Any]:
+        """Return what a run that starts now remembers beside the config of its algorithm."""
         ...
 
     async def adopt(self, run_id: str, log: Sequence[Event]) -> bool:
@@ -84,10 +91,19 @@ class StartedRuns:
 
         See `lib.engine.handler.DerivedRuns`.
         """
+        user = user or request.user
+        config = self._engine.algorithm(algorithm).config()
+        try:
+            config |= await self._engine.run_config(algorithm, tenant=request.tenant, user=user)
+        # Around an application's own code: this run fails, the one that has asked for it goes on.
+        except Exception as error:  # noqa: BLE001 - see above
+            if not await self.begun(request):  # else it remembers what it began with
+                _log.exception("the instructions of agent %r failed", algorithm)
+                return _failed(request, "instructions", error, Spend())
         data: dict[str, Any] = {
             "algorithm": algorithm,
             "input": list(input),
-            "config": self._engine.algorithm(algorithm).config(),
+            "config": config,
             "parent": {"run_id": request.run_id, "key": request.data["key"]},
             "root": self._root_id,
             **self._trace,
@@ -97,7 +113,7 @@ class StartedRuns:
         if upto is not None:
             data["upto"] = upto
         # Asked again, it finds what it has begun.
-        return await self._outlast(lambda: self._run(request, data, user or request.user))
+        return await self._outlast(lambda: self._run(request, data, user))
 
     async def begun(self, request: Event) -> bool:
         """Tell whether the run that the request names is there, or was; see `DerivedRuns`."""
@@ -200,11 +216,15 @@ def _erased(request: Event, error: RunNotFound) -> Result:
     granted again; where nothing limits it, as nothing.
     """
     granted = Spend.from_json(request.data.get("budget", {}))
+    return _failed(request, "erased", error, granted._replace(seconds=0.0))
+
+
+def _failed(request: Event, reason: str, error: Exception, spend: Spend) -> Result:
     return Result(
         run_id=request.data["run_id"],
         outcome="FAILED",
-        output="",
-        reason="erased",
+        text="",
+        reason=reason,
         error={"type": type(error).__name__, "message": str(error)},
-        spend=granted._replace(seconds=0.0),
+        spend=spend,
     )

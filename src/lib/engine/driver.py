@@ -444,6 +444,7 @@ class Driver:
             interrupted=interrupted,
             budget=self._ledger.state.budget,
             trace=None if trace is None else trace.below(_span_of(event)),
+            deps=self._with.deps,
         )
 
     async def _wind_down(self) -> bool:

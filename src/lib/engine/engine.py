@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, overload
+
+from typing_extensions import TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
 from lib.engine import attachments
 from lib.engine.admission import Handlers, as_handlers
+from lib.engine.agents import AgentSpec, Start, with_callees
 from lib.engine.algorithms import Algorithms
 from lib.engine.bearing import written
 from lib.engine.core.algorithm import Algorithm
@@ -20,34 +25,35 @@ from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
 from lib.engine.definitions import ToolDefinitions
 from lib.engine.equipment import Equipment
-from lib.engine.given import check_has, check_names, checked_id
+from lib.engine.given import check_has, check_names, checked_id, listed
 from lib.engine.handler import Handler, Live
 from lib.engine.handlers.child import ChildHandler
-from lib.engine.handlers.tool import ToolHandler
-from lib.engine.handlers.turn import TurnHandler
 from lib.engine.history import Histories
 from lib.engine.hosting import Hosting
 from lib.engine.live import LiveHub
 from lib.engine.redaction import redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
-from lib.engine.starting import begin_run, check_start, joined_trace
+from lib.engine.starting import begin_run, check_start, joined_trace, start_id
 from lib.engine.states import States
 from lib.engine.tenancy import OneTenant
 from lib.errors import RunNotFound
 from lib.evals import Score, ScoreSource, as_score, score_event
 from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
-from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.paging import each_run
 from lib.events.payloads import check_signal
 from lib.events.tenant import TenantEventStore
+from lib.events.urls import open_store
 from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
+from lib.tools import Deps
+
+T = TypeVar("T", default=str)
 
 
 class Engine:
-    """Drives runs over a store: `async with Engine(store, handlers, algorithms=[…]) as engine`.
+    """Drives runs over a store: `async with Engine(store, agents=[…]) as engine`.
 
     Entering sets the store up; leaving stops what is under way, which any engine over the same
     store can take up again, and closes the store.
@@ -64,10 +70,12 @@ class Engine:
 
     def __init__(
         self,
-        store: EventStore,
-        handlers: Iterable[Handler],
+        store: EventStore | str | os.PathLike[str],
+        handlers: Iterable[Handler] = (),
         *,
-        algorithms: Iterable[Algorithm[Any]],
+        agents: Iterable[AgentSpec[Any]] = (),
+        algorithms: Iterable[Algorithm[Any]] = (),
+        deps: Iterable[object] = (),
         blobs: BlobStore | None = None,
         redactor: Redactor | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -81,9 +89,14 @@ class Engine:
         """Put the parts together; nothing happens before `async with`.
 
         Args:
-            store: where the logs are.
-            handlers: what carries out requests, one per kind.
-            algorithms: how runs go on, by name; the first is the default of `start`.
+            store: where the logs are: an event store, or a path or URL for `open_store`.
+            handlers: carry out the requests of `algorithms`, one per kind.
+            agents: those whose runs are started and driven here, and with them all that they may
+                call. Each has a model, tools and guards of its own.
+            algorithms: how runs without an agent go on, by name. The first of them is the default
+                of `start`, else the first agent.
+            deps: the application's own objects, for tools: `context.deps[Pool]`. They are never
+                logged and not closed.
             blobs: where content above 256 KiB is kept; without one it is refused.
             redactor: takes out of every event what must not be kept, before anything sees it; the
                 pieces of replies in `Run.live` are shown as they come.
@@ -100,12 +113,15 @@ class Engine:
         Raises:
             TypeError: the store, a handler or another part is none, or is not given in a list.
             ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
-                have one name, or there is no algorithm.
+                or agents have one name, or there is none.
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
             UnknownTool: an algorithm offers a tool that no handler has, and `drive` is not False.
         """
+        if isinstance(store, str | os.PathLike):
+            store = open_store(store)
         check_has(store, "claim", "is no event store: open_store(…) makes one")
         handlers = as_handlers(handlers)
+        self._agents = with_callees(agents)
         if blobs is not None:
             check_has(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
         self.store = store
@@ -115,21 +131,19 @@ class Engine:
         self.hub = LiveHub()
         self._redacted = redaction(redactor)
         self.new_id = new_id
-        self._algorithms = Algorithms(algorithms)
+        self._parts = {name: agent.parts() for name, agent in self._agents.items()}
+        own = {name: Handlers(as_handlers(each.handlers)) for name, each in self._parts.items()}
+        described = [each.algorithm for each in self._parts.values()]
+        self._algorithms = Algorithms([*listed(algorithms, "algorithms", "[React()]"), *described])
         self.histories = Histories(store, self._algorithms)
         for handler in handlers:
             if isinstance(handler, ChildHandler):
                 for name in handler.algorithms:
                     self.algorithm(name)
-        if all(handler.kind != k.TOOL_REQUESTED for handler in handlers):
-            # A model may make up a call where there are no tools: that is answered, too.
-            handlers.append(ToolHandler(()))
-        if all(handler.kind != k.TURN_STARTED for handler in handlers):
-            handlers.append(TurnHandler())
         self._equipment = Equipment(
             store=store,
             states=States(store, self.histories),
-            handlers=Handlers(handlers),
+            handlers=Handlers(handlers, own=own),
             engine=self,
             blobs=attachments.held(blobs),
             redacted=self._redacted,
@@ -137,6 +151,7 @@ class Engine:
             worker=worker or f"worker-{new_id()}",
             lease_s=lease_s,
             grace_s=grace_s,
+            deps=Deps(deps),
         )
         offers = self._equipment.handlers.offers
         self.tool_definitions = ToolDefinitions(offers, self._redacted)
@@ -175,18 +190,35 @@ class Engine:
 
     async def _close(self, pump: asyncio.Task[None]) -> None:
         pump.cancel()
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.store.close)
+            for parts in self._parts.values():
+                stack.push_async_callback(parts.close)
             await self.hosting.close()
             await asyncio.wait([pump])
-        finally:
-            await self.store.close()
 
     # -- runs ------------------------------------------------------------------------------
 
+    @overload
     async def start(
         self,
-        input: Input,  # noqa: A002 - the word that fits
+        input: Input,
         *,
+        agent: AgentSpec[T],
+        idempotency_key: str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        budget: Budget | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+        stream: bool = False,
+    ) -> Run[T]: ...
+    @overload
+    async def start(
+        self,
+        input: Input,
+        *,
+        agent: str | None = None,
         algorithm: str | None = None,
         idempotency_key: str | None = None,
         tenant: str | None = None,
@@ -194,24 +226,42 @@ class Engine:
         budget: Budget | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
-    ) -> Run:
+        stream: bool = False,
+    ) -> Run: ...
+    async def start(
+        self,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        agent: AgentSpec[Any] | str | None = None,
+        algorithm: str | None = None,
+        idempotency_key: str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        budget: Budget | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+        stream: bool = False,
+    ) -> Run[Any]:
         """Start a run and drive it here, in the background.
 
         Args:
             input: what the user says: text, a message, or a conversation.
-            algorithm: the name of one of the engine's algorithms, None for the first.
+            agent: one of the engine's agents, or the name of one; then the output is text.
+            algorithm: the name of one of the engine's algorithms. Without an agent and an
+                algorithm it is the engine's first.
             idempotency_key: makes the start repeatable: within a tenant, the same key gives the
                 same run, which is taken up again if nobody drives it.
             tenant: who owns the run and everything derived from it.
             user: who asks.
-            budget: what it may spend, None for no limit.
+            budget: what it may spend; None for the agent's own, or no limit.
             traceparent: the application's span to run within, as the header of W3C Trace Context
                 has it. None for the tool call, or the active span of OpenTelemetry, that this is
                 called in; "" for none. A malformed one is ignored.
             tracestate: the header that came with it.
+            stream: keep the pieces of its replies from the start on, for `Run.stream`.
 
         Raises:
-            UnknownAlgorithm: the engine has no such algorithm.
+            UnknownAlgorithm: the engine has no such agent or algorithm.
             IdempotencyMismatch: the key has started another request.
             BlobMissing: it names a blob to which no run of the tenant refers.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
@@ -221,7 +271,7 @@ class Engine:
         """
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=(budget,))
         check_names(traceparent=traceparent, tracestate=tracestate)
-        chosen = self._algorithms.chosen(algorithm)
+        chosen, spec = self._chosen(agent, algorithm)
         if chosen.name == SESSION:
             raise ValueError(
                 "a session is started by `start_session`, and what is said is sent to it"
@@ -233,17 +283,49 @@ class Engine:
             "algorithm": chosen.name,
             "input": [message_to_json(message) for message in messages],
         }
+        if budget is None and spec is not None:
+            budget = spec.budget
         if budget is not None:
             data["budget"] = budget.to_json()
-        config, key = chosen.config(), idempotency_key
+        more = await self.run_config(chosen.name, tenant=tenant, user=user)
+        config = {**chosen.config(), **more}
+        key = idempotency_key
+        run = Run(self, start_id(self, key, tenant), parse=_parser(agent))
+        if stream:
+            run.keep_deltas()
         trace = joined_trace(traceparent, tracestate)
-        run_id = await begin_run(self, data, config, key=key, tenant=tenant, user=user, trace=trace)
-        return Run(self, run_id)
+        await begin_run(self, run.id, data, config, key=key, tenant=tenant, user=user, trace=trace)
+        return run
 
+    def _chosen(
+        self, agent: AgentSpec[Any] | str | None, algorithm: str | None
+    ) -> tuple[Algorithm[Any], AgentSpec[Any] | None]:
+        """Return how a run goes on, and the agent if it has one.
+
+        Raises:
+            UnknownAlgorithm: there is no such agent or algorithm.
+            TypeError: both are given, or one is not what it is named to be.
+            ValueError: the engine has another agent of this name.
+        """
+        if agent is not None and algorithm is not None:
+            raise TypeError("expected agent= or algorithm=, got both: leave one out")
+        if agent is None or isinstance(agent, str):
+            chosen = self._algorithms.chosen(agent or algorithm)
+            return chosen, self._agents.get(chosen.name)
+        check_has(agent, "parse_output", "is no agent: Agent(model, …) makes one")
+        chosen = self._algorithms.chosen(agent.name)
+        if self._agents.get(agent.name) is not agent:
+            raise ValueError(
+                f"expected one of the engine's agents, got another one of the name {agent.name!r}: "
+                "give it to Engine(…, agents=[…])"
+            )
+        return chosen, agent
+
+    @overload
     async def start_session(
         self,
-        algorithm: str | None = None,
         *,
+        agent: AgentSpec[T],
         tenant: str | None = None,
         user: str | None = None,
         budget: Budget | None = None,
@@ -251,15 +333,43 @@ class Engine:
         idempotency_key: str | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
-    ) -> Session:
+    ) -> Session[T]: ...
+    @overload
+    async def start_session(
+        self,
+        algorithm: str | None = None,
+        *,
+        agent: str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        budget: Budget | None = None,
+        turn_budget: Budget | None = None,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+    ) -> Session: ...
+    async def start_session(
+        self,
+        algorithm: str | None = None,
+        *,
+        agent: AgentSpec[Any] | str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        budget: Budget | None = None,
+        turn_budget: Budget | None = None,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+    ) -> Session[Any]:
         """Start a session: a conversation that goes on, turn by turn, until it is closed.
 
         Args:
-            algorithm: the name of the one by which its turns are answered, None for the first.
+            algorithm: the name of the one by which its turns are answered; see `start`.
+            agent: the agent that answers, one of the engine's, or its name.
             tenant: who owns it.
             user: who starts it; each turn may name somebody else.
             budget: what all its turns together may spend, None for no limit.
-            turn_budget: what each of them may spend at most.
+            turn_budget: what each of them may spend at most; None for the agent's own budget.
             idempotency_key: makes it repeatable, as in `start`.
             traceparent: the application's span to run within, all turns included, as in `start`.
                 None for none: a session mostly outlives the request that starts it.
@@ -275,29 +385,60 @@ class Engine:
         budgets = (budget, turn_budget)
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=budgets)
         check_names(traceparent=traceparent, tracestate=tracestate)
-        chosen = self._algorithms.chosen(algorithm)
+        chosen, spec = self._chosen(agent, algorithm)
+        if turn_budget is None and spec is not None:
+            turn_budget = spec.budget
         data = session_start(chosen.name, budget, turn_budget)
+        run_id = start_id(self, idempotency_key, tenant)
         trace = joined_trace(traceparent or "", tracestate)
-        run_id = await begin_run(
-            self, data, key=idempotency_key, tenant=tenant, user=user, trace=trace
+        await begin_run(
+            self, run_id, data, key=idempotency_key, tenant=tenant, user=user, trace=trace
         )
-        return Session(self, run_id)
+        return Session(self, run_id, parse=_parser(agent))
 
-    def session(self, session_id: str, *, tenant: str | None = None) -> Session:
+    @overload
+    def session(
+        self, session_id: str, *, tenant: str | None = None, agent: AgentSpec[T]
+    ) -> Session[T]: ...
+    @overload
+    def session(self, session_id: str, *, tenant: str | None = None) -> Session: ...
+    def session(
+        self,
+        session_id: str,
+        *,
+        tenant: str | None = None,
+        agent: AgentSpec[Any] | None = None,
+    ) -> Session[Any]:
         """Return a handle on a session of the store; see `run`."""
         check_names(tenant=tenant)
         host = self if tenant is None else OneTenant(self, tenant)
-        return Session(host, checked_id(session_id))
+        return Session(host, checked_id(session_id), parse=_parser(agent))
 
-    def run(self, run_id: str, *, tenant: str | None = None) -> Run:
+    @overload
+    def run(self, run_id: str, *, tenant: str | None = None, agent: AgentSpec[T]) -> Run[T]: ...
+    @overload
+    def run(self, run_id: str, *, tenant: str | None = None) -> Run: ...
+    def run(
+        self,
+        run_id: str,
+        *,
+        tenant: str | None = None,
+        agent: AgentSpec[Any] | None = None,
+    ) -> Run[Any]:
         """Return a handle on a run of the store; to a tenant, another's run is a missing one.
+
+        Args:
+            run_id: the run.
+            tenant: who looks at it, None for the application itself.
+            agent: the agent whose run it is, for an output of the agent's type.
 
         Raises:
             ValueError: the tenant is empty.
             TypeError: the id or the tenant is no text.
         """
         check_names(tenant=tenant)
-        return Run(self if tenant is None else OneTenant(self, tenant), checked_id(run_id))
+        host = self if tenant is None else OneTenant(self, tenant)
+        return Run(host, checked_id(run_id), parse=_parser(agent))
 
     async def resume(self, run_id: str) -> bool:
         """Drive a run here if nobody does; return whether this engine drives it now.
@@ -409,6 +550,19 @@ class Engine:
         data = self._redacted(signal.kind, signal.data)
         await self._append_signal(checked_id(run_id), replace(signal, data=data, user=user))
 
+    async def run_config(
+        self, algorithm: str, *, tenant: str | None, user: str | None
+    ) -> Mapping[str, Any]:
+        """Return what a run that starts now remembers beside the config of its algorithm.
+
+        Raises:
+            Exception: whatever the instructions of an agent raise.
+        """
+        spec = self._agents.get(algorithm)
+        if spec is None:
+            return {}
+        return await spec.run_config(Start(tenant=tenant, user=user, deps=self._equipment.deps))
+
     def algorithm(self, name: str) -> Algorithm[Any]:
         """Return the algorithm of this name.
 
@@ -460,3 +614,7 @@ class Engine:
         info = await self.store.run(run_id)
         if info is not None and info.ready and info.algorithm in self._algorithms:
             await self.resume(run_id)
+
+
+def _parser(agent: AgentSpec[T] | str | None) -> Callable[[str], T] | None:
+    return None if agent is None or isinstance(agent, str) else agent.parse_output

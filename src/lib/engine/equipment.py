@@ -11,6 +11,7 @@ from lib.engine.derived import Nursery
 from lib.engine.redaction import Redaction
 from lib.engine.states import States
 from lib.events import EventStore
+from lib.tools import Deps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,4 @@ class Equipment:
     worker: str
     lease_s: float
     grace_s: float
+    deps: Deps

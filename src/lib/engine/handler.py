@@ -16,6 +16,8 @@ from lib.engine.redaction import NOTHING_REDACTED, Redaction
 from lib.engine.result import Result
 from lib.events import BlobStore, Event
 from lib.llm import Delta, ToolSpec
+from lib.tools import Deps
+from lib.tools.definition import NO_DEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,7 @@ class Context:
         budget: what the run may spend in all.
         trace: the span of this request in the application's trace, with the headers to send on as
             `traceparent` and `state`; None if the run was started within no trace.
+        deps: the application's own objects, for its tools.
     """
 
     run_id: str
@@ -166,6 +169,7 @@ class Context:
     interrupted: bool = False
     budget: Budget = UNLIMITED
     trace: TraceContext | None = None
+    deps: Deps = NO_DEPS
 
 
 class Handler(Protocol):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, cast
+
+from typing_extensions import TypeVar
 
 from lib.engine.approvals import PendingApproval, pending_in
 from lib.engine.core.algorithm import Algorithm
@@ -15,7 +19,9 @@ from lib.engine.core.state import RunState, fold
 from lib.engine.given import check_texts, check_wait
 from lib.engine.handler import Live
 from lib.engine.history import Histories
+from lib.engine.live import LiveHub
 from lib.engine.result import Result
+from lib.engine.stream import Deltas, StreamItem, stream_of
 from lib.engine.unknown import unknown_in
 from lib.engine.waiting import WaitingLog, waiting_for
 from lib.errors import NotPending, RunNotFound
@@ -25,6 +31,7 @@ from lib.events import kinds as k
 from lib.events.wakeups import Listener
 
 _IDLE_POLLS: Final = 10
+T = TypeVar("T", default=str)
 
 
 class Host(Protocol):
@@ -33,6 +40,7 @@ class Host(Protocol):
     store: EventStore
     poll_s: float
     histories: Histories
+    hub: LiveHub
 
     @property
     def drives(self) -> bool:
@@ -74,13 +82,31 @@ class Host(Protocol):
         ...
 
 
-class Run:
-    """A handle on a run; any number may exist, in any process, of a run in any state."""
+class Run(Generic[T]):
+    """A handle on a run; any number may exist, in any process, of a run in any state.
 
-    def __init__(self, engine: Host, run_id: str) -> None:
-        """Made by `Engine.start` and `Engine.run`."""
+    Attributes:
+        id: the run.
+    """
+
+    def __init__(
+        self,
+        engine: Host,
+        run_id: str,
+        *,
+        parse: Callable[[str], T] | None = None,
+    ) -> None:
+        """Made by `Engine.start` and `Engine.run`.
+
+        Args:
+            engine: drives and stores.
+            run_id: the run.
+            parse: makes the output of the answer's text, None for the text itself.
+        """
         self._engine = engine
         self.id = run_id
+        self._parse = parse
+        self._deltas: Deltas | None = None
 
     async def info(self) -> RunInfo:
         """Return what the store lists of it.
@@ -93,7 +119,7 @@ class Run:
             raise RunNotFound(self.id)
         return info
 
-    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result:
+    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result[T]:
         """Wait for the end and return it, driving the run here whenever nobody else does.
 
         A run that waits for a person, or for the lease of another worker, makes this wait, too;
@@ -110,6 +136,7 @@ class Run:
             RunAbandoned: the engine is closing.
             UnknownAlgorithm: the engine does not have its algorithm.
             MissingHandler: it asks for what no handler of the engine fulfils.
+            InvalidReply: its agent has another `output=` by now, which the answer does not fit.
             ValueError: the timeout is negative, or none.
             StoreError: its store failed; other errors are faults of a handler or an algorithm.
         """
@@ -118,15 +145,21 @@ class Run:
             deadline = asyncio.timeout(timeout_s)
             try:
                 async with deadline:
-                    return await self._end()
+                    return self._typed(await self._end())
             except TimeoutError:
                 if not deadline.expired():
                     raise  # a fault of a handler
         info = await self.info()
         state = await self._blind()
         if state.outcome is not None:
-            return Result.of(state)
-        return Result.unfinished(state, await waiting_for(self._engine.store, info))
+            return self._typed(Result.of(state))
+        waits_for = await waiting_for(self._engine.store, info)
+        return self._typed(Result.unfinished(state, waits_for))
+
+    def _typed(self, result: Result) -> Result[T]:
+        if self._parse is None:
+            return cast("Result[T]", result)  # then T is str
+        return result.typed(self._parse)
 
     async def _end(self) -> Result:
         reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
@@ -198,6 +231,36 @@ class Run:
                 if info.status == "closed":
                     return
                 await wake.wait(self._engine.poll_s)
+
+    async def stream(self, *, after: int = 0) -> AsyncGenerator[StreamItem[T]]:
+        """Yield what happens in the run until it ends: deltas, calls, verdicts, approvals, the end.
+
+        The run is driven here whenever nobody else does; where another process drives it there
+        are no deltas. Close the generator (`contextlib.aclosing`) if you leave it early: the run
+        goes on.
+
+        Args:
+            after: the `seq` of the last item seen, to go on behind it.
+
+        Raises:
+            RunNotFound: there is no such run.
+            Exception: as `result` does.
+        """
+        deltas, self._deltas = self.keep_deltas(), None
+        try:
+            async with aclosing(stream_of(self, deltas, after=after)) as items:
+                async for item in items:
+                    yield item
+        finally:
+            self._engine.hub.discard(self.id, deltas)
+
+    def keep_deltas(self) -> Deltas:
+        """Keep the pieces of its replies from now on, for `stream`, until this handle is gone."""
+        if self._deltas is None:
+            self._deltas = Deltas()
+            self._engine.hub.add(self.id, self._deltas)
+            weakref.finalize(self, self._engine.hub.discard, self.id, self._deltas)
+        return self._deltas
 
     def live(self) -> AsyncGenerator[Live]:
         """Yield replies while they are written, as long as this process drives the run.

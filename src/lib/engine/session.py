@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from lib.engine.bearing import written
 from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.given import check_key, check_names, kind_of
 from lib.engine.history import Histories
-from lib.engine.run import Run
-from lib.engine.turn import LiveHost, Turn, request_digest
+from lib.engine.run import Host, Run
+from lib.engine.turn import Turn, request_digest
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
@@ -19,6 +21,7 @@ from lib.events.payloads import fits
 from lib.llm import Message, message_to_json
 
 Input = str | Message | Sequence[Message]
+T = TypeVar("T", default=str)
 
 
 def as_messages(given: Input) -> list[Message]:
@@ -66,7 +69,7 @@ def session_start(
     return data
 
 
-class SessionHost(LiveHost, Protocol):
+class SessionHost(Host, Protocol):
     """What a handle on a session needs of an engine; see `Engine`."""
 
     histories: Histories
@@ -85,16 +88,19 @@ class SessionHost(LiveHost, Protocol):
         ...
 
 
-class Session:
+class Session(Generic[T]):
     """A handle on a session; any number may exist, in any process.
 
     Between turns nobody holds the session and it costs nothing: the log is all there is of it.
     Turns that are sent while one is open wait for it, in the order of the log.
     """
 
-    def __init__(self, engine: SessionHost, session_id: str) -> None:
-        """Made by `Engine.start_session` and `Engine.session`."""
+    def __init__(
+        self, engine: SessionHost, session_id: str, *, parse: Callable[[str], T] | None = None
+    ) -> None:
+        """Made by `Engine.start_session` and `Engine.session`; see `Run`."""
         self.id = session_id
+        self._parse = parse
         self._engine = engine
         self._seen = 0
         self._tenant: str | None = None
@@ -113,7 +119,7 @@ class Session:
         idempotency_key: str | None = None,
         user: str | None = None,
         live: bool = True,
-    ) -> Turn:
+    ) -> Turn[T]:
         """Say something, and return the turn that will answer it.
 
         Once it is written down, no failure of a store is raised any more: it is logged, and the
@@ -152,7 +158,9 @@ class Session:
             return self._again(key, request)
         if self._closed is not None:
             raise SessionClosed(self.id, outcome=self._closed)
-        turn = Turn(self._engine, self.id, key, after=self._seen, request=request)
+        turn = Turn(
+            self._engine, self.id, key, after=self._seen, request=request, parse=self._parse
+        )
         if live:
             turn.keep_pieces()
         await self._engine.signal(self.id, k.TURN_REQUESTED, data, user=user)
@@ -160,7 +168,7 @@ class Session:
             await turn.refresh()
         return turn
 
-    async def turns(self) -> list[Turn]:
+    async def turns(self) -> list[Turn[T]]:
         """Return the turns of the session in the order in which they are answered.
 
         Raises:
@@ -168,7 +176,8 @@ class Session:
         """
         await self._catch_up()
         return [
-            Turn(self._engine, self.id, key, after=seq - 1) for key, (seq, _) in self._asked.items()
+            Turn(self._engine, self.id, key, after=seq - 1, parse=self._parse)
+            for key, (seq, _) in self._asked.items()
         ]
 
     async def history(self) -> list[Message]:
@@ -203,11 +212,11 @@ class Session:
         """
         return await self.run.cancel(reason, user=user)
 
-    def _again(self, key: str, request: str) -> Turn:
+    def _again(self, key: str, request: str) -> Turn[T]:
         seq, before = self._asked[key]
         if before != request:
             raise IdempotencyMismatch(key, run_id=self.id)
-        return Turn(self._engine, self.id, key, after=seq - 1)
+        return Turn(self._engine, self.id, key, after=seq - 1, parse=self._parse)
 
     async def _catch_up(self) -> None:
         events = await self._engine.store.read(self.id, after=self._seen)

@@ -63,8 +63,18 @@ def joined_trace(traceparent: str | None, tracestate: str | None) -> TraceContex
     return found
 
 
+def start_id(engine: Starter, key: str | None, tenant: str | None) -> str:
+    """Return the id of a run that is started: within a tenant, the same for the same key."""
+    if key is None:
+        return engine.new_id()
+    store_id = engine.store.store_id
+    salt = (store_id,) if store_id else ()  # older stores keep the ids that they have
+    return digest("start", *salt, canonical(tenant), key)[:32]
+
+
 async def begin_run(
     engine: Starter,
+    run_id: str,
     data: dict[str, Any],
     config: Mapping[str, Any] = NOTHING,
     *,
@@ -72,11 +82,12 @@ async def begin_run(
     tenant: str | None,
     user: str | None,
     trace: TraceContext | None = None,
-) -> str:
-    """Start a root run unless it is there, have it driven, and return its id.
+) -> None:
+    """Start a root run unless it is there, and have it driven.
 
     Args:
         engine: stores and drives.
+        run_id: the run; see `start_id`.
         data: what was asked for; the same again under the same key is the same run.
         config: what the run remembers of its algorithm beside that.
         key: makes the start repeatable within the tenant.
@@ -92,12 +103,8 @@ async def begin_run(
     # Of the redacted input: a digest of what must not be kept would let it be guessed.
     request = digest(canonical(engine.event(k.RUN_STARTED, data).data))
     data = {**data, "config": {**config, **data.get("config", {})}}
-    run_id = engine.new_id()
     if key is not None:
         data["request"] = request
-        store_id = engine.store.store_id
-        salt = (store_id,) if store_id else ()  # older stores keep the ids that they have
-        run_id = digest("start", *salt, canonical(tenant), key)[:32]
     if trace is not None:
         data |= trace.to_json()
     event = engine.event(k.RUN_STARTED, data, tenant=tenant, user=user)
@@ -111,7 +118,6 @@ async def begin_run(
         # It is written down: whoever was told of an error would start another one.
         with written(run_id, "it has been started, and could not be driven at once"):
             await engine.adopt(run_id, log)
-    return run_id
 
 
 async def _check_same(store: EventStore, run_id: str, request: str, key: str) -> None:

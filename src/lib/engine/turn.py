@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from lib._util.json import canonical, digest
 from lib.engine.core.budget import Spend
 from lib.engine.given import check_texts, check_wait
 from lib.engine.handler import Live
 from lib.engine.handlers.turn import turn_run_id
-from lib.engine.live import LiveHub
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
 from lib.engine.waiting import WaitingLog
@@ -24,11 +25,7 @@ from lib.events import kinds as k
 from lib.events.payloads import fits
 from lib.events.wakeups import Listener
 
-
-class LiveHost(Host, Protocol):
-    """What a handle on a turn needs of an engine; see `Engine`."""
-
-    hub: LiveHub
+T = TypeVar("T", default=str)
 
 
 class Pieces:
@@ -49,7 +46,7 @@ class Pieces:
             self.reader.wake()
 
 
-class Turn:
+class Turn(Generic[T]):
     """A handle on a turn; any number may exist, in any process.
 
     Attributes:
@@ -60,12 +57,13 @@ class Turn:
 
     def __init__(
         self,
-        engine: LiveHost,
+        engine: Host,
         session_id: str,
         key: str,
         *,
         after: int,
         request: str | None = None,
+        parse: Callable[[str], T] | None = None,
     ) -> None:
         """Made by `Session.send` and `Session.turns`.
 
@@ -76,6 +74,7 @@ class Turn:
             after: a `seq` of the session's log after which it was sent.
             request: the digest of what was sent, if somebody else may have sent something else
                 under this key.
+            parse: makes the output of the answer's text, None for the text itself.
         """
         self.session_id = session_id
         self.id = key
@@ -83,6 +82,7 @@ class Turn:
         self._engine = engine
         self._seen = after
         self._request = request
+        self._parse = parse
         self._other = False
         self._accepted = False
         self._begun = False
@@ -91,11 +91,11 @@ class Turn:
         self._pieces: Pieces | None = None
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Run[T]:
         """The run that answers the turn; it is not there before the turns before it have ended."""
-        return Run(self._engine, self.run_id)
+        return Run(self._engine, self.run_id, parse=self._parse)
 
-    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result:
+    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result[T]:
         """Wait for the end of the turn and return it, driving its session here if nobody else does.
 
         A turn that waits for a person, or for the lease of another worker, makes this wait, too;
@@ -111,6 +111,7 @@ class Turn:
             RunAbandoned: the engine is closing.
             UnknownAlgorithm: the engine does not have the turn's algorithm.
             MissingHandler: it asks for what no handler of the engine fulfils.
+            InvalidReply: its agent has another `output=` by now, which the answer does not fit.
             ValueError: the timeout is negative, or none.
             StoreError: the store failed; other errors are faults of a handler or an algorithm.
         """
@@ -119,13 +120,18 @@ class Turn:
             deadline = asyncio.timeout(timeout_s)
             try:
                 async with deadline:
-                    return await self._end()
+                    return self._typed(await self._end())
             except TimeoutError:
                 if not deadline.expired():
                     raise  # a fault of a handler
         await self._look()
         self._check()
-        return self._result or await self._unfinished()
+        return self._typed(self._result or await self._unfinished())
+
+    def _typed(self, result: Result) -> Result[T]:
+        if self._parse is None:
+            return cast("Result[T]", result)  # then T is str
+        return result.typed(self._parse)
 
     async def _end(self) -> Result:
         reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
@@ -140,7 +146,7 @@ class Turn:
     async def _unfinished(self) -> Result:
         """Return what is known of a turn that has not ended."""
         if await self._engine.store.run(self.run_id) is not None:
-            return await self.run.result(wait=False)
+            return await Run(self._engine, self.run_id).result(wait=False)
         session = await Run(self._engine, self.session_id).result(wait=False)
         return replace(session, run_id=self.run_id, spend=Spend())
 
@@ -322,7 +328,7 @@ def _never_begun(run_id: str, data: Mapping[str, Any]) -> Result:
     return Result(
         run_id=run_id,
         outcome="CANCELLED",
-        output="",
+        text="",
         reason=data.get("reason", ""),
         error=None,
         spend=Spend(),

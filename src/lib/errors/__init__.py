@@ -21,6 +21,7 @@
     │   ├── UnknownTool
     │   ├── MissingHandler
     │   ├── IdempotencyMismatch
+    │   ├── NoOutput
     │   ├── NotPending
     │   ├── RedactionFailed
     │   ├── RunAbandoned
@@ -70,6 +71,7 @@ from lib.errors.engine import (
     EngineError,
     IdempotencyMismatch,
     MissingHandler,
+    NoOutput,
     NotPending,
     RedactionFailed,
     RunAbandoned,
@@ -134,6 +136,7 @@ __all__ = [
     "MigrationNeeded",
     "MissingDriver",
     "MissingHandler",
+    "NoOutput",
     "NotFitted",
     "NotPending",
     "RedactionFailed",

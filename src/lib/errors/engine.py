@@ -49,6 +49,16 @@ class IdempotencyMismatch(EngineError):
         )
 
 
+class NoOutput(EngineError):
+    """A run has no output of the asked type: it has not completed."""
+
+    def __init__(self, run_id: str, *, outcome: str | None, reason: str) -> None:
+        self.run_id, self.outcome, self.reason = run_id, outcome, reason
+        ended = "has not ended" if outcome is None else f"ended as {outcome}"
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"run {run_id!r} {ended}{why}: look at .outcome, .text and .error first")
+
+
 class NotPending(EngineError):
     """An approval was given for a call that does not wait for one."""
 

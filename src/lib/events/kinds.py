@@ -23,8 +23,11 @@ that readers could not read, see `lib.events.payloads`.
                         tools? [name], epoch?
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?,
                         empty? (true: nothing but thinking and whitespace),
-                        first_chunk_s? (of a reply that was streamed)
-    llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?
+                        first_chunk_s? (of a reply that was streamed), failed_models? [{model?,
+                        provider?, error}] (those that were asked before the one that replied),
+                        provider? (of that one)
+    llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?,
+                        failed_models?, provider?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp?, epoch? |
                         … args, unstarted (true), epoch?
     tool.checked        key, call_id, answer, reason? (of an interrupted call: what the tool's check

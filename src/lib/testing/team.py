@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.engine.check import request_check
 from lib.events import Event, EventStore, MemoryEventStore, RunInfo, RunQuery
 from lib.events.verify import verify_store
@@ -15,7 +15,7 @@ from lib.resilience import RetryPolicy
 from lib.tools import Tool
 
 BOSS, HELPER = React("boss", system="boss"), React("helper", system="helper")
-AGENT = Agent("helper", "Helps.", "helper")
+AGENT = AgentTool("helper", "Helps.", "helper")
 USAGE = Usage(input_tokens=10, output_tokens=5, cost=0.25)
 """What each call of a model costs here."""
 
@@ -62,7 +62,7 @@ def team(
     helper: Think = echo,
     *tools: Tool,
     store: EventStore | None = None,
-    agents: Sequence[Agent] = (AGENT,),
+    agents: Sequence[AgentTool] = (AGENT,),
     **options: Any,
 ) -> Engine:
     """Return an engine whose default algorithm is a boss that may call a helper.

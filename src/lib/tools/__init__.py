@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lib.errors import ToolError
 from lib.tools.checks import CannotTell, CheckResult, DidNotHappen, Happened
 from lib.tools.definition import (
+    Deps,
     Effects,
     RepeatAfterUnknown,
     Tool,
@@ -16,13 +17,15 @@ from lib.tools.definition import (
 from lib.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
-    from lib.tools.function import tool
+    from lib.tools.function import FunctionTool, tool
 
 __all__ = [
     "CannotTell",
     "CheckResult",
+    "Deps",
     "DidNotHappen",
     "Effects",
+    "FunctionTool",
     "Happened",
     "RepeatAfterUnknown",
     "Tool",
@@ -35,8 +38,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tool":
-        from lib.tools.function import tool  # noqa: PLC0415 - loads pydantic
+    if name in ("FunctionTool", "tool"):
+        from lib.tools import function  # noqa: PLC0415 - loads pydantic
 
-        return tool
+        return getattr(function, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from lib.llm import ToolSpec
 from lib.tools.checks import CheckCallable
@@ -26,6 +26,8 @@ ask          a person must approve the repetition.
 allow        it is made like any other call.
 """
 
+T = TypeVar("T")
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -37,6 +39,56 @@ class ToolAnnotations:
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False
+
+
+class Deps:
+    """The application's own objects, by type: `context.deps[Pool]`. Never logged.
+
+    They belong to the engine of a process, not to a run: one that is resumed elsewhere gets those
+    of that engine.
+    """
+
+    __slots__ = ("_objects",)
+
+    def __init__(self, objects: Iterable[object] = ()) -> None:
+        """Keep the objects.
+
+        Raises:
+            TypeError: they are not in a list, or one is a class.
+            ValueError: two have one type.
+        """
+        given: object = objects
+        if isinstance(given, Mapping | str | bytes | type) or not hasattr(given, "__iter__"):
+            got = type(cast("object", given)).__name__
+            raise TypeError(f"expected a list of objects as deps, got {got}: deps=[pool, client]")
+        self._objects: dict[type, object] = {}
+        for each in objects:
+            if isinstance(each, type):
+                raise TypeError(f"expected an instance in deps, got the class {each.__name__}")
+            if type(each) in self._objects:
+                raise ValueError(
+                    f"two deps have the type {type(each).__name__}: "
+                    "wrap them in a dataclass of your own"
+                )
+            self._objects[type(each)] = each
+
+    def __getitem__(self, kind: type[T]) -> T:
+        """Return the object of this type, or the only one of a subclass.
+
+        Raises:
+            LookupError: there is none, or there are several of subclasses.
+        """
+        found = self._objects.get(kind)
+        if isinstance(found, kind):
+            return found
+        several = [each for each in self._objects.values() if isinstance(each, kind)]
+        if len(several) == 1:
+            return several[0]
+        got = ", ".join(each.__name__ for each in self._objects) or "none"
+        raise LookupError(f"expected one {kind.__name__} in deps, got {got}: Engine(…, deps=[…])")
+
+
+NO_DEPS: Final = Deps()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +105,7 @@ class ToolContext:
             what they record hangs under this call in the application's trace; None if the run was
             started within no trace. It is nothing for hosts of strangers.
         tracestate: the header of this name, None if there is none.
+        deps: the application's own objects, as given to the engine.
     """
 
     run_id: str
@@ -62,6 +115,7 @@ class ToolContext:
     user: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    deps: Deps = field(default=NO_DEPS, repr=False, compare=False)
 
 
 ToolCallable = Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]

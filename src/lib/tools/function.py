@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from typing import Any, Final, Unpack, get_type_hints, overload
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -25,6 +25,8 @@ from lib.tools.definition import (
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Function = Callable[..., Any]
 
 MAX_FAULTS: Final = 5
@@ -51,14 +53,40 @@ class ToolOptions(TypedDict, total=False):
     repeat_after_unknown: RepeatAfterUnknown
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool(Tool, Generic[P, R]):
+    """A tool that can still be called as the function that it is: `refund(7)`.
+
+    A direct call runs the function alone: nothing is recorded, checked or approved.
+
+    Attributes:
+        function: the function.
+    """
+
+    function: Callable[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """The function, for `inspect.signature` and the like."""
+        return self.function
+
+
 @overload
-def tool(function: Function, /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], Tool]: ...
 def tool(
-    function: Function | None = None, /, **options: Unpack[ToolOptions]
-) -> Tool | Callable[[Function], Tool]:
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, sync (run in a thread) or async.
+
+    The tool stays callable as the function that it is.
 
     The name and the docstring become the tool's; a model knows what a tool is for by its
     description alone, so one without is logged as a warning. Each parameter needs an annotation,
@@ -76,7 +104,7 @@ def tool(
     return _make(function, options)
 
 
-def _make(function: Function, options: ToolOptions) -> Tool:
+def _make(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
     arguments, context_name = _arguments_model(function)
     description = inspect.getdoc(function) or ""
     if not description and "description" not in options:
@@ -85,7 +113,8 @@ def _make(function: Function, options: ToolOptions) -> Tool:
             "write a docstring, or give description=",
             options.get("name", function.__name__),
         )
-    made = Tool(
+    made = FunctionTool(
+        function=function,
         name=options.get("name", function.__name__),
         description=description,
         input_schema=_schema(arguments),

@@ -6,7 +6,7 @@ from typing import Any
 from lib.algorithms import React
 from lib.engine import ChildHandler, Engine, LLMHandler, Result, ToolHandler
 from lib.engine.core.state import MAX_RESUMES
-from lib.engine.handlers.child import Agent
+from lib.engine.handlers.child import AgentTool
 from lib.events import EventStore, MemoryEventStore
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.tools import Tool
@@ -36,7 +36,7 @@ def with_helper(
     handlers = [
         LLMHandler(FunctionClient(answer)),
         ToolHandler(tools),
-        ChildHandler([Agent("helper", "d", "child")]),
+        ChildHandler([AgentTool("helper", "d", "child")]),
     ]
     agents = [React(tools=["helper"]), child]
     return Engine(store or MemoryEventStore(), handlers, algorithms=agents, poll_s=0.01, **more)

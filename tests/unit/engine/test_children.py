@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lib.engine import Agent, Budget, ChildHandler, Engine, Result, UnknownAlgorithm
+from lib.engine import AgentTool, Budget, ChildHandler, Engine, Result, UnknownAlgorithm
 from lib.errors import LLMError, RunErased
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
@@ -143,7 +143,7 @@ def test_a_child_that_another_worker_drives_is_waited_for() -> None:
         return echo(messages)
 
     async def main() -> Result:
-        never = Agent("helper", "Helps.", "helper", approval=True)
+        never = AgentTool("helper", "Helps.", "helper", approval=True)
         engine = team(boss_of(task(0, "a")), patient, store=store, agents=[never])
         other = team(boss_of(), patient, store=store)
         async with engine:
@@ -171,7 +171,7 @@ def _adopted_by(other: Engine) -> Any:
 
 def test_an_engine_needs_the_algorithms_of_its_agents() -> None:
     with pytest.raises(UnknownAlgorithm, match="'nobody'"):
-        team(echo, agents=[Agent("x", "Does x.", "nobody")])
+        team(echo, agents=[AgentTool("x", "Does x.", "nobody")])
 
 
 def test_an_agent_and_a_tool_of_one_name_are_refused() -> None:
@@ -201,7 +201,9 @@ def test_agents_that_call_each_other_end_at_the_last_level() -> None:
         return say(results[0].content) if results else call(task(0, "again", name=other))
 
     async def main() -> tuple[Result, int]:
-        async with team(again, again, agents=(AGENT, Agent("boss", "Leads.", "boss"))) as engine:
+        async with team(
+            again, again, agents=(AGENT, AgentTool("boss", "Leads.", "boss"))
+        ) as engine:
             result = await (await engine.start("go", budget=Budget(depth=3))).result()
             await verified(engine.store)
             return result, len(await engine.store.runs())
@@ -231,7 +233,7 @@ def test_arguments_that_do_not_fit_start_nothing(wrong: ToolCall, message: str) 
 
 def test_arguments_of_another_schema_are_told_as_json() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    counter = Agent("helper", "Counts.", "helper", input_schema=schema)
+    counter = AgentTool("helper", "Counts.", "helper", input_schema=schema)
 
     result, _, _ = play(team(boss_of(ToolCall("c0", "helper", {"a": 1})), agents=[counter]))
 
@@ -283,7 +285,7 @@ def test_a_child_that_does_not_complete_is_an_error_that_the_model_can_read(
 
 
 def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
-    careful = Agent("helper", "Helps.", "helper", approval=True)
+    careful = AgentTool("helper", "Helps.", "helper", approval=True)
 
     async def main(*, approve: bool) -> tuple[str, int]:
         async with team(boss_of(task(0, "a")), agents=[careful]) as engine:

@@ -9,7 +9,7 @@ from tests.unit.engine.run_kit import Kept, add, play, told
 from tests.unit.engine.session_kit import in_session
 
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler, Result
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, Result
 from lib.engine.check import request_check
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -212,7 +212,7 @@ def test_an_agent_that_is_called_tells_its_caller_why_it_has_no_answer() -> None
     async def main() -> Result:
         handlers = [
             LLMHandler(FunctionClient(think)),
-            ChildHandler([Agent("helper", "Helps.", "helper")]),
+            ChildHandler([AgentTool("helper", "Helps.", "helper")]),
         ]
         algorithms = [React("boss"), React("helper", tools=[])]
         async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:

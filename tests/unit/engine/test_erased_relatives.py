@@ -8,7 +8,7 @@ import pytest
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
-from lib.engine import Agent, Budget, Engine, Result
+from lib.engine import AgentTool, Budget, Engine, Result
 from lib.errors import RunAbandoned, RunNotFound, StoreError
 from lib.events import Event, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
@@ -237,7 +237,7 @@ def test_an_erased_child_has_spent_what_it_was_granted(budget: Budget | None) ->
     store = MemoryEventStore()
 
     async def main() -> tuple[Result, dict[str, Any]]:
-        agents = [Agent("helper", "Helps.", "helper", budget=budget)]
+        agents = [AgentTool("helper", "Helps.", "helper", budget=budget)]
         async with team(boss_of(task(0, "a")), _never, store=store, agents=agents) as engine:
             started = await engine.start("go")
             child = await child_of(store, started.id)

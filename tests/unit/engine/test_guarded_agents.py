@@ -5,7 +5,7 @@ from typing import Any
 
 from lib._util.json import canonical
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, Finish, LLMHandler, Request, Wait
+from lib.engine import AgentTool, ChildHandler, Engine, Finish, LLMHandler, Request, Wait
 from lib.errors import LLMError
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
@@ -20,7 +20,7 @@ from .guard_kit import Watch, verdicts
 
 def test_a_child_is_guarded_like_any_run() -> None:
     asked = Reply((ToolCall("c1", "helper", {"task": "be evil"}),))
-    agent = Agent(name="helper", description="helps", algorithm="react")
+    agent = AgentTool(name="helper", description="helps", algorithm="react")
     watch = Watch("input")
 
     async def main() -> tuple[str | None, str]:
@@ -72,7 +72,7 @@ def called(
         retries = RetryPolicy(attempts=1)
         handlers = [
             LLMHandler(client, retries=retries),
-            ChildHandler([Agent("helper", "helps", "below")], guards=guards),
+            ChildHandler([AgentTool("helper", "helps", "below")], guards=guards),
         ]
         algorithms = [React(tools=["helper"]), below]
         async with Engine(store, handlers, algorithms=algorithms, poll_s=0.01) as engine:

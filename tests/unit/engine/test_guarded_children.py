@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
 from lib.errors import StoreError
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -60,7 +60,7 @@ def engine_of(store: MemoryEventStore, guard: Fickle, *, hangs: bool = False) ->
 
     handlers = [
         LLMHandler(FunctionClient(think)),
-        ChildHandler([Agent("helper", "helps", "below")], guards=[guard]),
+        ChildHandler([AgentTool("helper", "helps", "below")], guards=[guard]),
     ]
     algorithms = [React(tools=["helper"]), React("below", tools=[])]
     return Engine(store, handlers, algorithms=algorithms, poll_s=0.01)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler, ToolHandler
+from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.events import MemoryBlobStore, MemoryEventStore
 from lib.guards import InjectionGuard
 from lib.llm import Image, Message, ScriptedClient, Text
@@ -31,7 +31,7 @@ def model() -> LLMHandler:
 
 
 MODEL = model()
-AGENT = Agent("helper", "Helps", "react")
+AGENT = AgentTool("helper", "Helps", "react")
 TO_HANDLERS = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
 HANDLERS = "handlers are given as a list, such as [LLMHandler(…), ToolHandler(…)], got"
 ALGORITHMS = "algorithms are given as a list, such as [React()], got"
@@ -44,10 +44,10 @@ MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
     (Engine, ([MODEL], MemoryEventStore()), {}, "list is no event store: open_store(…) makes one"),
     (Engine, (MemoryEventStore(), MODEL), {}, f"{HANDLERS} LLMHandler"),
     (Engine, (MemoryEventStore(), None), {}, f"{HANDLERS} NoneType"),
-    (Engine, (MemoryEventStore(), look), {}, f"{HANDLERS} Tool"),
+    (Engine, (MemoryEventStore(), look), {}, f"{HANDLERS} FunctionTool"),
     (Engine, (MemoryEventStore(), "llm"), {}, f"{HANDLERS} str"),
     (Engine, (MemoryEventStore(), [plain]), {}, f"function {TO_HANDLERS}"),
-    (Engine, (MemoryEventStore(), [look]), {}, f"Tool {TO_HANDLERS}"),
+    (Engine, (MemoryEventStore(), [look]), {}, f"FunctionTool {TO_HANDLERS}"),
     (Engine, (MemoryEventStore(), [LLMHandler]), {}, f"the class LLMHandler {TO_HANDLERS}"),
     (Engine, (MemoryEventStore(), []), {"algorithms": React()}, f"{ALGORITHMS} React"),
     (Engine, (MemoryEventStore(), []), {"algorithms": React}, f"{ALGORITHMS} the class React"),
@@ -65,8 +65,18 @@ MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
     (ToolHandler, ("look",), {}, f"{TOOLS} str"),
     (ToolHandler, ([look],), {"guards": InjectionGuard()}, f"{GUARDS} InjectionGuard"),
     (ToolHandler, ([look],), {"guards": [InjectionGuard]}, f"the class InjectionGuard {TO_GUARDS}"),
-    (ChildHandler, (AGENT,), {}, "agents are given as a list, such as [Agent(…)], got Agent"),
-    (ChildHandler, ([React()],), {}, "React is no agent: Agent(name, description, algorithm) is"),
+    (
+        ChildHandler,
+        (AGENT,),
+        {},
+        "agents are given as a list, such as [AgentTool(…)], got AgentTool",
+    ),
+    (
+        ChildHandler,
+        ([React()],),
+        {},
+        "React is no agent: AgentTool(name, description, algorithm) is",
+    ),
     (ChildHandler, ([AGENT],), {"guards": plain}, f"{GUARDS} function"),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import ChildHandler, Engine, LLMHandler, ToolHandler
-from lib.engine.handlers.child import Agent
+from lib.engine.handlers.child import AgentTool
 from lib.errors import StoreError
 from lib.events import Event, EventStore, Lease, MemoryEventStore, NewEvent, open_store
 from lib.events import kinds as k
@@ -386,7 +386,7 @@ def test_a_parent_outlives_an_outage_beside_its_child() -> None:
         handlers = [
             LLMHandler(FunctionClient(think)),
             ToolHandler([pay, wait]),
-            ChildHandler([Agent("helper", "d", "child")]),
+            ChildHandler([AgentTool("helper", "d", "child")]),
         ]
         agents = [React(), React("child", tools=["wait"])]
         async with Engine(store, handlers, algorithms=agents, poll_s=0.01) as engine:

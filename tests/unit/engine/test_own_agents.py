@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Agent, Budget, ChildHandler, Engine, LLMHandler
+from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler
 from lib.events import MemoryEventStore, RunQuery
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, ToolSpec
 from lib.testing.aio import run
 from lib.testing.team import boss_of, call, say, task, told
 
-HELPER = Agent("helper", "Helps.", "helper")
+HELPER = AgentTool("helper", "Helps.", "helper")
 
 
 class Offered(FunctionClient):
@@ -31,7 +31,7 @@ class Offered(FunctionClient):
 
 
 def engine_of(client: FunctionClient, *algorithms: React, drive: bool = True) -> Engine:
-    handlers = [LLMHandler(client), ChildHandler([HELPER, Agent("other", "Helps.", "boss")])]
+    handlers = [LLMHandler(client), ChildHandler([HELPER, AgentTool("other", "Helps.", "boss")])]
     store = MemoryEventStore()
     return Engine(store, handlers, algorithms=algorithms, poll_s=0.01, drive=drive)
 
@@ -81,4 +81,4 @@ def test_an_agent_that_names_itself_calls_itself_until_no_depth_is_left() -> Non
 
 def test_an_agent_answers_and_ends_so_it_is_no_session() -> None:
     with pytest.raises(ValueError, match="would be a session"):
-        ChildHandler([Agent("helper", "d", "session")])
+        ChildHandler([AgentTool("helper", "d", "session")])

@@ -9,7 +9,7 @@ import pytest
 
 from lib._util.json import canonical
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
 from lib.engine.check import request_check
 from lib.engine.core.state import RunState
 from lib.engine.redaction import LARGE_CHARS, redaction
@@ -301,7 +301,7 @@ def test_sessions_and_children_keep_nothing_either() -> None:
     store = MemoryEventStore()
     asked = Reply((ToolCall("c", "helper", {"task": f"write to {ALL}"}),))
     client = ScriptedClient([asked, f"helped {ALL}", f"done {ALL}", f"again {ALL}"])
-    helper = Agent(name="helper", description="helps", algorithm="react")
+    helper = AgentTool(name="helper", description="helps", algorithm="react")
     handlers = [LLMHandler(client), ChildHandler([helper])]
 
     async def main() -> None:

@@ -62,11 +62,11 @@ def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
 
 
 def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -> None:
-    path: Any = "runs.db"
+    number: Any = 7
     client: Any = ScriptedClient([])
 
-    with pytest.raises(TypeError, match="str is no event store: open_store"):
-        Engine(path, [], algorithms=[React()])
+    with pytest.raises(TypeError, match="int is no event store: open_store"):
+        Engine(number, [], algorithms=[React()])
     with pytest.raises(TypeError, match="ScriptedClient is no handler: give clients to an LLMH"):
         Engine(MemoryEventStore(), [client], algorithms=[React()])
 

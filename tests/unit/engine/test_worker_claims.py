@@ -10,7 +10,7 @@ from lib.errors import RunNotFound, StoreClosed
 from lib.events import MemoryEventStore
 from lib.testing.aio import run
 
-from .worker_kit import Agent, Counting, opened, shut, start, until, working
+from .worker_kit import AgentTool, Counting, opened, shut, start, until, working
 
 
 def test_a_worker_drives_what_others_start_and_never_more_than_it_may() -> None:
@@ -116,9 +116,9 @@ def test_a_worker_whose_engine_was_left_says_so() -> None:
 @pytest.mark.parametrize("wrong", [{"max_runs": 0}, {"poll_s": 0}, {"drain_s": -1}])
 def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="a worker needs"):
-        Worker(Agent().engine(MemoryEventStore()), **wrong)
+        Worker(AgentTool().engine(MemoryEventStore()), **wrong)
 
 
 def test_an_engine_that_does_not_drive_makes_no_worker() -> None:
     with pytest.raises(ValueError, match="drives nothing"):
-        Worker(Agent().engine(MemoryEventStore(), drive=False))
+        Worker(AgentTool().engine(MemoryEventStore(), drive=False))

@@ -33,7 +33,7 @@ def think(messages: Sequence[Message]) -> Reply | str:
     return Reply((ToolCall("c", "work"),)) if len(messages) == 1 else "done"
 
 
-class Agent:
+class AgentTool:
     """An agent whose tool waits at a gate."""
 
     def __init__(self, *, is_open: bool = True) -> None:
@@ -76,17 +76,17 @@ async def until(ready: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def opened(
-    *, agent: Agent | None = None, store: MemoryEventStore | None = None
+    *, agent: AgentTool | None = None, store: MemoryEventStore | None = None
 ) -> AsyncGenerator[tuple[Engine, Engine]]:
     """Open an engine that starts runs, and one that drives them, over one store."""
-    agent, store = agent or await asyncio.to_thread(Agent), store or MemoryEventStore()
+    agent, store = agent or await asyncio.to_thread(AgentTool), store or MemoryEventStore()
     async with agent.engine(store, drive=False) as starter, agent.engine(store) as engine:
         yield starter, engine
 
 
-async def shut() -> Agent:
+async def shut() -> AgentTool:
     """Return an agent whose gate is shut; its tool is looked at in files."""
-    return await asyncio.to_thread(Agent, is_open=False)
+    return await asyncio.to_thread(AgentTool, is_open=False)
 
 
 async def start(engine: Engine, count: int) -> list[Run]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Agent, ChildHandler, Engine, LLMHandler
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
 from lib.events import Event, EventStore, MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
@@ -38,7 +38,7 @@ def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
         store = MemoryEventStore()
         handlers = [
             LLMHandler(FunctionClient(think)),
-            ChildHandler([Agent("helper", "Helps.", "helper")]),
+            ChildHandler([AgentTool("helper", "Helps.", "helper")]),
         ]
         agents = [React(), React("helper", system="helper")]
         async with Engine(store, handlers, algorithms=agents) as engine:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from lib._util.json import copied, digest
+from lib.engine.agents import AgentSpec
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
@@ -37,7 +38,7 @@ ONE_TASK: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentTool:
     """An agent that another one may call.
 
     Attributes:
@@ -49,6 +50,7 @@ class Agent:
         input_schema: JSON schema of the arguments. By default one text, `task`, which the agent
             reads as it is; arguments of another schema are told to it as JSON.
         approval: whether a person must approve each call.
+        agent: the agent, where it is one with a model and tools of its own (`Agent.as_tool`).
     """
 
     name: str
@@ -57,6 +59,7 @@ class Agent:
     budget: Budget | None = field(default=None, kw_only=True)
     input_schema: Mapping[str, Any] = field(default_factory=lambda: ONE_TASK, kw_only=True)
     approval: bool = field(default=False, kw_only=True)
+    agent: AgentSpec[Any] | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def spec(self) -> ToolSpec:
@@ -74,7 +77,7 @@ class ChildHandler:
     kind = k.CHILD_REQUESTED
     request_type = ToolRequest
 
-    def __init__(self, agents: Iterable[Agent], *, guards: Iterable[Guard] = ()) -> None:
+    def __init__(self, agents: Iterable[AgentTool], *, guards: Iterable[Guard] = ()) -> None:
         """Take the agents.
 
         Args:
@@ -89,9 +92,11 @@ class ChildHandler:
             ValueError: two of them have one name, or one would be a session: that never ends, and
                 whoever calls it waits for its end.
         """
-        self._agents: dict[str, Agent] = {}
-        for agent in listed(agents, "agents", "[Agent(…)]"):
-            check_has(agent, "algorithm", "is no agent: Agent(name, description, algorithm) is one")
+        self._agents: dict[str, AgentTool] = {}
+        for agent in listed(agents, "agents", "[AgentTool(…)]"):
+            check_has(
+                agent, "algorithm", "is no agent: AgentTool(name, description, algorithm) is one"
+            )
             if agent.algorithm == SESSION:
                 raise ValueError(f"the agent {agent.name!r} would be a session, which never ends")
             if agent.name in self._agents:
@@ -162,7 +167,7 @@ class ChildHandler:
         return None
 
 
-def _check(request: ToolRequest, agent: Agent) -> None:
+def _check(request: ToolRequest, agent: AgentTool) -> None:
     if request.invalid is not None:
         raise ToolError("invalid_arguments", "the arguments are no JSON object")
     problems = [*islice(violations(dict(request.arguments), agent.input_schema), MAX_PROBLEMS)]
@@ -170,7 +175,7 @@ def _check(request: ToolRequest, agent: Agent) -> None:
         raise ToolError("invalid_arguments", "; ".join(problems))
 
 
-def _grant(agent: Agent, admission: Admission) -> Budget:
+def _grant(agent: AgentTool, admission: Admission) -> Budget:
     try:
         return grant(admission.left, agent.budget, sharers=admission.sharers)
     except ValueError as error:

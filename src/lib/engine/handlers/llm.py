@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -38,17 +38,18 @@ class LLMHandler:
 
     def __init__(
         self,
-        client: LLMClient,
+        clients: LLMClient | Sequence[LLMClient],
         *,
         guards: Iterable[Guard] = (),
         retries: RetryPolicy | None = None,
         jitter: random.Random | None = None,
         prices: PriceBook | None = None,
     ) -> None:
-        """Take a client.
+        """Take a client, or several.
 
         Args:
-            client: speaks to the model.
+            clients: what speaks to the model; of several, each next one is asked when the one
+                before it could not be had, retries included. All attempts are in the log.
             guards: asked in this order; "input" before a call, of what is new since the last
                 reply (in a run's first call of all that it was given), and "output" of a reply,
                 its thinking included, before anybody else sees any of it: then no piece of it is
@@ -60,11 +61,11 @@ class LLMHandler:
                 tells counts as nothing; the first one in a run with a ceiling of cost is warned of.
 
         Raises:
-            TypeError: the client is none, such as the name of a model, or a class; or so is a
+            TypeError: a client is none, such as the name of a model, or a class; or so is a
                 guard.
+            ValueError: there is no client.
         """
-        check_has(client, "complete", "is no client: an LLMHandler takes one such as ChatClient(…)")
-        self._client = client
+        self._clients = _as_clients(clients)
         self._guards = as_guards(guards)
         self._holds_back = watch(self._guards, "output")
         self._retries = retries or RetryPolicy()
@@ -81,9 +82,9 @@ class LLMHandler:
             "upto": admission.upto,
             "digest": request.digest(tools_digest),
         }
-        if provider := getattr(self._client, "provider", None):
+        if provider := getattr(self._clients[0], "provider", None):
             data["provider"] = provider
-        if server := getattr(self._client, "server", None):
+        if server := getattr(self._clients[0], "server", None):
             data["server"] = dict(server)
         if tools_digest:
             data["tools_digest"] = tools_digest
@@ -91,7 +92,7 @@ class LLMHandler:
         if request.output is not None:
             data["output"] = "json"
         # Its own where the request names none: a call that fails has no reply that tells.
-        if model := request.model or getattr(self._client, "model", None):
+        if model := request.model or getattr(self._clients[0], "model", None):
             data["model"] = model
         if request.settings:
             data["settings"] = request.settings
@@ -101,112 +102,184 @@ class LLMHandler:
 
     async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
         """Call the model and return its reply, or how it failed."""
-        decided = cast("LLMRequest", context.decided)
-        attempts, state = 0, decided.state
-        streamed = _Streamed()
+        call = _Call(request, context, self._clients[0])
         guarding = Guarding(self._guards, request, context)
-
-        async def attempt() -> Reply:
-            nonlocal attempts, state
-            attempts += 1
-            try:
-                return await self._call(request, context, attempts, state, streamed)
-            except LLMError as error:
-                if state is None or not error.state_lost:
-                    raise
-            attempts, state = attempts + 1, None  # the whole conversation will do
-            return await self._call(request, context, attempts, None, streamed)
-
         try:
-            if why := await guarding.input(decided.messages):
+            if why := await guarding.input(call.decided.messages):
                 return [*guarding.verdicts, _blocked(request, why)]
-            reply = await retry(
-                attempt,
-                policy=self._retries,
-                clock=context.clock,
-                random=self._jitter.random,
-                on_retry=partial(_log_retry, request, self._retries),
-            )
-            reply = self._priced(reply, request, context)
-            self._warn_of_no_cost(reply, request, context)
+            reply = self._priced(await self._ask(call), call)
+            self._warn_of_no_cost(reply, call)
             if why := await guarding.output(reply):
-                return [*guarding.verdicts, _blocked(request, why, attempts, reply)]
+                return [*guarding.verdicts, _blocked(request, why, call, reply)]
             (message,) = await store([reply.message], context.blobs)
         except (LLMError, BlobError) as error:
             what = "got no reply for %s: %s (attempts: %d)"
-            key = request.data["key"]
-            log_run(logging.WARNING, request.run_id, what, key, error, attempts, logger=LLM_LOG)
-            return [*guarding.verdicts, _failed(request, error, attempts)]
-        self._show(reply, request, context, attempts)
-        reply = replace(reply, parts=message.parts)
-        result = _completed(request, context, reply, attempts)
-        if streamed.first_chunk_s is not None:
-            result.data["first_chunk_s"] = streamed.first_chunk_s
-        return [*guarding.verdicts, result]
+            facts = (request.data["key"], error, call.attempts)
+            log_run(logging.WARNING, request.run_id, what, *facts, logger=LLM_LOG)
+            return [*guarding.verdicts, _failed(call, error)]
+        self._show(reply, call)
+        return [*guarding.verdicts, _completed(call, replace(reply, parts=message.parts))]
+
+    async def _ask(self, call: _Call) -> Reply:
+        """Return the reply of the first client that has one.
+
+        Raises:
+            LLMError: none has.
+        """
+        for client in self._clients[1:]:
+            try:
+                return await self._try(call)
+            except LLMError as error:
+                if not error.retryable:  # the next one would be asked the same
+                    raise
+                what = "falls back to model %r for %s: %s"
+                facts = (client.model, call.request.data["key"], error)
+                log_run(logging.WARNING, call.request.run_id, what, *facts, logger=LLM_LOG)
+                call.fall_back(client, error)
+        return await self._try(call)
+
+    async def _try(self, call: _Call) -> Reply:
+        async def attempt() -> Reply:
+            call.attempts += 1
+            try:
+                return await self._call(call)
+            except LLMError as error:
+                if call.state is None or not error.state_lost:
+                    raise
+            call.attempts, call.state = call.attempts + 1, None  # the whole conversation will do
+            return await self._call(call)
+
+        return await retry(
+            attempt,
+            policy=self._retries,
+            clock=call.context.clock,
+            random=self._jitter.random,
+            on_retry=partial(_log_retry, call.request, self._retries),
+        )
 
     def recover(self, request: Event) -> Draft | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
         return None
 
-    def _priced(self, reply: Reply, request: Event, context: Context) -> Reply:
+    def _priced(self, reply: Reply, call: _Call) -> Reply:
         if self._prices is None:
             return reply
         return with_cost(
             reply,
             self._prices,
-            provider=request.data.get("provider"),
-            model=request.data.get("model") or self._client.model,
-            at=context.clock.now(),
+            provider=call.provider,
+            model=call.model or call.client.model,
+            at=call.context.clock.now(),
         )
 
-    def _warn_of_no_cost(self, reply: Reply, request: Event, context: Context) -> None:
-        if self._warned or context.budget.cost is None or reply.usage.cost is not None:
+    def _warn_of_no_cost(self, reply: Reply, call: _Call) -> None:
+        if self._warned or call.context.budget.cost is None or reply.usage.cost is not None:
             return
         self._warned = True
         LLM_LOG.warning(
             "run %r has a ceiling of cost, but nobody tells what its model call has cost, and "
             "the call counts as nothing: give the LLMHandler prices= that know it (model %r, "
             "provider %r), or limit tokens; this is not told again",
-            context.run_id,
-            reply.model or request.data.get("model") or self._client.model,
-            request.data.get("provider"),
+            call.context.run_id,
+            reply.model or call.model or call.client.model,
+            call.provider,
         )
 
-    async def _call(
-        self,
-        request: Event,
-        context: Context,
-        attempt: int,
-        state: Mapping[str, Any] | None,
-        streamed: _Streamed,
-    ) -> Reply:
-        decided = cast("LLMRequest", context.decided)
+    async def _call(self, call: _Call) -> Reply:
+        decided, context = call.decided, call.context
         messages = await load(decided.messages, context.blobs)
         options: dict[str, Any] = {
-            "model": decided.model,
+            "model": None if call.failed else decided.model,
             "tools": context.offers.chosen(decided.tools),
             "output": decided.output,
             "settings": decided.settings,
         }
-        if state is not None:
-            options["state"] = {**state, "covers": decided.covers}
+        if call.state is not None:
+            options["state"] = {**call.state, "covers": decided.covers}
         if context.live is None or self._holds_back:
-            return await self._client.complete(messages, **options)
-        key, begun = request.data["key"], context.clock.monotonic()
-        streamed.first_chunk_s = None
-        async for piece in self._client.stream(messages, **options):
-            if streamed.first_chunk_s is None:
-                streamed.first_chunk_s = round(context.clock.monotonic() - begun, 6)
+            return await call.client.complete(messages, **options)
+        key, begun = call.request.data["key"], context.clock.monotonic()
+        call.first_chunk_s = None
+        async for piece in call.client.stream(messages, **options):
+            if call.first_chunk_s is None:
+                call.first_chunk_s = round(context.clock.monotonic() - begun, 6)
             if isinstance(piece, Reply):
                 return piece
-            context.live(Live(key=key, attempt=attempt, delta=piece))
+            context.live(Live(key=key, attempt=call.attempts, delta=piece))
         raise InvalidReply("the client's stream ended without a reply", retryable=True)
 
-    def _show(self, reply: Reply, request: Event, context: Context, attempt: int) -> None:
+    def _show(self, reply: Reply, call: _Call) -> None:
         """Show a reply that was held back, now that the guards have seen it."""
-        if context.live is not None and self._holds_back:
+        live, key = call.context.live, call.request.data["key"]
+        if live is not None and self._holds_back:
             for delta in deltas_of(reply):
-                context.live(Live(key=request.data["key"], attempt=attempt, delta=delta))
+                live(Live(key=key, attempt=call.attempts, delta=delta))
+
+
+class _Call:
+    """One model call: its attempts, at one client after the other.
+
+    Attributes:
+        decided: what is asked.
+        client: the one whose turn it is.
+        state: what a provider holds of the conversation, for the first client alone.
+        attempts: made so far, at all clients.
+        failed: what has become of the clients before, for the log.
+        first_chunk_s: how long the last attempt took to its first piece, None if it was not
+            streamed.
+    """
+
+    def __init__(self, request: Event, context: Context, client: LLMClient) -> None:
+        """Begin with the first client."""
+        self.request = request
+        self.context = context
+        self.client = client
+        self.decided = cast("LLMRequest", context.decided)
+        self.state = self.decided.state
+        self.attempts = 0
+        self.failed: list[dict[str, Any]] = []
+        self.first_chunk_s: float | None = None
+
+    @property
+    def provider(self) -> str | None:
+        """Who is paid, if that is known."""
+        if self.failed:
+            return getattr(self.client, "provider", None)
+        return self.request.data.get("provider")
+
+    @property
+    def model(self) -> str | None:
+        """The model that is asked, None for the client's own."""
+        return self.client.model if self.failed else self.request.data.get("model")
+
+    def fall_back(self, client: LLMClient, error: LLMError) -> None:
+        """Go on with the next client, which knows nothing of what another provider holds."""
+        before = {"model": self.model or self.client.model, "provider": self.provider}
+        told = {name: value for name, value in before.items() if value}
+        self.failed.append({**told, "error": _described(error)})
+        self.client, self.state, self.first_chunk_s = client, None, None
+
+    def told(self) -> dict[str, Any]:
+        """Return what the log is told of the attempts, beside what came of them."""
+        data: dict[str, Any] = {"key": self.request.data["key"]}
+        if self.attempts > 1:
+            data["attempts"] = self.attempts
+        if self.failed:
+            data["failed_models"] = self.failed
+            if self.provider:
+                data["provider"] = self.provider
+        return data
+
+
+def _as_clients(given: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:
+    clients: list[LLMClient] = (
+        list(given) if isinstance(given, list | tuple) else [cast("LLMClient", given)]
+    )
+    for each in clients:
+        check_has(each, "complete", "is no client: an LLMHandler takes one such as ChatClient(…)")
+    if not clients:
+        raise ValueError("expected a client or several, got an empty list")
+    return clients
 
 
 def _log_retry(
@@ -217,25 +290,18 @@ def _log_retry(
     log_run(logging.INFO, request.run_id, what, *facts, logger=LLM_LOG)
 
 
-@dataclass(slots=True)
-class _Streamed:
-    """How long the last attempt took to its first piece, None if it was not streamed."""
-
-    first_chunk_s: float | None = None
-
-
-def _completed(request: Event, context: Context, reply: Reply, attempts: int) -> Draft:
-    data: dict[str, Any] = {
-        "key": request.data["key"],
-        "reply": reply_to_json(with_writable_calls(with_distinct_calls(reply))),
-    }
-    if attempts > 1:
-        data["attempts"] = attempts
+def _completed(call: _Call, reply: Reply) -> Draft:
+    if call.failed:  # what this provider holds is not what the first one is asked for next time
+        reply = replace(reply, state=None)
+    data = call.told()
+    data["reply"] = reply_to_json(with_writable_calls(with_distinct_calls(reply)))
     if is_empty(reply):
         data["empty"] = True
-    output = cast("LLMRequest", context.decided).output
+    output = call.decided.output
     if output is not None and not reply.tool_calls and (misfit := _misfit(reply, output)):
         data["misfit"] = misfit
+    if call.first_chunk_s is not None:
+        data["first_chunk_s"] = call.first_chunk_s
     return Draft(k.LLM_COMPLETED, data)
 
 
@@ -273,12 +339,13 @@ def _distinct(call_id: str, seen: set[str]) -> str:
     return wanted
 
 
-def _blocked(request: Event, why: str, attempts: int = 0, reply: Reply | None = None) -> Draft:
+def _blocked(
+    request: Event, why: str, call: _Call | None = None, reply: Reply | None = None
+) -> Draft:
     """Return how a call ends that guards have stopped; what it cost is kept, what it said not."""
-    error = {"type": "Blocked", "message": f"the {'reply' if reply else 'input'} is {why}"}
-    data: dict[str, Any] = {"key": request.data["key"], "reason": "blocked", "error": error}
-    if attempts > 1:
-        data["attempts"] = attempts
+    data = {"key": request.data["key"]} if call is None else call.told()
+    message = f"the {'reply' if reply else 'input'} is {why}"
+    data |= {"reason": "blocked", "error": {"type": "Blocked", "message": message}}
     if reply is not None and (usage := usage_to_json(reply.usage)):
         data["usage"] = usage
     if reply is not None and reply.model:
@@ -286,11 +353,12 @@ def _blocked(request: Event, why: str, attempts: int = 0, reply: Reply | None = 
     return Draft(k.LLM_FAILED, data)
 
 
-def _failed(request: Event, error: LLMError | BlobError, attempts: int) -> Draft:
-    told: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+def _failed(call: _Call, error: LLMError | BlobError) -> Draft:
+    return Draft(k.LLM_FAILED, {**call.told(), "reason": "error", "error": _described(error)})
+
+
+def _described(error: LLMError | BlobError) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, LLMError) and error.status is not None:
-        told["status"] = error.status
-    data: dict[str, Any] = {"key": request.data["key"], "reason": "error", "error": told}
-    if attempts > 1:
-        data["attempts"] = attempts
-    return Draft(k.LLM_FAILED, data)
+        described["status"] = error.status
+    return described

@@ -222,6 +222,7 @@ def _call_context(data: Mapping[str, Any], context: Context) -> ToolContext:
         user=context.user,
         traceparent=None if trace is None else trace.traceparent,
         tracestate=None if trace is None else trace.state or None,
+        deps=context.deps,
     )
 
 

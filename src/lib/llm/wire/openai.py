@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from lib import __version__
+from lib._util.version import __version__
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 OPENAI_HOST: Final = "api.openai.com"

@@ -19,7 +19,7 @@ from math import isfinite, isnan
 from struct import Struct
 from typing import Any, Final
 
-from lib import __version__
+from lib._util.version import __version__
 from lib.observe.attributes import SCHEMA_URL
 from lib.observe.dialect import AttributeValue
 from lib.observe.span import Span, SpanEvent, SpanKind, SpanLink, has_remote_parent

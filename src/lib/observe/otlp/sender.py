@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from lib import __version__
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib._util.version import __version__
 from lib.errors import ExportError, RemoteError
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.otlp.answer import rejected_spans

@@ -23,7 +23,7 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-import lib
+from lib._util.version import __version__
 from lib.errors import ExportError
 from lib.observe import span as ours
 from lib.observe.attributes import SCHEMA_URL
@@ -32,7 +32,7 @@ from lib.observe.dialects.values import clean, clean_text
 from lib.observe.otlp.sender import OnTaken
 from lib.observe.sinks.thread import OneThread
 
-_SCOPE: Final = InstrumentationScope("lib.observe", lib.__version__, SCHEMA_URL)
+_SCOPE: Final = InstrumentationScope("lib.observe", __version__, SCHEMA_URL)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _REMOTE: Final[frozenset[ours.SpanKind]] = frozenset({"llm", "embedding", "retriever", "reranker"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

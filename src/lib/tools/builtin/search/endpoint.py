@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
-from lib import __version__
 from lib._util.json import parse
+from lib._util.version import __version__
 from lib.errors import RemoteError
 from lib.tools.builtin.search.provider import SearchFailedError
 from lib.wire.http import Answer, Wire

@@ -1,0 +1,416 @@
+"""The front door: an agent is one object."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any, Generic, TypeAlias, TypedDict, cast
+
+from typing_extensions import TypeVar, Unpack
+
+from lib.algorithms import React
+from lib.engine import (
+    AgentTool,
+    Algorithm,
+    Budget,
+    ChildHandler,
+    Engine,
+    Handler,
+    LLMHandler,
+    Result,
+    Run,
+    Session,
+    ToolHandler,
+)
+from lib.engine.agents import AgentParts, AgentSpec, Start
+from lib.engine.given import check_has, kind_of, listed
+from lib.engine.session import Input
+from lib.engine.stream import StreamItem
+from lib.events import EventStore
+from lib.guards import Guard
+from lib.llm import LLMClient, PriceBook, Reply, Text, parse_output
+from lib.llm.models import check_model, open_client
+from lib.resilience import RetryPolicy
+from lib.tools import Tool, tool
+
+T_co = TypeVar("T_co", covariant=True, default=str)
+
+Model: TypeAlias = str | LLMClient
+Instructions: TypeAlias = str | Callable[[Start], str] | Callable[[Start], Awaitable[str]]
+Store: TypeAlias = EventStore | str | os.PathLike[str]
+
+
+class RunOptions(TypedDict, total=False):
+    """What a start of a run takes; see `Engine.start`.
+
+    Attributes:
+        key: makes the start repeatable: within a tenant, the same key gives the same run.
+        tenant: who owns the run and everything derived from it.
+        user: who asks.
+        budget: what it may spend; None for the agent's own.
+    """
+
+    key: str | None
+    tenant: str | None
+    user: str | None
+    budget: Budget | None
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Agent(Generic[T_co]):
+    """A model with instructions, tools and limits: a description that any engine can carry out.
+
+    `agent.run_sync("…").output` is the whole of it. `agent.engine(store)` is what stands behind:
+    `Engine(store, agents=[…])` drives several, each with a model, tools and guards of its own.
+
+    What decides how a run goes on (instructions, settings, output) is recorded at its start: a
+    resumed run goes on as it began. What carries it out (models, tools, guards) is the agent's as
+    it is now.
+
+    Attributes:
+        name: what its runs are started and listed by, distinct in an engine.
+        models: the first answers; each next one when those before it are down.
+        instructions: put before the conversation; a function gets the start of the run, and its
+            text is recorded.
+        tools: what its model may call.
+        agents: the agents that its model may call.
+        output: the pydantic model that the answer must fit; None for text.
+        guards: judge what its model reads and says, and its calls.
+        budget: what one run may spend, unless its start says otherwise.
+        max_steps: model calls after which a run ends as LIMITED.
+        settings: temperature and the like, passed to the model.
+        retries: how often and how long each model is tried.
+        prices: for models whose provider states no cost.
+        algorithm: makes the algorithm of its runs, with the arguments of `React`.
+    """
+
+    name: str
+    models: tuple[Model, ...]
+    instructions: Instructions
+    tools: tuple[Tool, ...]
+    agents: tuple[AgentTool, ...]
+    output: type[T_co] | None
+    guards: tuple[Guard, ...]
+    budget: Budget | None
+    max_steps: int
+    settings: Mapping[str, Any]
+    retries: RetryPolicy | None
+    prices: PriceBook | None
+    algorithm: Callable[..., Algorithm[Any]]
+
+    def __init__(
+        self,
+        model: Model | Sequence[Model],
+        *,
+        name: str = "agent",
+        instructions: Instructions = "",
+        tools: Iterable[Tool | AgentTool | Callable[..., Any]] = (),
+        output: type[T_co] | None = None,
+        guards: Iterable[Guard] = (),
+        budget: Budget | None = None,
+        max_steps: int = 50,
+        settings: Mapping[str, Any] | None = None,
+        retries: RetryPolicy | None = None,
+        prices: PriceBook | None = None,
+        algorithm: Callable[..., Algorithm[Any]] = React,
+    ) -> None:
+        """Describe an agent; nothing is opened.
+
+        Args:
+            model: "provider:model" (see `lib.llm.open_client`), a client, or a list of them: the
+                next one is asked when one is down. A client that you give is yours to close.
+            name: see above.
+            instructions: see above.
+            tools: functions (each becomes a `once` tool), tools, and agents as tools.
+            output: see above.
+            guards: see above.
+            budget: see above.
+            max_steps: see above.
+            settings: see above.
+            retries: see above.
+            prices: see above.
+            algorithm: see above.
+
+        Raises:
+            TypeError: something is not what it is named to be.
+            ValueError: a model's name is not known, two tools have one name, or there is no model.
+        """
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
+            raise TypeError(f"expected text as an agent's name, got {kind_of(name)}")
+        if not name.strip():
+            raise ValueError("expected a name of an agent, got an empty one")
+        callables = [_as_tool(each) for each in listed(tools, "tools", "[refund]")]
+        fields: dict[str, Any] = {
+            "name": name,
+            "models": _as_models(model),
+            "instructions": _checked_instructions(instructions),
+            "tools": tuple(each for each in callables if isinstance(each, Tool)),
+            "agents": tuple(each for each in callables if isinstance(each, AgentTool)),
+            "output": None if output is str else _checked_output(output),
+            "guards": tuple(listed(guards, "guards", "[InjectionGuard()]")),
+            "budget": budget,
+            "max_steps": max_steps,
+            "settings": dict(settings or {}),
+            "retries": retries,
+            "prices": prices,
+            "algorithm": algorithm,
+        }
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
+        self._tool_handlers()  # what cannot be is refused here, not where a run starts
+
+    # -- runs ------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        store: Store = "memory:",
+        deps: Iterable[object] = (),
+        timeout_s: float | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[T_co]:
+        """Start a run in an engine of its own, wait for its end and return it.
+
+        With a store on disk and a `key`, a process that was killed goes on where it was when it
+        calls this again.
+
+        Args:
+            input: what the user says: text, a message, or a conversation.
+            store: where the log is: a path, a URL, or an event store, which is closed at the end.
+            deps: the application's own objects, for tools; see `Deps`.
+            timeout_s: seconds to wait at most; then what is known is returned, and the run goes on
+                when it is started again under its key. See `Run.result`.
+            options: see `RunOptions`.
+
+        Raises:
+            Exception: as `Engine.start` and `Run.result` do.
+        """
+        async with self.engine(store, deps=deps) as engine:
+            run = await self.start(engine, input, **options)
+            return await run.result(timeout_s=timeout_s)
+
+    def run_sync(
+        self,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        store: Store = "memory:",
+        deps: Iterable[object] = (),
+        timeout_s: float | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[T_co]:
+        """Do what `run` does, in a program without an event loop.
+
+        Raises:
+            RuntimeError: an event loop runs in this thread: await `run`.
+            Exception: as `run` does.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(
+                self.run(input, store=store, deps=deps, timeout_s=timeout_s, **options)
+            )
+        raise RuntimeError("an event loop runs in this thread: write `await agent.run(…)`")
+
+    async def start(
+        self,
+        engine: Engine,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        stream: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> Run[T_co]:
+        """Start a run in an engine that has this agent, and return it at once.
+
+        Args:
+            engine: made by `engine`, or with this agent among its `agents`.
+            input: see `run`.
+            stream: keep the pieces of its replies from the start on, for `Run.stream`.
+            options: see `RunOptions`.
+
+        Raises:
+            Exception: as `Engine.start` does.
+        """
+        key = options.pop("key", None)
+        return await engine.start(
+            input, agent=self, stream=stream, idempotency_key=key, **cast("Any", options)
+        )
+
+    async def stream(
+        self,
+        input: Input,  # noqa: A002 - the word that fits
+        *,
+        store: Store = "memory:",
+        deps: Iterable[object] = (),
+        **options: Unpack[RunOptions],
+    ) -> AsyncGenerator[StreamItem[T_co]]:
+        """Start a run in an engine of its own and yield what happens in it; see `Run.stream`.
+
+        Close the generator (`contextlib.aclosing`) if you leave it early: that interrupts the run,
+        which goes on when it is started again under its key.
+        """
+        async with self.engine(store, deps=deps) as engine:
+            run = await self.start(engine, input, stream=True, **options)
+            async with aclosing(run.stream()) as items:
+                async for item in items:
+                    yield item
+
+    async def session(
+        self,
+        engine: Engine,
+        *,
+        turn_budget: Budget | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Session[T_co]:
+        """Start a session whose turns this agent answers, in an engine that has it.
+
+        Args:
+            engine: made by `engine`, or with this agent among its `agents`.
+            turn_budget: what each turn may spend; None for the agent's budget.
+            options: see `RunOptions`; the budget is that of all turns together.
+
+        Raises:
+            Exception: as `Engine.start_session` does.
+        """
+        key = options.pop("key", None)
+        return await engine.start_session(
+            agent=self, turn_budget=turn_budget, idempotency_key=key, **cast("Any", options)
+        )
+
+    def engine(self, store: Store = "memory:", **options: Any) -> Engine:
+        """Return an engine with this agent and all that it may call: `async with` opens it.
+
+        Args:
+            store: see `run`.
+            options: see `Engine`.
+        """
+        return Engine(store, agents=[self], **options)
+
+    def as_tool(
+        self,
+        description: str,
+        *,
+        name: str | None = None,
+        budget: Budget | None = None,
+        approval: bool = False,
+    ) -> AgentTool:
+        """Return this agent as something that another agent's model may call.
+
+        Each call is a run of its own, with the tenant, the user and a part of the budget of the
+        run that calls.
+
+        Args:
+            description: what it is good for, written for the model that calls it.
+            name: what that model calls it by; the agent's own by default.
+            budget: what one call may spend; None for the agent's own.
+            approval: whether a person must approve each call.
+        """
+        return AgentTool(
+            name or self.name,
+            description,
+            self.name,
+            budget=budget or self.budget,
+            approval=approval,
+            agent=self,
+        )
+
+    # -- what an engine needs of it: see `AgentSpec` -----------------------------------------
+
+    @property
+    def callees(self) -> Sequence[AgentSpec[Any]]:
+        """The agents that it may call, those of the engine's own left out."""
+        return [each.agent for each in self.agents if each.agent is not None]
+
+    def parts(self) -> AgentParts:
+        """Return its algorithm and handlers, made for one engine."""
+        opened = [open_client(each) for each in self.models if isinstance(each, str)]
+        clients = iter(opened)
+        used = [next(clients) if isinstance(each, str) else each for each in self.models]
+
+        async def close() -> None:
+            async with AsyncExitStack() as stack:
+                for client in opened:
+                    stack.push_async_callback(cast("Any", client).aclose)
+
+        system = self.instructions if isinstance(self.instructions, str) else ""
+        algorithm = self.algorithm(
+            self.name,
+            system=system,
+            settings=self.settings,
+            output=self.output,
+            max_steps=self.max_steps,
+        )
+        model = LLMHandler(used, guards=self.guards, retries=self.retries, prices=self.prices)
+        handlers = [model, *self._tool_handlers()]
+        return AgentParts(algorithm=algorithm, handlers=handlers, close=close)
+
+    def _tool_handlers(self) -> list[Handler]:
+        tools = ToolHandler(self.tools, guards=self.guards)
+        return [tools, *([ChildHandler(self.agents, guards=self.guards)] if self.agents else [])]
+
+    async def run_config(self, start: Start) -> Mapping[str, Any]:
+        """Return the instructions of a run that starts now, if they depend on it.
+
+        Raises:
+            TypeError: the function has returned no text.
+            Exception: whatever it raises.
+        """
+        if isinstance(self.instructions, str):
+            return {}
+        made = self.instructions(start)
+        text = await made if isawaitable(made) else made
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
+            raise TypeError(f"expected text of the instructions function, got {kind_of(text)}")
+        return {"system": text} if text else {}
+
+    def parse_output(self, text: str) -> T_co:
+        """Return the output that the answer of a completed run is.
+
+        Raises:
+            InvalidReply: the text does not fit.
+        """
+        if self.output is None:
+            return cast("T_co", text)
+        return cast("T_co", parse_output(Reply((Text(text),)), cast("Any", self.output)))
+
+
+def _as_models(given: Model | Sequence[Model]) -> tuple[Model, ...]:
+    one = isinstance(given, str) or hasattr(given, "complete")
+    models: list[Any] = [given] if one else listed(cast("Any", given), "models", "[client]")
+    if not models:
+        raise ValueError("expected a model or several, got an empty list")
+    for each in models:
+        if isinstance(each, str):
+            check_model(each)
+        else:
+            check_has(each, "complete", "is no model: name one, or give a client of one")
+    return tuple(models)
+
+
+def _as_tool(given: Any) -> Tool | AgentTool:
+    if isinstance(given, Tool | AgentTool):
+        return given
+    if isinstance(given, Agent):
+        raise TypeError(
+            f"expected a tool, got the agent {given.name!r}: give agent.as_tool('what it does')"
+        )
+    if isinstance(given, type) or not callable(given):
+        raise TypeError(f"expected a function, a Tool or an agent as a tool, got {kind_of(given)}")
+    return tool(given)
+
+
+def _checked_instructions(given: Any) -> Instructions:
+    if not (isinstance(given, str) or callable(given)):
+        raise TypeError(f"expected text or a function as instructions, got {kind_of(given)}")
+    return cast("Instructions", given)
+
+
+def _checked_output(given: Any) -> type[Any] | None:
+    if given is not None and not (isinstance(given, type) and hasattr(given, "model_json_schema")):
+        raise TypeError(f"expected a pydantic model as output, got {kind_of(given)}")
+    return given
