@@ -1,11 +1,8 @@
-import asyncio
 from pathlib import Path
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import SQLiteEventStore
+from lib import Agent, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.tools import DidNotHappen, Happened, tool
+from lib.tools import DidNotHappen, Happened
 
 LEDGER = Path("refunds.txt")  # stands in for a bank
 
@@ -23,14 +20,9 @@ def refund(order: int) -> str:
     return f"order {order} refunded"
 
 
+# Stands in for a model: "openai:gpt-5-mini" is a real one.
 model = ScriptedClient([Reply((ToolCall("c1", "refund", {"order": 7}),)), "Done, order 7."])
-handlers = [LLMHandler(model), ToolHandler([refund])]  # ChatClient("gpt-5-mini") is a real model
+clerk = Agent(model, name="clerk", instructions="You help customers.", tools=[refund])
 
-
-async def main() -> None:
-    async with Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()]) as engine:
-        run = await engine.start("Please refund order 7.", idempotency_key="ticket-1234")
-        print((await run.result()).output)  # kill it anywhere, run it again: it goes on
-
-
-asyncio.run(main())
+# Kill it anywhere, run it again: it goes on.
+print(clerk.run_sync("Please refund order 7.", store="runs.db", key="ticket-1234").output)

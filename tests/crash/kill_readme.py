@@ -18,7 +18,10 @@ from collections import Counter
 from pathlib import Path
 
 README = Path(__file__).parents[2] / "docs_src" / "readme.py"
-LEASE = ("algorithms=[React()])", "algorithms=[React()], lease_s=1.0)")
+LEASE = (
+    "from lib import Agent, tool\n",
+    "from lib import Agent, Engine, tool\n\nEngine.__init__.__kwdefaults__['lease_s'] = 1.0\n",
+)
 ANSWER = "Done, order 7.\n"
 WAITS = "needs a person"
 HANGS_S = 600

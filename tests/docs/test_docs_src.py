@@ -1,18 +1,24 @@
 """Every program that the documentation shows runs, and prints what the documentation says."""
 
+import asyncio
 import importlib.util
 import pkgutil
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Generator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from types import ModuleType
 
 import pytest
 
 import lib
+from lib.testing.llm_server import API_KEY
+from lib.testing.responses_server import ResponsesServer
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "docs_src").glob("*.py"))
@@ -33,14 +39,32 @@ def script(name: str) -> ModuleType:
 update_docs = script("update-docs")
 
 
+@pytest.fixture(scope="module")
+def openai() -> Generator[str]:
+    """Serve the model of programs that name one of OpenAI's; return the address."""
+    ready, done = Queue[tuple[str, asyncio.AbstractEventLoop]](), asyncio.Event()
+
+    async def serve() -> None:
+        async with ResponsesServer(lambda _: "A file to which entries are only ever added.") as up:
+            ready.put((up.base_url, asyncio.get_running_loop()))
+            await done.wait()
+
+    thread = Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    url, loop = ready.get()
+    yield url
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_a_shown_program_prints_what_is_shown(
-    program: Path, tmp_path: Path, unmeasured: dict[str, str]
+    program: Path, tmp_path: Path, unmeasured: dict[str, str], openai: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, str(program)],
         cwd=tmp_path,
-        env=unmeasured,
+        env={**unmeasured, "OPENAI_BASE_URL": openai, "OPENAI_API_KEY": API_KEY},
         capture_output=True,
         encoding="utf-8",
         timeout=280,
