@@ -38,7 +38,7 @@ class Nursery(Host, Protocol):
 
     clock: Clock
 
-    def event(
+    async def event(
         self, kind: str, data: dict[str, Any], *, tenant: str | None = None, user: str | None = None
     ) -> NewEvent:
         """Return an event of now, redacted."""
@@ -146,9 +146,10 @@ class StartedRuns:
     ) -> None:
         cancelled = self._reason is not None
         try:
-            events = [self._engine.event(k.RUN_STARTED, data, tenant=request.tenant, user=user)]
+            event = self._engine.event(k.RUN_STARTED, data, tenant=request.tenant, user=user)
+            events = [await event]
             if cancelled:  # one that has not begun by now begins nothing
-                events.append(self._signal(request))
+                events.append(await self._signal(request))
             log = await whole(self._append(request, events))
             log_run(logging.INFO, run_id, "starts: %s for %r", data["algorithm"], request.run_id)
         except (Conflict, RedactionFailed) as error:
@@ -199,14 +200,15 @@ class StartedRuns:
         info = await self._engine.store.run(run_id)
         if info is not None and info.status == "open":
             with suppress(RunNotFound):  # erased meanwhile
-                await self._engine.store.append(run_id, [self._signal(request)], expected=None)
+                signal = await self._signal(request)
+                await self._engine.store.append(run_id, [signal], expected=None)
 
-    def _signal(self, request: Event) -> NewEvent:
+    async def _signal(self, request: Event) -> NewEvent:
         signal_id = f"cancel/{request.run_id}/{request.data['key']}"
         data = {"signal_id": signal_id}
         if self._reason:
             data["reason"] = self._reason
-        return self._engine.event(k.CANCEL_REQUESTED, data)
+        return await self._engine.event(k.CANCEL_REQUESTED, data)
 
 
 def _erased(request: Event, error: RunNotFound) -> Result:

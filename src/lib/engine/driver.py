@@ -45,6 +45,7 @@ from lib.engine.handler import Context, Live
 from lib.engine.held import HeldLease
 from lib.engine.ledger import ERASED, Ledger
 from lib.engine.logs import log_run
+from lib.engine.redaction import off_loop_if_large
 from lib.errors import (
     MissingHandler,
     RedactionFailed,
@@ -186,7 +187,7 @@ class Driver:
         with suppress(RunNotFound), borne(lease, "that this worker lives was not written down"):
             info = await store.run(lease.run_id)
             if info is not None and info.status == "open":
-                event = self._with.engine.event(k.LEASE_LOST, data)
+                event = await self._with.engine.event(k.LEASE_LOST, data)
                 await self._held.outlast(lambda: store.append(lease.run_id, [event], expected=None))
 
     async def _give_back(self) -> None:
@@ -468,14 +469,14 @@ class Driver:
 
     async def _pass_on_cancel(self) -> None:
         if self._ledger.state.cancelled:
-            await self._derived.cancel(self._sayable(self._ledger.state.cancel_reason or ""))
+            await self._derived.cancel(await self._sayable(self._ledger.state.cancel_reason or ""))
         elif self._ledger.state.poisoned:
-            await self._derived.cancel(self._sayable(FAILED))
+            await self._derived.cancel(await self._sayable(FAILED))
 
-    def _sayable(self, reason: str) -> str:
+    async def _sayable(self, reason: str) -> str:
         """Return the reason, or nothing if it cannot be redacted: children are stopped anyway."""
         try:
-            self._with.redacted(k.CANCEL_REQUESTED, {"reason": reason})
+            await off_loop_if_large(self._with.redacted, k.CANCEL_REQUESTED, {"reason": reason})
         except RedactionFailed:
             return ""
         return reason

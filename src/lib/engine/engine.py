@@ -31,7 +31,7 @@ from lib.engine.handlers.child import ChildHandler
 from lib.engine.history import Histories
 from lib.engine.hosting import Hosting
 from lib.engine.live import LiveHub
-from lib.engine.redaction import redaction
+from lib.engine.redaction import off_loop_if_large, redaction
 from lib.engine.run import Run
 from lib.engine.session import Input, Session, as_messages, session_start
 from lib.engine.starting import begin_run, check_start, joined_trace, start_id
@@ -486,7 +486,7 @@ class Engine:
         """
         check_names(user=user)
         check_signal(kind, data)
-        event = self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
+        event = await self.event(kind, {"signal_id": self.new_id(), **data}, user=user)
         await self._append_signal(run_id, event)
 
     async def _append_signal(self, run_id: str, event: NewEvent) -> None:
@@ -523,15 +523,16 @@ class Engine:
 
     # -- for handles, drivers and observers ------------------------------------------------
 
-    def event(
+    async def event(
         self, kind: str, data: dict[str, Any], *, tenant: str | None = None, user: str | None = None
     ) -> NewEvent:
-        """Return an event of now, redacted.
+        """Return an event of now, redacted; one with much text in a thread.
 
         Raises:
             RedactionFailed: the redactor raised; nothing is to be written.
         """
-        return NewEvent(kind, self._redacted(kind, data), self.clock.now(), tenant, user)
+        redacted = await off_loop_if_large(self._redacted, kind, data)
+        return NewEvent(kind, redacted, self.clock.now(), tenant, user)
 
     async def add_score(
         self,
@@ -547,7 +548,7 @@ class Engine:
         signal = score_event(
             score, signal_id=signal_id or self.new_id(), now=self.clock.now(), span_id=span_id
         )
-        data = self._redacted(signal.kind, signal.data)
+        data = await off_loop_if_large(self._redacted, signal.kind, signal.data)
         await self._append_signal(checked_id(run_id), replace(signal, data=data, user=user))
 
     async def run_config(

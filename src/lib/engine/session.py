@@ -79,7 +79,7 @@ class SessionHost(Host, Protocol):
         """Makes names that nobody else has."""
         ...
 
-    def event(self, kind: str, data: dict[str, Any], *, user: str | None = None) -> NewEvent:
+    async def event(self, kind: str, data: dict[str, Any], *, user: str | None = None) -> NewEvent:
         """Return an event of now, redacted."""
         ...
 
@@ -153,7 +153,7 @@ class Session(Generic[T]):
         data = {"signal_id": key, "input": [message_to_json(message) for message in given]}
         request = None  # nobody else has a key that was just made
         if idempotency_key is not None:
-            request = request_digest(self._engine.event(k.TURN_REQUESTED, data).data)
+            request = request_digest((await self._engine.event(k.TURN_REQUESTED, data)).data)
         if request is not None and key in self._asked:
             return self._again(key, request)
         if self._closed is not None:

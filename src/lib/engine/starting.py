@@ -101,13 +101,13 @@ async def begin_run(
         RunErased: the run that the key has started has been erased.
     """
     # Of the redacted input: a digest of what must not be kept would let it be guessed.
-    request = digest(canonical(engine.event(k.RUN_STARTED, data).data))
+    request = digest(canonical((await engine.event(k.RUN_STARTED, data)).data))
     data = {**data, "config": {**config, **data.get("config", {})}}
     if key is not None:
         data["request"] = request
     if trace is not None:
         data |= trace.to_json()
-    event = engine.event(k.RUN_STARTED, data, tenant=tenant, user=user)
+    event = await engine.event(k.RUN_STARTED, data, tenant=tenant, user=user)
     try:
         log = await engine.store.append(run_id, [event], expected=0)
     except Conflict:

@@ -92,9 +92,9 @@ class OneTenant:
         """Return the algorithm of this name."""
         return self._engine.algorithm(name)
 
-    def event(self, kind: str, data: dict[str, Any], *, user: str | None = None) -> NewEvent:
+    async def event(self, kind: str, data: dict[str, Any], *, user: str | None = None) -> NewEvent:
         """Return an event of now, redacted."""
-        return self._engine.event(kind, data, user=user)
+        return await self._engine.event(kind, data, user=user)
 
     async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
         """Return the messages, with large attachments in the blob store."""

@@ -194,7 +194,7 @@ def test_a_child_that_begins_after_its_root_was_erased_does_nothing() -> None:
                 "parent": {"run_id": "root", "key": "tool/1/c0"},
                 "root": "root",
             }
-            await store.append("parent", [engine.event(k.RUN_STARTED, data)], expected=0)
+            await store.append("parent", [await engine.event(k.RUN_STARTED, data)], expected=0)
             return await engine.run("parent").result()
 
     result = run(main())

@@ -18,11 +18,14 @@ from lib.events import Event, EventStore, MemoryEventStore, RunQuery
 from lib.events import kinds as k
 from lib.events.stores.sqlite import SQLiteEventStore
 from lib.events.verify import verify_store
+from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import Image, Message, Reply, ScriptedClient, Text, Thinking, ToolCall, message_to_json
 from lib.privacy.redactor import PatternRedactor
 from lib.testing.agents import kinds, make_engine
 from lib.testing.aio import run
 from lib.tools import Tool, tool
+
+from .run_kit import NEVER_ANSWERS, reached
 
 KEYED = PatternRedactor(key=b"0123456789abcdef")
 MAIL, PHONE, CARD = "jo.doe@secret.example", "+49 30 7654321", "4111 1111 1111 1111"
@@ -382,3 +385,75 @@ def test_large_payloads_are_redacted_in_a_thread_and_small_ones_on_the_event_loo
     assert [size for size, on_loop in redactor.calls if not on_loop and size > LARGE_CHARS]
     assert [size for size, on_loop in redactor.calls if on_loop]
     assert "secret.example" not in canonical([event.data for event in events])
+
+
+LONG = f"{MAIL} " * 5_000
+
+
+def on_loop_and_off(redactor: Noting) -> tuple[list[int], list[int]]:
+    """Return the sizes of large texts that were redacted on the event loop, and in a thread."""
+    large = [(size, on_loop) for size, on_loop in redactor.calls if size > LARGE_CHARS]
+    return [n for n, on_loop in large if on_loop], [n for n, on_loop in large if not on_loop]
+
+
+def test_large_inputs_and_signals_are_redacted_in_a_thread() -> None:
+    async def act(what: str, redactor: Noting) -> None:
+        async with make_engine(ScriptedClient(["done"] * 2), redactor=redactor) as engine:
+            if what == "session":
+                session = await engine.start_session()
+                turn = await session.send(LONG, idempotency_key="one")
+                await turn.result()
+                return
+            started = await engine.start(LONG if what == "input" else "hi", idempotency_key="one")
+            await started.result()
+            if what == "score":
+                await started.score("polite", 1.0, comment=LONG)
+            if what == "signal":
+                await engine.signal(started.id, "shop.noted", {"note": LONG})
+            log = [event.data async for event in started.events()]
+            assert "secret.example" not in canonical(log)
+
+    for what in ("input", "session", "score", "signal"):
+        redactor = Noting()
+        run(act(what, redactor))
+        on_loop, off_loop = on_loop_and_off(redactor)
+        assert (on_loop, bool(off_loop)) == ([], True), what
+
+
+def test_a_large_reason_for_a_cancellation_is_redacted_in_a_thread() -> None:
+    redactor = Noting()
+
+    async def main() -> str | None:
+        async with make_engine(NEVER_ANSWERS, redactor=redactor) as engine:
+            started = await engine.start("hi")
+            await reached(started, k.LLM_REQUESTED)
+            await started.cancel(LONG)
+            return (await started.result()).outcome
+
+    assert run(main()) == "CANCELLED"
+    assert on_loop_and_off(redactor)[0] == []
+
+
+def test_large_texts_that_guards_have_checked_are_hashed_as_they_are_kept_in_a_thread() -> None:
+    redactor = Noting()
+    seen: list[int] = []
+
+    class Weigher:
+        name = "weigher"
+        stages: frozenset[Stage] = frozenset({"input"})
+
+        async def check(self, content: GuardContent) -> Verdict:
+            seen.append(len(content.text))
+            return Verdict(allowed=True)
+
+    async def main() -> str | None:
+        handlers = [LLMHandler(ScriptedClient(["done"]), guards=[Weigher()])]
+        algorithms = [React()]
+        async with Engine(
+            MemoryEventStore(), handlers, algorithms=algorithms, redactor=redactor
+        ) as engine:
+            return (await (await engine.start(LONG)).result()).outcome
+
+    assert run(main()) == "COMPLETED"
+    assert seen[0] > LARGE_CHARS
+    assert on_loop_and_off(redactor)[0] == []

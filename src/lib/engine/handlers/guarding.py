@@ -10,6 +10,7 @@ from lib.engine.attachments import load
 from lib.engine.core.settle import Draft
 from lib.engine.given import check_has, listed
 from lib.engine.handler import Context
+from lib.engine.redaction import off_loop_if_large
 from lib.events import Event
 from lib.events import kinds as k
 from lib.guards import Guard, GuardContent, Stage, check_all
@@ -98,14 +99,15 @@ class Guarding:
             tool=None if call is None else call["name"],
             arguments=None if call is None else call.get("args"),
         )
-        checks = await check_all(self._guards, content, kept=self._kept, clock=self._context.clock)
+        # Hashed as the log would keep it, so that no hash tells of more than the log.
+        redact = self._context.redacted
+        kept: str = (await off_loop_if_large(redact, k.TOOL_COMPLETED, {"output": text}))["output"]
+        checks = await check_all(
+            self._guards, content, kept=lambda _text: kept, clock=self._context.clock
+        )
         key = self._request.data["key"]
         self.verdicts += [Draft(k.GUARD_VERDICT, check.to_json(key)) for check in checks.made]
         return checks.blocked
-
-    def _kept(self, text: str) -> str:
-        """Return the text as the log would keep it, so that no hash tells of more than the log."""
-        return self._context.redacted(k.TOOL_COMPLETED, {"output": text})["output"]
 
 
 def as_guards(given: Iterable[Guard]) -> tuple[Guard, ...]:
