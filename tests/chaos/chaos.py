@@ -36,7 +36,7 @@ from lib.events import EventStore, RunQuery, open_store
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 
-SETTLING_S = 120.0
+SETTLING_S = 600.0
 DOWN_S = 1.0
 DRAIN_S = 15.0
 
@@ -271,7 +271,7 @@ def logs(world: Path) -> dict[str, str]:
 
 async def until_told(store: EventStore, world: Path) -> None:
     """Give the bus the time to tell of the last events."""
-    until = time.monotonic() + 20 * workload.LEASE_S
+    until = time.monotonic() + SETTLING_S
     infos = await store.runs(RunQuery())
     expected = sum(info.head for info in infos)
     while time.monotonic() < until:

@@ -16,7 +16,7 @@ LONG = bool(os.environ.get("LIB_TEST_LONG"))
 RUNS, SECONDS = (200, 120) if LONG else (24, 8)
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "redis"])
 def test_every_run_ends_once_whatever_becomes_of_its_workers(store: str) -> None:
     program = Path(__file__).with_name("chaos.py")

@@ -52,7 +52,7 @@ async def process(
 ) -> AsyncGenerator[tuple[Engine, Observer]]:
     store = kind.open(place, SYSTEM_CLOCK)
     async with AsyncExitStack() as stack:
-        engine = make_engine(FunctionClient(lambda _: "done"), store=store, lease_s=1.0)
+        engine = make_engine(FunctionClient(lambda _: "done"), store=store, lease_s=3600)
         await stack.enter_async_context(engine)
         observer = Observer(engine, backend, settle_s=0)
         yield engine, await stack.enter_async_context(observer)

@@ -78,7 +78,7 @@ def open_engine(where: Path, **options: Any) -> Engine:
     handlers: list[Any] = [LLMHandler(FunctionClient(think)), ToolHandler(tools())]
     store = SQLiteEventStore(where / "runs.db", durability="normal")
     return Engine(
-        store, handlers, algorithms=[React()], lease_s=LEASE_S, poll_s=0.05, grace_s=0.5, **options
+        store, handlers, algorithms=[React()], lease_s=LEASE_S, poll_s=0.05, grace_s=60, **options
     )
 
 

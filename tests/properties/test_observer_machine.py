@@ -300,7 +300,7 @@ class Machine(RuleBasedStateMachine):
         await self.truth.check_marks()
 
 
-@pytest.mark.timeout(600 if LONG else 60)
+@pytest.mark.timeout(1800 if LONG else 900)
 def test_every_backend_has_what_the_logs_tell_once_whatever_happened() -> None:
     logging.disable(logging.CRITICAL)  # a world full of failures has much to tell
     try:

@@ -105,8 +105,9 @@ class HeldBlobs:
         return digest
 
     async def get(self, digest: str) -> bytes:
-        """Return the content; see `BlobStore.get`."""
-        return await self._blobs.get(digest)
+        """Return the content, also while it is being put again; see `BlobStore.get`."""
+        content, _ = self._held.get(digest, (None, 0))
+        return await self._blobs.get(digest) if content is None else content
 
     async def has(self, digest: str) -> bool:
         """Tell whether the content is here."""
@@ -127,11 +128,18 @@ class HeldBlobs:
             BlobError: the store cannot be written.
         """
         for digest in {ref.digest for event in events for ref in blob_refs(event.kind, event.data)}:
-            content, times = self._held.pop(digest, (None, 0))
-            if times > 1 and content is not None:
-                self._held[digest] = (content, times - 1)
-            if content is not None and not await self._blobs.has(digest):
-                await self._blobs.put(content)
+            content, _ = self._held.get(digest, (None, 0))
+            try:
+                if content is not None and not await self._blobs.has(digest):
+                    await self._blobs.put(content)
+            finally:
+                self._let_go(digest)
+
+    def _let_go(self, digest: str) -> None:
+        """Hold the content for one put less, if it is held."""
+        content, times = self._held.pop(digest, (b"", 0))
+        if times > 1:
+            self._held[digest] = (content, times - 1)
 
 
 def held(blobs: BlobStore | None) -> HeldBlobs | None:

@@ -64,7 +64,9 @@ def test_content_that_is_forgotten_before_its_append_is_put_again() -> None:
         blobs = Forgetful()
         drawing = FunctionClient(draw, modalities=SHOWN)
         async with make_engine(drawing, blobs=blobs) as engine:
-            await (await engine.start("draw")).result()
+            started = await engine.start("draw")
+            await started.result()
+            await engine.hosted(started.id)  # it is put again after the append that ends the run
             assert len(await refs(engine.store)) == 1
             assert {one.digest for one in await blobs.stored()} == await refs(engine.store)
 
@@ -78,6 +80,23 @@ def test_content_that_is_forgotten_before_its_append_is_put_again() -> None:
             assert (await turn.result()).outcome == "COMPLETED"
             assert len(await refs(engine.store)) == 2
             assert {one.digest for one in await blobs.stored()} == await refs(engine.store)
+
+    run(main())
+
+
+def test_content_that_is_being_put_again_can_be_read_by_the_run_that_refers_to_it() -> None:
+    class Slow(Forgetful):
+        async def put(self, content: bytes) -> str:
+            for _ in range(200 if self.forgotten else 0):
+                await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
+            return await super().put(content)
+
+    async def main() -> None:
+        client = FunctionClient(answer, modalities=SHOWN)
+        async with make_engine(client, blobs=Slow()) as engine:
+            session = await engine.start_session()
+            turn = await session.send(Message.user("?", picture()))
+            assert (await turn.result()).outcome == "COMPLETED"
 
     run(main())
 

@@ -27,7 +27,7 @@ async def look(place: str) -> str:
 def engine(client: OpenAIClient, store: EventStore, agent: React = AGENT, **options: Any) -> Engine:
     retries = RetryPolicy(attempts=options.pop("attempts", 1), base_s=0.01)
     handlers = [LLMHandler(client, retries=retries), ToolHandler([look])]
-    settings: dict[str, Any] = {"poll_s": 0.01, "lease_s": 0.5, "grace_s": 0.1, **options}
+    settings: dict[str, Any] = {"poll_s": 0.01, "lease_s": 3600, "grace_s": 60, **options}
     return Engine(store, handlers, algorithms=[agent], **settings)
 
 

@@ -14,6 +14,7 @@ from lib.engine import Result
 from lib.engine.check import request_check
 from lib.events import Event, EventStore, MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
+from lib.events.unlock import end_lease
 from lib.events.verify import verify_store
 from lib.llm import Delta, OpenAIClient, Reply, Text, Thinking, ToolCall
 from lib.privacy.redactor import PatternRedactor
@@ -243,6 +244,8 @@ def test_a_killed_process_leaves_a_turn_that_another_one_finishes(
                 server.forget()
             store = SQLiteEventStore(path)
             async with client, engine(client, store) as running:
+                for info in await store.runs():
+                    await end_lease(store, info)
                 turn = await running.session(session.id).send("look", idempotency_key="look")
                 assert (await turn.result()).output == "8 seen here"
                 assert await faults(store) == []

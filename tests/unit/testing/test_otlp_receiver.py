@@ -185,10 +185,11 @@ def test_an_answer_can_stay_away_and_does_not_hold_up_the_end() -> None:
 
     async def main() -> list[str]:
         async with OTLPReceiver(script=[Hang(keep=True), Hang()], check=check) as receiver:
+            hasty = httpx2.Timeout(200, read=0.1)
             async with client() as http:
                 with pytest.raises(httpx2.ReadTimeout):
                     await http.post(
-                        receiver.url, content=export("x"), headers=PROTOBUF, timeout=0.1
+                        receiver.url, content=export("x"), headers=PROTOBUF, timeout=hasty
                     )
             waiting = asyncio.create_task(post(receiver, export("y")))
             await came.wait()

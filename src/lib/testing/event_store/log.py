@@ -211,7 +211,7 @@ class LogContract(StoreTests):
                 refused.append(store.append(run_id, events, expected=place))
                 stored.append(store.append("other", [note(str(head))], expected=head))
             pairs = zip(stored[::2], refused, stored[1::2], strict=True)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(200):
                 outcomes = await asyncio.gather(
                     *(one for pair in pairs for one in pair), return_exceptions=True
                 )

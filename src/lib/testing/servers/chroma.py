@@ -42,7 +42,7 @@ def forget_collections() -> None:
 
     host, port = chroma_server()
     database = f"http://{host}:{port}/api/v2/tenants/default_tenant/databases/default_database"
-    with httpx2.Client() as http:
+    with httpx2.Client(timeout=_START_S) as http:
         for collection in http.get(f"{database}/collections").raise_for_status().json():
             http.delete(f"{database}/collections/{collection['name']}").raise_for_status()
 

@@ -208,15 +208,17 @@ def test_a_misuse_of_the_driver_is_named() -> None:
 def test_a_pool_that_is_given_is_used_as_it_is_and_left_open(dsn: str, name: str) -> None:
     async def main() -> None:
         async with AsyncConnectionPool(
-            dsn, min_size=1, max_size=1, timeout=0.5, open=False, kwargs={"row_factory": dict_row}
+            dsn, min_size=1, max_size=1, timeout=200, open=False, kwargs={"row_factory": dict_row}
         ) as pool:
             store = PostgresVectorStore(pool=pool, dimension=2, table=name)
             await store.upsert(many(0, 10))
             assert len(await store.query([1.0, 0.0])) == 5
             assert len(await store.query_hybrid([1.0, 0.0], "text")) == 5
             async with pool.connection() as connection:
+                pool.timeout = 0.2
                 with pytest.raises(StoreUnavailable, match="too small") as failure:
                     await store.count()
+                pool.timeout = 200
                 assert failure.value.retryable
                 shown = await connection.execute("SHOW enable_sort")
                 assert await shown.fetchone() == {"enable_sort": "on"}
@@ -288,7 +290,7 @@ def test_a_dsn_that_cannot_be_read_is_refused(given: str) -> None:
 
 def test_a_time_limit_of_the_caller_for_connecting_is_kept(dsn: str, name: str) -> None:
     async def main() -> None:
-        store = PostgresVectorStore(f"{dsn}&connect_timeout=3", dimension=2, table=name)
+        store = PostgresVectorStore(f"{dsn}&connect_timeout=300", dimension=2, table=name)
         assert await store.count() == 0
         await store.close()
 
@@ -298,13 +300,15 @@ def test_a_time_limit_of_the_caller_for_connecting_is_kept(dsn: str, name: str) 
 def test_a_statement_that_takes_too_long_for_the_server_is_named(dsn: str, name: str) -> None:
     async def main() -> None:
         slow = f"{dsn}&options=-c%20statement_timeout%3D150"
+        patient = PostgresVectorStore(dsn, dimension=2, table=name)
+        await patient.setup()
         store = PostgresVectorStore(slow, dimension=2, table=name)
-        await store.setup()
         with pytest.raises(StoreUnavailable, match="statement_timeout") as failure:
             await store.upsert(many(0, 60_000))
         assert failure.value.retryable
-        assert await store.count() == 0
+        assert await patient.count() == 0
         await store.close()
+        await patient.close()
 
     run(main())
 
