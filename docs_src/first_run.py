@@ -1,10 +1,7 @@
 import asyncio
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import SQLiteEventStore
+from lib import Agent, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.tools import tool
 
 
 @tool(effects="none")
@@ -14,16 +11,16 @@ def opening_hours(day: str) -> str:
 
 
 async def main() -> None:
-    # A scripted model, so that this page runs anywhere; ChatClient("gpt-5-mini") is a real one.
+    # A scripted model, so that this page runs anywhere; "openai:gpt-5-mini" is a real one.
     model = ScriptedClient(
         [
             Reply((ToolCall("call-1", "opening_hours", {"day": "Sunday"}),)),
             "We are closed on Sundays.",
         ]
     )
-    handlers = [LLMHandler(model), ToolHandler([opening_hours])]
-    async with Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()]) as engine:
-        run = await engine.start("Are you open on Sunday?")
+    agent = Agent(model, instructions="You work in a shop.", tools=[opening_hours])
+    async with agent.engine("runs.db") as engine:
+        run = await agent.start(engine, "Are you open on Sunday?")
         result = await run.result()
         print(result.outcome, "-", result.output)
         async for event in run.events():

@@ -1,9 +1,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler
-from lib.events import SQLiteEventStore
+from lib import Agent
 from lib.llm import FunctionClient, Message
 
 
@@ -13,15 +11,12 @@ def answer(messages: Sequence[Message]) -> str:
     return f"You said {len(said)} things so far, first {said[0]!r}."
 
 
-def engine() -> Engine:
-    handlers = [LLMHandler(FunctionClient(answer))]
-    agent = React(system="You are a patient listener.")
-    return Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[agent])
+listener = Agent(FunctionClient(answer), instructions="You are a patient listener.")
 
 
 async def begin() -> str:
-    async with engine() as chat:
-        session = await chat.start_session(user="ada")
+    async with listener.engine("runs.db") as engine:
+        session = await listener.session(engine, user="ada")
         turn = await session.send("My parcel never came.")
         async for piece in turn.live():  # the reply while it is written
             print(piece.delta.text, end="")
@@ -30,8 +25,8 @@ async def begin() -> str:
 
 
 async def go_on(session_id: str) -> None:
-    async with engine() as chat:
-        session = chat.session(session_id)
+    async with listener.engine("runs.db") as engine:
+        session = engine.session(session_id, agent=listener)
         turns = [await session.send(text) for text in ("It was order 7.", "And a gift.")]
         for turn in turns:  # answered one by one, in the order of the log
             print((await turn.result()).output)

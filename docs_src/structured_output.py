@@ -1,11 +1,9 @@
-import asyncio
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from lib.algorithms import React
+from lib import Agent
 from lib.llm import ScriptedClient
-from lib.testing.agents import make_engine
 
 
 class Ticket(BaseModel):
@@ -23,14 +21,9 @@ model = ScriptedClient(
     ]
 )
 
-
-async def main() -> None:
-    async with make_engine(model, agent=React(output=Ticket)) as engine:
-        run = await engine.start("My cup from order 7 came broken, I want my money back!")
-        result = await run.result()
-        ticket = Ticket.model_validate_json(result.output)
-        print(result.outcome, "after", result.spend.llm_calls, "model calls")
-        print(ticket.topic, ticket.order, ticket.summary)
-
-
-asyncio.run(main())
+result = Agent(model, output=Ticket).run_sync(
+    "My cup from order 7 came broken, I want my money back!"
+)
+ticket = result.output  # a Ticket, for your type checker as well
+print(result.outcome, "after", result.spend.llm_calls, "model calls")
+print(ticket.topic, ticket.order, ticket.summary)

@@ -9,20 +9,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, Run
+from lib import Agent, Engine, Run
 from lib.errors import RunNotFound
-from lib.events import Event, SQLiteEventStore
+from lib.events import Event
 from lib.llm import FunctionClient
 
-model = FunctionClient(lambda messages: f"You said: {messages[-1].text}")
+echo = Agent(FunctionClient(lambda messages: f"You said: {messages[-1].text}"), name="echo")
 
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None]:
     """Keep one engine for the life of the application, and take up what the last one left."""
-    handlers = [LLMHandler(model)]
-    async with Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()]) as engine:
+    async with Engine("runs.db", agents=[echo]) as engine:
         await engine.recover()
         app.state.engine = engine
         yield
@@ -32,7 +30,7 @@ async def start(request: Request) -> Response:
     """POST /runs: a repeated request with the same key gives the same run."""
     engine: Engine = request.app.state.engine
     text = (await request.json())["input"]
-    run = await engine.start(text, idempotency_key=request.headers.get("idempotency-key"))
+    run = await echo.start(engine, text, key=request.headers.get("idempotency-key"))
     return JSONResponse({"run": run.id}, status_code=202)
 
 

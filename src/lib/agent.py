@@ -83,6 +83,7 @@ class Agent(Generic[T_co]):
         budget: what one run may spend, unless its start says otherwise.
         max_steps: model calls after which a run ends as LIMITED.
         settings: temperature and the like, passed to the model.
+        provider_state: rest calls on what the provider has kept of the conversation; see `React`.
         retries: how often and how long each model is tried.
         prices: for models whose provider states no cost.
         algorithm: makes the algorithm of its runs, with the arguments of `React`.
@@ -98,6 +99,7 @@ class Agent(Generic[T_co]):
     budget: Budget | None
     max_steps: int
     settings: Mapping[str, Any]
+    provider_state: bool
     retries: RetryPolicy | None
     prices: PriceBook | None
     algorithm: Callable[..., Algorithm[Any]]
@@ -114,6 +116,7 @@ class Agent(Generic[T_co]):
         budget: Budget | None = None,
         max_steps: int = 50,
         settings: Mapping[str, Any] | None = None,
+        provider_state: bool = False,
         retries: RetryPolicy | None = None,
         prices: PriceBook | None = None,
         algorithm: Callable[..., Algorithm[Any]] = React,
@@ -131,6 +134,7 @@ class Agent(Generic[T_co]):
             budget: see above.
             max_steps: see above.
             settings: see above.
+            provider_state: see above.
             retries: see above.
             prices: see above.
             algorithm: see above.
@@ -155,6 +159,7 @@ class Agent(Generic[T_co]):
             "budget": budget,
             "max_steps": max_steps,
             "settings": dict(settings or {}),
+            "provider_state": provider_state,
             "retries": retries,
             "prices": prices,
             "algorithm": algorithm,
@@ -344,6 +349,7 @@ class Agent(Generic[T_co]):
             settings=self.settings,
             output=self.output,
             max_steps=self.max_steps,
+            provider_state=self.provider_state,
         )
         model = LLMHandler(used, guards=self.guards, retries=self.retries, prices=self.prices)
         handlers = [model, *self._tool_handlers()]
