@@ -66,6 +66,27 @@ class ChecksIntegrity:
         raise NotImplementedError
 
 
+class CountsErasures:
+    """Base class of the event stores that can tell in constant time whether anything was erased.
+
+    Readers that keep what they have read look for erased runs only when the number has changed.
+    Of a store without it, they list the runs each time.
+    """
+
+    async def erasures(self) -> int | None:
+        """Return a number that every erasure of a run raises, by whatever process.
+
+        It changes in the transaction that erases, says nothing of which runs were erased, and
+        may grow for other reasons. None: the store beneath this one has no such number.
+        """
+        raise NotImplementedError
+
+
+async def erasures_of(store: EventStore) -> int | None:
+    """Return the number of erasures of a store, None where it does not count them."""
+    return await store.erasures() if isinstance(store, CountsErasures) else None
+
+
 class EventStore(Protocol):
     """An append-only log for each run, and an order over all of them.
 

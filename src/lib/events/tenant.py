@@ -19,7 +19,15 @@ from lib.events.event import Event, NewEvent
 from lib.events.kinds import RUN_STARTED
 from lib.events.paging import each_run
 from lib.events.runs import Lease, RunInfo, RunQuery, advance, check_batch
-from lib.events.store import START, EventStore, Feed, Tombstone, run_mark
+from lib.events.store import (
+    START,
+    CountsErasures,
+    EventStore,
+    Feed,
+    Tombstone,
+    erasures_of,
+    run_mark,
+)
 from lib.events.wakeups import Wakeups
 
 _RUNS_AT_ONCE = 256
@@ -31,7 +39,7 @@ def tenant_mark(tenant: str, name: str = "") -> str:
     return f"tenant/{quote(tenant, safe='', errors='surrogatepass')}/{name}"
 
 
-class TenantEventStore(AsyncStore):
+class TenantEventStore(CountsErasures, AsyncStore):
     """What one tenant may see and change of an event store; itself an event store.
 
     - What it starts is the tenant's; a start that names another tenant is refused, and one that
@@ -40,10 +48,11 @@ class TenantEventStore(AsyncStore):
     - An erased run is as one that has never been, `tombstone` included: no tombstone says whose
       run it was.
 
-    Three things can tell that others exist. The start of a run under an id that somebody else's
+    Four things can tell that others exist. The start of a run under an id that somebody else's
     run has, or had, is refused, since an id is given once in a store; nobody hits one by chance.
     A cursor of `feed` moves on over what others have appended, and the time that a call takes
-    depends on it. `wakeups` is the store's own, and says of any id that its log has grown.
+    depends on it. `wakeups` is the store's own, and says of any id that its log has grown. The
+    number of `erasures` grows whoever's run is erased.
     """
 
     def __init__(self, store: EventStore, tenant: str) -> None:
@@ -236,6 +245,10 @@ class TenantEventStore(AsyncStore):
         """Return None: an erased run is as one that has never been."""
         self._open()
         return None
+
+    async def erasures(self) -> int | None:
+        """Return the store's own number of erasures, which those of others raise, too."""
+        return await erasures_of(self._open())
 
     # -- walls -----------------------------------------------------------------------------
 

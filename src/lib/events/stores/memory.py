@@ -28,7 +28,16 @@ from lib.events.runs import (
     lease_length,
     matches,
 )
-from lib.events.store import END, START, Feed, Tombstone, new_store_id, run_mark, tombstone_name
+from lib.events.store import (
+    END,
+    START,
+    CountsErasures,
+    Feed,
+    Tombstone,
+    new_store_id,
+    run_mark,
+    tombstone_name,
+)
 from lib.events.wakeups import Wakeups
 
 
@@ -50,7 +59,7 @@ class _Run:
     epoch: int = 0
 
 
-class MemoryEventStore(AsyncStore):
+class MemoryEventStore(CountsErasures, AsyncStore):
     """Events in this process; the reference that the other stores agree with.
 
     Payloads go through the codec, so what cannot be stored elsewhere cannot be stored here.
@@ -262,6 +271,11 @@ class MemoryEventStore(AsyncStore):
         """Return what is left of an erased run, or None."""
         self._check_open()
         return self._tombstones.get(tombstone_name(run_id))
+
+    async def erasures(self) -> int:
+        """Return how many runs have been erased."""
+        self._check_open()
+        return len(self._tombstones)
 
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs whose logs refer to this blob."""

@@ -12,7 +12,7 @@ import pytest
 from lib.errors import RunErased
 from lib.events import EventStore, NewEvent
 from lib.events import kinds as k
-from lib.events.store import Tombstone, tombstone_name
+from lib.events.store import Tombstone, erasures_of, tombstone_name
 from lib.testing.aio import run
 from lib.testing.event_store.kit import (
     AT,
@@ -133,6 +133,53 @@ class ErasureContract(StoreTests):
             assert (await all_events(store), await store.runs()) == ([], [])
 
         using(body)
+
+    def test_every_erasure_changes_the_number_of_erasures(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            numbers = [await erasures_of(store)]
+            if numbers == [None]:
+                return  # it is optional
+            await begin(store, "a")
+            for name in ("b", "c"):
+                await begin(store, name, notes=2, parent={"run_id": "a", "key": name}, root="a")
+            assert await erasures_of(store) == numbers[0]
+            for name in ("b", "c", "a"):
+                await store.erase(name)
+                numbers.append(await erasures_of(store))
+            assert len(set(numbers)) == 4
+            await begin(store, "d", notes=1)
+            assert await erasures_of(store) == numbers[-1]
+
+        using(body)
+
+    def test_runs_that_are_erased_at_once_are_counted_each(self, using: Using) -> None:
+        async def body(store: EventStore) -> None:
+            before = await erasures_of(store)
+            if before is None:
+                return
+            names = [f"run-{number}" for number in range(10)]
+            for name in names:
+                await begin(store, name)
+            assert all(await asyncio.gather(*map(store.erase, names)))
+            after = await erasures_of(store)
+            assert after is not None
+            assert after >= before + len(names)
+
+        using(body)
+
+    def test_an_erasure_elsewhere_changes_the_number_here(self, using: Using) -> None:
+        async def main() -> None:
+            async with using.opened() as here, using.opened() as there:
+                await begin(here, "run")
+                before = await erasures_of(here)
+                if before is None:
+                    return
+                await there.erase("run")
+                assert await erasures_of(here) != before
+                assert await erasures_of(here) == await erasures_of(there)
+
+        if using.kind.shared:
+            run(main())
 
     def test_the_lease_of_an_erased_run_is_lost(self, using: Using) -> None:
         async def body(store: EventStore) -> None:

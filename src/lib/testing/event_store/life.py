@@ -11,10 +11,20 @@ import pytest
 from lib.errors import Conflict, RunErased, StoreClosed
 from lib.events import EventStore, Lease
 from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import CountsErasures
 from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, StoreTests, Using, all_events, begin, note, started
 
 LEASE = Lease(run_id="run", owner="me", epoch=1, until=AT)
+
+
+async def _erasures(store: EventStore) -> None:
+    if isinstance(store, CountsErasures):
+        await store.erasures()
+    else:
+        await store.runs()
+
+
 CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "schema_version": lambda store: store.schema_version(),
     "append": lambda store: store.append("run", [started()], expected=0),
@@ -31,6 +41,7 @@ CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "swap_mark": lambda store: store.swap_mark("swapped", expected=None, value=None),
     "erase": lambda store: store.erase("run"),
     "tombstone": lambda store: store.tombstone("run"),
+    "erasures": _erasures,
     "blob_users": lambda store: store.blob_users("a" * 64),
 }
 

@@ -47,6 +47,14 @@ _BURY: Final = """
 _ERASE_EVENTS: Final = "DELETE FROM {lib_events} WHERE run = %(run)s::bigint"
 _ERASE_USES: Final = "DELETE FROM {lib_blob_uses} WHERE run = %(run)s::bigint"
 
+ERASED: Final = "events.erased"
+"""Under which key `lib_meta` counts the erased runs."""
+# Erasures wait here for each other, so it is the last thing that a transaction does.
+_COUNT: Final = """
+    INSERT INTO {lib_meta} AS meta (key, value) VALUES (%(key)s::text, '1')
+    ON CONFLICT (key) DO UPDATE SET value = (meta.value::bigint + 1)::text
+"""
+
 
 class Changes:
     """Writes to one store, a call at a time."""
@@ -83,6 +91,7 @@ class Changes:
                     return False
                 for statement in (_ERASE_EVENTS, _ERASE_USES):
                     await run(using, self._place.put(statement), {"run": row[0]})
+                await run(using, self._place.put(_COUNT), {"key": ERASED})
         return True
 
     async def _count(self, statement: str, values: Mapping[str, Any]) -> int:

@@ -1,7 +1,8 @@
 """The tables of an event store, and how an older layout becomes a newer one.
 
     lib_meta        the layout version, under a key of its own, so that other parts can keep theirs;
-                    and the id of the store, unless it was made before stores had one
+                    the id of the store, unless it was made before stores had one; and how many
+                    runs have been erased since this was first counted
     lib_partitions  the last position of each partition; whoever appends holds its row until the
                     commit, so that positions become visible in their order
     lib_runs        one row per run: its name, and the projection of its events; since layout 2

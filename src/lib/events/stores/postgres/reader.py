@@ -15,6 +15,7 @@ from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery, check_partition
 from lib.events.store import END, Feed, Tombstone, tombstone_name
 from lib.events.stores.postgres import layout
+from lib.events.stores.postgres.changes import ERASED
 from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.place import Place
 from lib.events.stores.postgres.rows import (
@@ -67,6 +68,7 @@ _GROWN: Final = """
 _TOMBSTONE: Final = """
     SELECT head, updated_at FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NULL
 """
+_ERASURES: Final = "SELECT value::bigint FROM {lib_meta} WHERE key = %(key)s"
 _BLOB_USERS: Final = """
     SELECT r.run_id FROM {lib_blob_uses} u JOIN {lib_runs} r ON r.id = u.run
     WHERE u.digest = %(digest)s::text AND r.run_id IS NOT NULL
@@ -167,6 +169,11 @@ class Reader:
         for events, erased_at in await self._all(_TOMBSTONE, {"name": run_name(run_id)}):
             return Tombstone(tombstone_name(run_id), events, decode_time(erased_at))
         return None
+
+    async def erasures(self) -> int:
+        """Return how many runs have been erased; see `CountsErasures`."""
+        found = await self._all(_ERASURES, {"key": ERASED})
+        return found[0][0] if found else 0
 
     async def blob_users(self, digest: str, limit: int) -> list[str]:
         """Return runs that refer to a blob; see `EventStore.blob_users`."""

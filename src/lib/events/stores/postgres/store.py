@@ -23,7 +23,7 @@ from lib.events.runs import (
     lease_length,
     partition_of,
 )
-from lib.events.store import START, Feed, Tombstone
+from lib.events.store import START, CountsErasures, Feed, Tombstone
 from lib.events.stores.postgres import layout
 from lib.events.stores.postgres.batch import Append, Elsewhere
 from lib.events.stores.postgres.changes import Changes
@@ -44,7 +44,7 @@ _READING: Final = 4
 T = TypeVar("T")
 
 
-class PostgresEventStore(AsyncStore):
+class PostgresEventStore(CountsErasures, AsyncStore):
     """Event logs in one schema of a PostgreSQL database, for the processes of many machines.
 
     Appends of one process that wait for the same partition share a transaction. Processes see
@@ -323,6 +323,10 @@ class PostgresEventStore(AsyncStore):
     async def tombstone(self, run_id: str) -> Tombstone | None:
         """Return what is left of an erased run, or None."""
         return await self._reading().tombstone(run_id)
+
+    async def erasures(self) -> int:
+        """Return how many runs have been erased; see `CountsErasures`."""
+        return await self._reading().erasures()
 
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs whose logs refer to this blob."""

@@ -116,6 +116,10 @@ class Reader:
         texts = [item.decode() for item in found]
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
+    async def erasures(self) -> int:
+        """Return how many tombstones there are; see `CountsErasures`."""
+        return int(await self._call("HLEN", f"{self._key}:tombstones"))
+
     async def blob_users(self, digest: str, limit: int) -> list[str]:
         """Return the runs of a blob; see `EventStore.blob_users`."""
         if limit < 1:

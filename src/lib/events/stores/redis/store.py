@@ -34,7 +34,7 @@ from lib.events.runs import (
     check_text,
     lease_length,
 )
-from lib.events.store import START, Feed, Tombstone
+from lib.events.store import START, CountsErasures, Feed, Tombstone
 from lib.events.stores.redis import layout, operations
 from lib.events.stores.redis.lanes import Lane
 from lib.events.stores.redis.operations import Append, KnownRuns, Operation, Outdated, Stored
@@ -59,7 +59,7 @@ class _Opened:
     lanes: Sequence[Lane]
 
 
-class RedisEventStore(AsyncStore):
+class RedisEventStore(CountsErasures, AsyncStore):
     """Event logs on a Redis server, for the processes of many machines.
 
     Appends of a partition that wait at the same time share a script, and so a round trip. Other
@@ -371,6 +371,10 @@ class RedisEventStore(AsyncStore):
         """Return what is left of an erased run, or None."""
         found = await self._check_open().reader.find(run_id)
         return found if isinstance(found, Tombstone) else None
+
+    async def erasures(self) -> int:
+        """Return how many runs have been erased; see `CountsErasures`."""
+        return await self._check_open().reader.erasures()
 
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs whose logs refer to this blob."""

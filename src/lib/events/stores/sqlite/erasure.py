@@ -27,7 +27,8 @@ from lib.events.store import run_mark, tombstone_name
 from lib.events.stores.sqlite.layout import refuse_newer
 from lib.events.stores.sqlite.rows import above
 
-_ERASED: Final = "events.erased"
+ERASED: Final = "events.erased"
+"""Under which key `lib_meta` counts what was erased: runs, and marks that have outlived theirs."""
 _SCRUBBED: Final = "events.scrubbed"
 _PATIENCE_MS: Final = 200
 
@@ -49,7 +50,7 @@ def erase_marks(connection: sqlite3.Connection, run_id: str) -> bool:
     first = run_mark(run_id)
     found = connection.execute(_ERASE_MARKS, (first, above(first))).rowcount > 0
     if found:
-        connection.execute(_COUNT, (_ERASED,))
+        connection.execute(_COUNT, (ERASED,))
     return found
 
 
@@ -60,7 +61,7 @@ def erase_run(
     for statement in _BY_NUMBER:
         connection.execute(statement, (number,))
     connection.execute(_BURY, (tombstone_name(run_id), events, encode_time(now)))
-    connection.execute(_COUNT, (_ERASED,))
+    connection.execute(_COUNT, (ERASED,))
 
 
 def truncate_log(connection: sqlite3.Connection) -> bool:
@@ -76,7 +77,7 @@ def scrub(connection: sqlite3.Connection, store: str) -> None:
     Raises:
         SchemaTooNew: a newer release has written it meanwhile.
     """
-    erased = _count(connection, _ERASED)
+    erased = _count(connection, ERASED)
     if erased == _count(connection, _SCRUBBED):
         return
     refuse_newer(connection, store)

@@ -1,7 +1,8 @@
 """The tables of an event store, and how an older file becomes a newer one.
 
     lib_meta        the layout version, under a key of its own, so that other parts can keep theirs;
-                    and the id of the store, unless it was made before stores had one
+                    the id of the store, unless it was made before stores had one; and how often
+                    something was erased from it, and scrubbed
     lib_runs        one row per run: its name, and the projection of its events
     lib_events      the log; `pos` is the order of commits, as one connection at a time can write
     lib_marks       small durable values

@@ -13,6 +13,7 @@ from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
 from lib.events.store import END, Feed, Tombstone, tombstone_name
 from lib.events.stores.sqlite import rows
+from lib.events.stores.sqlite.erasure import ERASED
 from lib.events.stores.sqlite.errors import typed_errors
 from lib.events.stores.sqlite.file import OpenFile, leave_log
 from lib.events.stores.sqlite.layout import check_readable, store_id
@@ -147,6 +148,11 @@ class Reader:
         query = "SELECT name, events, erased_at FROM lib_tombstones WHERE name = ?"
         found = self._all(query, tombstone_name(run_id))
         return rows.tombstone_of(found[0]) if found else None
+
+    def erasures(self) -> int:
+        """Return how often something was erased; see `CountsErasures`."""
+        found = self._all("SELECT value FROM lib_meta WHERE key = ?", ERASED)
+        return int(found[0][0]) if found else 0
 
     def integrity_faults(self) -> list[str]:
         """Return what SQLite finds wrong with the file; see `ChecksIntegrity`."""

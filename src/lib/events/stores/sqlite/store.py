@@ -28,7 +28,7 @@ from lib.events.runs import (
     check_text,
     lease_length,
 )
-from lib.events.store import START, ChecksIntegrity, Feed, Tombstone
+from lib.events.store import START, ChecksIntegrity, CountsErasures, Feed, Tombstone
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Operation, Writer
 from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
@@ -43,7 +43,7 @@ T = TypeVar("T")
 Opened = TypeVar("Opened", Writer, Reader)
 
 
-class SQLiteEventStore(ChecksIntegrity, AsyncStore):
+class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
     """Event logs in one SQLite file, for the processes of one machine.
 
     Appends that wait at the same time share a transaction. Processes that write to the same file
@@ -294,6 +294,10 @@ class SQLiteEventStore(ChecksIntegrity, AsyncStore):
     async def tombstone(self, run_id: str) -> Tombstone | None:
         """Return what is left of an erased run, or None."""
         return await self._read(lambda reader: reader.tombstone(run_id))
+
+    async def erasures(self) -> int:
+        """Return a number that every erasure raises; see `CountsErasures`."""
+        return await self._read(lambda reader: reader.erasures())
 
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs whose logs refer to this blob."""
