@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
 from lib.engine.core.calls import call_result
-from lib.engine.core.history import Conversation, Held, History, begun
+from lib.engine.core.history import Conversation, Held, History, Tail, begun
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, reply_from_json
@@ -166,14 +166,18 @@ class React:
         Every call in it has its result, whatever became of the run. What a guard kept from the
         model is not in it, nor is anything else of that run.
         """
-        messages = state.messages[: state.prior] if state.refused else list(state.messages)
-        if (state.calls or state.empty) and not state.refused:
-            messages.pop()  # its calls have not all been answered, or no reply has followed it
-        said = [each for each in messages[state.prior :] if _says_something(each)]
-        before = messages[bool(state.config.get("system")) : state.prior]
-        whole = state.prior + len(said) == len(state.messages)
-        grown = state.messages if whole else None
-        return Conversation([*before, *said], state.held, grown=grown)
+        end = len(state.messages)
+        if state.refused:
+            end = state.prior
+        elif state.calls or state.empty:
+            end -= 1  # its calls have not all been answered, or no reply has followed it
+        new = state.messages[state.prior : end]
+        said = [each for each in new if _says_something(each)]
+        grown = state.messages.first(end)
+        if len(said) < len(new):
+            grown = grown.first(state.prior).extend(said)
+        before = Tail(grown, bool(state.config.get("system")))
+        return Conversation(before, state.held, grown=grown)
 
     def evolve(self, state: LoopState, event: Event) -> LoopState:
         """Return the state after one more event."""

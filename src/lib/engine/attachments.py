@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from lib.engine.core.history import History
 from lib.errors import BlobMissing, ContentTooLarge
 from lib.events import INLINE_LIMIT, BlobStore, Event, EventStore, NewEvent
 from lib.events.blobs import StoredBlob, blob_refs
@@ -46,29 +47,21 @@ async def _store(part: Part, blobs: BlobStore | None, view: EventStore | None) -
     return replace(part, data=None, blob=blob)
 
 
-async def load(messages: Iterable[Message], blobs: BlobStore | None) -> list[Message]:
+async def load(history: History, blobs: BlobStore | None) -> list[Message]:
     """Return the messages with the content of their blobs, as a client needs them.
 
     Raises:
         BlobMissing: a blob is not there, or there is no blob store.
     """
-    return [
-        replace(message, parts=tuple([await _load(part, blobs) for part in message.parts]))
-        if _refers(message)
-        else message
-        for message in messages
-    ]
+    messages = list(history)
+    for place in history.stored:
+        parts = [await load_part(part, blobs) for part in messages[place].parts]
+        messages[place] = replace(messages[place], parts=tuple(parts))
+    return messages
 
 
-def _refers(message: Message) -> bool:
-    """Tell whether a blob store has some of the message."""
-    for part in message.parts:  # noqa: SIM110 - a generator costs more than the rest of it
-        if isinstance(part, Attachment) and part.blob is not None:
-            return True
-    return False
-
-
-async def _load(part: Part, blobs: BlobStore | None) -> Part:
+async def load_part(part: Part, blobs: BlobStore | None) -> Part:
+    """Return the part with the content of its blob; see `load`."""
     if not isinstance(part, Attachment) or part.blob is None:
         return part
     if blobs is None:

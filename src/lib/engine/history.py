@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.blind import BLIND
+from lib.engine.core.history import Conversation
+from lib.engine.core.session import Keys
 from lib.engine.core.state import fold
 from lib.engine.faults import is_fault
+from lib.engine.requests import KeptRequests
 from lib.errors import UnknownAlgorithm
 from lib.events import Event, EventStore, RunQuery
 from lib.events import kinds as k
 from lib.events.payloads import fits, readable
+from lib.events.store import erasures_of
 from lib.llm import Message, message_from_json
 
 _log = logging.getLogger("lib.engine")
@@ -33,12 +37,14 @@ class Past:
         upto: the `seq` of the end of its last turn.
         turns: the runs whose logs it was folded from.
         whole: whether nothing has been erased of it since, and its algorithms could fold all of it.
+        erasures: what the store told of its erasures when all these turns were last seen there.
     """
 
     conversation: Sequence[Message] = ()
     upto: int = 0
-    turns: tuple[str, ...] = ()
+    turns: Keys = field(default_factory=Keys)
     whole: bool = True
+    erasures: int | None = None
 
 
 _NOTHING: Final = Past()
@@ -50,6 +56,9 @@ class Histories:
     A turn that is erased, by whatever process, is in nothing that is read from then on. Until its
     session is read again, or others take its place, it stays in the memory of processes that have
     read it.
+
+    Attributes:
+        requests: the turns that were requested of those sessions.
     """
 
     def __init__(
@@ -60,6 +69,7 @@ class Histories:
         self._algorithms = algorithms
         self._limit = kept
         self._kept: OrderedDict[str, Past] = OrderedDict()
+        self.requests = KeptRequests(kept=kept)
 
     async def before(self, started: Event) -> Past:
         """Return what a run goes on with, given its first event: nothing, unless it is a turn.
@@ -81,7 +91,7 @@ class Histories:
         """
         past = await self._known(session_id)
         if past.upto > upto:
-            past = _NOTHING
+            past = Past(erasures=past.erasures)
         missing = upto - past.upto
         if not missing:
             return past
@@ -94,13 +104,21 @@ class Histories:
         return past if len(events) == missing else replace(past, whole=False)
 
     async def _known(self, session_id: str) -> Past:
-        """Return what is kept of a session, unless some of it has been erased since."""
-        past = self._kept.get(session_id, _NOTHING)
-        if past.turns:
+        """Return what is kept of a session, unless some of it has been erased since.
+
+        Its turns are looked for if the store has erased anything since, and always if the store
+        does not tell: whoever looked at each turn would pay more the longer a session is.
+        """
+        past = self._kept.get(session_id, Past())
+        erasures = await erasures_of(self._store)  # before anything is read that it speaks of
+        if past.turns and (erasures is None or erasures != past.erasures):
             there = {info.run_id for info in await self._store.runs(RunQuery(parent_id=session_id))}
             if not there.issuperset(past.turns):
                 self._kept.pop(session_id, None)
-                return _NOTHING
+                past = Past()
+        past = replace(past, erasures=erasures)
+        if past.turns:
+            self._keep(session_id, past)
         return past
 
     async def _with_turn(self, past: Past, run_id: str) -> Past:
@@ -112,7 +130,7 @@ class Histories:
         algorithm = self._algorithms.get(name)
         if algorithm is None:
             raise UnknownAlgorithm(name, known=tuple(self._algorithms))
-        turns = (*past.turns, run_id)
+        turns = past.turns if run_id in past.turns else past.turns.add(run_id)
         if "input" not in readable(log[0]).data:
             past = replace(past, whole=False)
         try:
@@ -145,4 +163,5 @@ def _left(
     given = readable(started).data.get("input", ())
     said = [message_from_json(message) for message in given]
     answer = (state.finish or {}).get("output")
-    return [*before, *said, *([Message.assistant(answer)] if answer else ())]
+    new = [*said, *([Message.assistant(answer)] if answer else ())]
+    return (before if isinstance(before, Conversation) else Conversation(before)).extend(new)

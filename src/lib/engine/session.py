@@ -12,12 +12,12 @@ from lib.engine.core.budget import Budget
 from lib.engine.core.session import SESSION
 from lib.engine.given import check_key, check_names, kind_of
 from lib.engine.history import Histories
+from lib.engine.requests import TurnRequests, request_digest
 from lib.engine.run import Host, Run
-from lib.engine.turn import Turn, request_digest
+from lib.engine.turn import Turn
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
-from lib.events import Event, NewEvent
+from lib.events import NewEvent
 from lib.events import kinds as k
-from lib.events.payloads import fits
 from lib.llm import Message, message_to_json
 
 Input = str | Message | Sequence[Message]
@@ -102,10 +102,7 @@ class Session(Generic[T]):
         self.id = session_id
         self._parse = parse
         self._engine = engine
-        self._seen = 0
-        self._tenant: str | None = None
-        self._asked: dict[str, tuple[int, str]] = {}
-        self._closed: str | None = None
+        self._requests = engine.histories.requests.of(session_id)
 
     @property
     def run(self) -> Run:
@@ -148,19 +145,17 @@ class Session(Generic[T]):
             raise ValueError("what is sent to a session is one message of the user or several")
         check_key(idempotency_key)
         key = self._engine.new_id() if idempotency_key is None else idempotency_key
-        await self._catch_up()
-        given = await self._engine.messages(given, tenant=self._tenant)
+        sent = await self._catch_up()
+        given = await self._engine.messages(given, tenant=sent.tenant)
         data = {"signal_id": key, "input": [message_to_json(message) for message in given]}
         request = None  # nobody else has a key that was just made
         if idempotency_key is not None:
             request = request_digest((await self._engine.event(k.TURN_REQUESTED, data)).data)
-        if request is not None and key in self._asked:
-            return self._again(key, request)
-        if self._closed is not None:
-            raise SessionClosed(self.id, outcome=self._closed)
-        turn = Turn(
-            self._engine, self.id, key, after=self._seen, request=request, parse=self._parse
-        )
+        if request is not None and key in sent.turns:
+            return self._again(key, *sent.turns[key], request)
+        if sent.closed is not None:
+            raise SessionClosed(self.id, outcome=sent.closed)
+        turn = Turn(self._engine, self.id, key, after=sent.seen, request=request, parse=self._parse)
         if live:
             turn.keep_pieces()
         await self._engine.signal(self.id, k.TURN_REQUESTED, data, user=user)
@@ -174,10 +169,10 @@ class Session(Generic[T]):
         Raises:
             RunNotFound: there is no such session.
         """
-        await self._catch_up()
+        sent = await self._catch_up()
         return [
             Turn(self._engine, self.id, key, after=seq - 1, parse=self._parse)
-            for key, (seq, _) in self._asked.items()
+            for key, (seq, _) in sent.turns.items()
         ]
 
     async def history(self) -> list[Message]:
@@ -187,8 +182,8 @@ class Session(Generic[T]):
             RunNotFound: there is no such session.
             UnknownAlgorithm: the engine does not have the algorithm of a turn.
         """
-        await self._catch_up()
-        return list((await self._engine.histories.upto(self.id, self._seen)).conversation)
+        sent = await self._catch_up()
+        return list((await self._engine.histories.upto(self.id, sent.seen)).conversation)
 
     async def close(self, *, user: str | None = None) -> None:
         """Ask the session to end as COMPLETED once it has answered what was sent so far.
@@ -198,8 +193,7 @@ class Session(Generic[T]):
         Raises:
             RunNotFound: there is no such session.
         """
-        await self._catch_up()
-        if self._closed is None:
+        if (await self._catch_up()).closed is None:
             await self._engine.signal(self.id, k.CLOSE_REQUESTED, {}, user=user)
 
     async def cancel(self, reason: str = "", *, user: str | None = None) -> bool:
@@ -212,31 +206,24 @@ class Session(Generic[T]):
         """
         return await self.run.cancel(reason, user=user)
 
-    def _again(self, key: str, request: str) -> Turn[T]:
-        seq, before = self._asked[key]
+    def _again(self, key: str, seq: int, before: str, request: str) -> Turn[T]:
         if before != request:
             raise IdempotencyMismatch(key, run_id=self.id)
         return Turn(self._engine, self.id, key, after=seq - 1, parse=self._parse)
 
-    async def _catch_up(self) -> None:
-        events = await self._engine.store.read(self.id, after=self._seen)
-        if not events and await self._engine.store.run(self.id) is None:
-            raise RunNotFound(self.id)
-        for event in events:
-            self._seen, self._tenant = event.seq, event.tenant
-            if fits(event.kind, event.data):
-                self._read(event)
+    async def _catch_up(self) -> TurnRequests:
+        """Return what was sent so far.
 
-    def _read(self, event: Event) -> None:
-        match event.kind:
-            case k.RUN_STARTED if event.data.get("algorithm") != SESSION:
-                raise ValueError(f"run {self.id!r} is no session")
-            case k.TURN_REQUESTED if self._closed is None:
-                key = event.data["signal_id"]
-                self._asked.setdefault(key, (event.seq, request_digest(event.data)))
-            case k.CLOSE_REQUESTED:
-                self._closed = self._closed or "COMPLETED"
-            case k.RUN_COMPLETED:
-                self._closed = event.data["outcome"]
-            case _:
-                pass
+        Raises:
+            RunNotFound: there is no such session.
+            ValueError: the run is no session.
+        """
+        store, kept = self._engine.store, self._engine.histories.requests
+        if not await self._requests.catch_up(store, self.id):
+            kept.forget(self.id)
+            self._requests = TurnRequests()
+            await self._requests.catch_up(store, self.id)
+        if not self._requests.seen:
+            raise RunNotFound(self.id)
+        kept.keep(self.id, self._requests)
+        return self._requests

@@ -11,11 +11,11 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from lib._util.json import canonical, digest
 from lib.engine.core.budget import Spend
 from lib.engine.given import check_texts, check_wait
 from lib.engine.handler import Live
 from lib.engine.handlers.turn import turn_run_id
+from lib.engine.requests import request_digest
 from lib.engine.result import Result
 from lib.engine.run import Host, Run
 from lib.engine.waiting import WaitingLog
@@ -317,11 +317,6 @@ class Turn(Generic[T]):
         finally:
             for each in waits:
                 each.cancel()
-
-
-def request_digest(data: Mapping[str, Any]) -> str:
-    """Return a digest of what was sent, from the payload of `lib.turn.requested`."""
-    return digest(canonical(data.get("input", ())))
 
 
 def _never_begun(run_id: str, data: Mapping[str, Any]) -> Result:

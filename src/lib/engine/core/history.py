@@ -9,35 +9,79 @@ It is reckoned when somebody asks for it: most values of a fold are gone before.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, overload
 
 from lib._util.json import canonical, digest, quoted
-from lib.llm import Message, ToolResult, message_to_json
+from lib.llm import Attachment, Message, ToolResult, message_to_json
 
 EMPTY_DIGEST = digest()
 _MESSAGE_CHARS: Final = 500  # what takes as long as what is done for a message beside its text
 
 
+class _Buffer:
+    """What histories that grew from one another share: it holds all of the longest of them.
+
+    Attributes:
+        digests: of each prefix of the messages, as far as they were needed.
+        stored: the places of the messages whose content a blob store has.
+    """
+
+    __slots__ = ("digests", "messages", "stored")
+
+    def __init__(self) -> None:
+        """Make an empty one."""
+        self.messages: list[Message] = []
+        self.digests = [EMPTY_DIGEST]
+        self.stored: list[int] = []
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Append messages."""
+        for message in messages:
+            if _is_stored(message):
+                self.stored.append(len(self.messages))
+            self.messages.append(message)
+
+    def copy(self, size: int) -> _Buffer:
+        """Return a buffer of its own for a history of this size."""
+        copied = _Buffer()
+        copied.messages = self.messages[:size]
+        copied.digests = self.digests[: size + 1]
+        copied.stored = self.stored[: bisect_left(self.stored, size)]
+        return copied
+
+
+def _is_stored(message: Message) -> bool:
+    for part in message.parts:  # noqa: SIM110 - a generator costs more than the rest of it
+        if isinstance(part, Attachment) and part.blob is not None:
+            return True
+    return False
+
+
 class History(Sequence[Message]):
     """An immutable sequence of messages; values that grew from one another share their memory."""
 
-    __slots__ = ("_buffer", "_digests", "_size")
+    __slots__ = ("_buffer", "_size")
 
-    def __init__(self) -> None:
-        """Make an empty history."""
-        self._buffer: list[Message] = []
-        self._digests = [
-            EMPTY_DIGEST
-        ]  # of each prefix of the buffer, as far as they were asked for
-        self._size = 0
+    def __init__(self, buffer: _Buffer | None = None, size: int = 0) -> None:
+        """Make an empty history; within this class, one of the first messages of a buffer."""
+        self._buffer = buffer or _Buffer()
+        self._size = size
 
     @property
     def digest(self) -> str:
         """The digest of all its messages."""
         self.reckon(math.inf)
-        return self._digests[self._size]
+        return self._buffer.digests[self._size]
+
+    @property
+    def stored(self) -> Sequence[int]:
+        """The places of the messages that have an attachment whose content a blob store has."""
+        places = self._buffer.stored
+        return places[: bisect_left(places, self._size)]
 
     def reckon(self, most_chars: float) -> bool:
         """Reckon the digest further; tell whether any messages are left.
@@ -46,9 +90,9 @@ class History(Sequence[Message]):
             most_chars: after so many characters of JSON it is enough; a message counts as some
                 hundreds, however short, and is not cut.
         """
-        known = self._digests
+        known, messages = self._buffer.digests, self._buffer.messages
         while len(known) <= self._size and most_chars > 0:
-            rendered = _rendered(self._buffer[len(known) - 1])
+            rendered = _rendered(messages[len(known) - 1])
             known.append(digest(known[-1], rendered))
             most_chars -= len(rendered) + _MESSAGE_CHARS
         return len(known) <= self._size
@@ -59,14 +103,32 @@ class History(Sequence[Message]):
 
     def extend(self, messages: Sequence[Message]) -> History:
         """Return this history with these messages after it."""
-        # The buffer belongs to the longest value; a second branch copies what it shares.
-        own = len(self._buffer) == self._size
-        grown = History()
-        grown._buffer = self._buffer if own else self._buffer[: self._size]
-        grown._digests = self._digests if own else self._digests[: self._size + 1]
-        grown._buffer.extend(messages)
-        grown._size = len(grown._buffer)
-        return grown
+        buffer = self._buffer
+        # The buffer belongs to the longest value. A branch copies what it shares, unless it adds
+        # what is there already: a turn is folded where it is driven, and again for the next one.
+        if len(buffer.messages) > self._size and not self._goes_on(messages):
+            buffer = buffer.copy(self._size)
+        if len(buffer.messages) == self._size:
+            buffer.add(messages)
+        return History(buffer, self._size + len(messages))
+
+    def _goes_on(self, messages: Sequence[Message]) -> bool:
+        """Tell whether the buffer goes on with these messages, byte for byte."""
+        end = self._size + len(messages)
+        there = self._buffer.messages[self._size : end]
+        if len(there) < len(messages):
+            return False
+        try:
+            return all(
+                old is new or _rendered(old) == _rendered(new)
+                for old, new in zip(there, messages, strict=True)
+            )
+        except ValueError:  # a number of too many digits: it cannot be sent, but folded
+            return False
+
+    def first(self, count: int) -> History:
+        """Return the history of the first messages, all of them if there are no more."""
+        return History(self._buffer, min(count, self._size))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and self.digest == other.digest
@@ -78,14 +140,17 @@ class History(Sequence[Message]):
         return self._size
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._buffer[: self._size])
+        return islice(self._buffer.messages, self._size)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
     @overload
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
-        return self._buffer[: self._size][index]
+        messages = self._buffer.messages
+        if isinstance(index, slice):
+            return [messages[place] for place in range(self._size)[index]]
+        return messages[range(self._size)[index]]
 
 
 def _rendered(message: Message) -> str:
@@ -115,13 +180,39 @@ class Held:
     digest: str
 
 
+class Tail(Sequence[Message]):
+    """The messages of a history from a place on, without a copy of them."""
+
+    __slots__ = ("_begin", "_history")
+
+    def __init__(self, history: History, begin: int) -> None:
+        """Look at a history."""
+        self._history, self._begin = history, begin
+
+    def __len__(self) -> int:
+        return len(self._history) - self._begin
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._history, self._begin, None)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        places = range(self._begin, len(self._history))
+        if isinstance(index, slice):
+            return tuple([self._history[place] for place in places[index]])
+        return self._history[places[index]]
+
+
 class Conversation(Sequence[Message]):
     """What a turn leaves to the next one: messages, and what is known of them.
 
     Attributes:
         held: what a provider keeps of them.
         grown: the same messages after the system message that they had, if any: where the next
-            turn has it, too, it goes on with this, and nothing is hashed again.
+            turn has it, too, it goes on with this, and nothing is copied or hashed again.
     """
 
     __slots__ = ("_messages", "grown", "held")
@@ -133,13 +224,23 @@ class Conversation(Sequence[Message]):
         *,
         grown: History | None = None,
     ) -> None:
-        """Keep all that."""
-        self._messages = tuple(messages)
+        """Keep all that; a `Tail` as it is."""
+        self._messages = messages if isinstance(messages, Tail) else tuple(messages)
         self.held = held
         self.grown = grown
 
+    def extend(self, messages: Sequence[Message]) -> Conversation:
+        """Return these messages and more, of which a provider keeps nothing."""
+        grown = History().extend(self._messages) if self.grown is None else self.grown
+        before = len(grown) - len(self)
+        grown = grown.extend(messages)
+        return Conversation(Tail(grown, before), grown=grown)
+
     def __len__(self) -> int:
         return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -160,14 +261,11 @@ def begun(
         given: what is new.
     """
     first = [Message.system(system)] if system else []
-    messages, held = History().extend(first), None
+    held = grown = None
     if isinstance(history, Conversation):
         held, grown = history.held, history.grown
-        if grown is not None and grown[: len(grown) - len(history)] == first:
-            return grown.extend(given), held
-    if held is not None:
-        cut = max(held.covers - len(messages), 0)
-        messages, history = messages.extend(history[:cut]), history[cut:]
-        if messages.digest != held.digest:
-            held = None
-    return messages.extend(history).extend(given), held
+    if grown is None or grown[: len(grown) - len(history)] != first:
+        grown = History().extend(first).extend(history)
+    if held is not None and grown.first(held.covers).digest != held.digest:
+        held = None
+    return grown.extend(given), held

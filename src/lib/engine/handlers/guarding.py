@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lib._util.json import canonical
-from lib.engine.attachments import load
+from lib.engine.attachments import load_part
 from lib.engine.core.settle import Draft
 from lib.engine.given import check_has, listed
 from lib.engine.handler import Context
@@ -76,8 +76,7 @@ class Guarding:
         for part in parts:
             if isinstance(part, Attachment) and part.blob is not None and part.blob.size <= left:
                 left -= part.blob.size
-                (message,) = await load([Message.user(part)], self._context.blobs)
-                part = message.parts[0]  # noqa: PLW2901 - the same part
+                part = await load_part(part, self._context.blobs)  # noqa: PLW2901 - the same part
             loaded.append(part)
         return tuple(loaded)
 

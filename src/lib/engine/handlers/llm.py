@@ -187,7 +187,7 @@ class LLMHandler:
 
     async def _call(self, call: _Call) -> Reply:
         decided, context = call.decided, call.context
-        messages = await load(decided.messages, context.blobs)
+        messages = await load(decided.history, context.blobs)
         options: dict[str, Any] = {
             "model": None if call.failed else decided.model,
             "tools": context.offers.chosen(decided.tools),

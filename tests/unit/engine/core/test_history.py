@@ -1,8 +1,12 @@
+from dataclasses import replace
+from itertools import product
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.engine.core.history import History
-from lib.llm import Message
+from lib.engine.core.history import History, Tail
+from lib.llm import BlobRef, Image, Message, ToolCall
 
 texts = st.lists(st.text(max_size=5), max_size=8)
 
@@ -49,3 +53,63 @@ def test_a_long_message_counts_as_what_it_is() -> None:
     history = History().extend([Message.user("x" * 9_000), *map(Message.user, "abc")])
 
     assert [history.reckon(9_000) for _ in range(2)] == [True, False]
+
+
+def test_what_is_folded_again_is_neither_kept_nor_hashed_twice() -> None:
+    def word(number: int) -> Message:
+        return Message.user(str(number))
+
+    begun = History().extend([word(0), word(1)])
+    driven = begun.append(word(2)).append(word(3))
+    hashed = driven.digest
+
+    again = begun.append(word(2)).append(word(3))
+    other = begun.append(Message.user("2", "")).append(word(3))
+
+    assert not again.reckon(0)
+    assert again.digest == hashed
+    assert all(one is same for one, same in zip(again, driven, strict=True))
+    assert other.reckon(0)
+    assert other.digest != hashed
+    assert [message.text for message in driven.append(word(4))] == list("01234")
+
+
+def test_what_cannot_be_hashed_can_be_folded_again() -> None:
+    endless = Message.assistant(ToolCall("c", "look", {"n": 10**5000}))
+    begun = History().append(Message.user("a"))
+
+    folded = [begun.append(message) for message in (endless, replace(endless), Message.user("b"))]
+
+    assert [len(history) for history in folded] == [2, 2, 2]
+    with pytest.raises(ValueError, match="digits"):
+        folded[0].reckon(1e9)
+
+
+def test_a_history_knows_which_messages_a_blob_store_has() -> None:
+    blob = Image(blob=BlobRef("a" * 64, 3, "image/png"))
+    begun = History().extend([Message.user("a"), Message.user("b", blob)])
+    longer = begun.append(Message.user(blob))
+
+    assert list(begun.stored) == [1]
+    assert list(longer.stored) == [1, 2]
+    assert list(begun.append(Message.user("c")).append(Message.user(blob)).stored) == [1, 3]
+    assert list(longer.first(1).stored) == []
+
+
+def test_slices_and_tails_are_those_of_a_list() -> None:
+    messages = [Message.user(str(number)) for number in range(5)]
+    history = History().extend(messages).append(Message.user("5")).first(5)
+    tail = Tail(history, 2)
+
+    for start, stop, step in product((None, -7, -2, 0, 3, 9), repeat=3):
+        if step != 0:
+            cut = slice(start, stop, step)
+            assert history[cut] == messages[cut], cut
+            assert tail[cut] == tuple(messages[2:][cut]), cut
+    assert [tail[0], tail[-1], history[-5]] == [messages[2], messages[4], messages[0]]
+    assert (list(tail), len(tail), len(history.first(9))) == (messages[2:], 3, 5)
+    for beyond in (3, -4):
+        with pytest.raises(IndexError):
+            tail[beyond]
+    with pytest.raises(IndexError):
+        history[5]
