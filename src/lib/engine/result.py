@@ -12,6 +12,7 @@ from lib.engine.core.budget import Spend
 from lib.engine.core.state import RunState
 from lib.engine.waiting import WaitingFor
 from lib.errors import NoOutput
+from lib.events.kinds import Outcome
 
 T = TypeVar("T")
 T_co = TypeVarWithDefault("T_co", covariant=True, default=str)
@@ -33,7 +34,7 @@ class Result(Generic[T_co]):
     """
 
     run_id: str
-    outcome: str | None
+    outcome: Outcome | None
     text: str
     reason: str
     error: Mapping[str, Any] | None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from zlib import crc32
 
 from lib.errors import Conflict, RunNotFound
 from lib.events.event import Event, NewEvent
-from lib.events.kinds import RUN_COMPLETED, RUN_STARTED, is_signal
+from lib.events.kinds import RUN_COMPLETED, RUN_STARTED, Outcome, is_signal
 from lib.events.payloads import check_payload
 
 RunStatus = Literal["open", "closed"]
@@ -52,7 +52,7 @@ class RunInfo:
     updated_at: datetime
     head: int
     status: RunStatus = "open"
-    outcome: str | None = None
+    outcome: Outcome | None = None
     ready: bool = True
     owner: str | None = None
     lease_until: datetime | None = None
@@ -182,7 +182,7 @@ def advance(
     for seq, event in enumerate(events, head + 1):
         _check_place(info, seq, event, outcome)
         if event.kind == RUN_COMPLETED:
-            outcome = _text(event.data, "outcome")
+            outcome = cast("Outcome", _text(event.data, "outcome"))
         at = event.at if event.at.tzinfo is UTC else event.at.astimezone(UTC)
         stored.append(Event(run_id, seq, event.kind, event.data, at, tenant, event.user))
     return _project(info, stored[-1], outcome), stored
@@ -224,7 +224,7 @@ def _text(data: dict[str, Any] | Any, name: str, default: str | None = None) -> 
             raise ValueError(f"the payload of a start or an end lacks the text {name!r}")
 
 
-def _check_place(info: RunInfo, seq: int, event: NewEvent, outcome: str | None) -> None:
+def _check_place(info: RunInfo, seq: int, event: NewEvent, outcome: Outcome | None) -> None:
     if (event.kind == RUN_STARTED) != (seq == 1):
         raise ValueError(f"a log begins with {RUN_STARTED!r}, and only begins with it")
     if event.tenant is not None and event.tenant != info.tenant:
@@ -233,7 +233,7 @@ def _check_place(info: RunInfo, seq: int, event: NewEvent, outcome: str | None) 
         raise ValueError(f"a run that has ended takes only signals, not {event.kind!r}")
 
 
-def _project(info: RunInfo, last: Event, outcome: str | None) -> RunInfo:
+def _project(info: RunInfo, last: Event, outcome: Outcome | None) -> RunInfo:
     return RunInfo(  # written out: this runs for every append, `replace` takes twice as long
         run_id=info.run_id,
         root_id=info.root_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 Metric = Literal["cosine", "dot", "euclidean"]
 HitMetric = Literal["cosine", "dot", "euclidean", "rrf"]
@@ -32,15 +32,26 @@ class Record:
 
     Attributes:
         id: 1 to 512 characters, unique in its namespace.
-        vector: d floats; kept with 32 bits each, returned as a list.
+        vector: d floats, kept with 32 bits each; a record may be made with any `Vector`, and is
+            returned with a list.
         text: what the vector stands for, searched by hybrid queries; may be empty.
         meta: JSON: None, bool, int (64 bits), float, str, lists and dicts of them.
     """
 
     id: str
-    vector: Vector
+    vector: list[float]
     text: str = ""
     meta: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    if TYPE_CHECKING:  # nothing is copied: a large batch of numpy rows goes in as it is
+
+        def __init__(  # the types of the one that the dataclass makes
+            self,
+            id: str,  # noqa: A002 - the name of the field
+            vector: Vector,
+            text: str = "",
+            meta: dict[str, Any] = ...,
+        ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget, Spend
 from lib.events import Event
 from lib.events import kinds as k
+from lib.events.kinds import Outcome
 from lib.events.payloads import fits, readable
 from lib.llm import Message, usage_from_json
 
@@ -122,7 +123,7 @@ class RunState(NamedTuple, Generic[S]):
     trace: TraceContext | None = None
 
     @property
-    def outcome(self) -> str | None:
+    def outcome(self) -> Outcome | None:
         """How it ended, None while it is open."""
         return self.finish["outcome"] if self.finish else None
 

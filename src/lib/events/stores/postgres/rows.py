@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lib.errors import StoreCorrupt
 from lib.events.codec import decode_data, decode_time
 from lib.events.event import Event
+from lib.events.kinds import Outcome
 from lib.events.runs import RunInfo
 from lib.events.store import tombstone_name
 
@@ -83,7 +84,7 @@ def run_of(row: Row) -> RunInfo:
         updated_at=decode_time(row[7]),
         head=row[8],
         status="open" if outcome is None else "closed",
-        outcome=_maybe(outcome),
+        outcome=cast("Outcome | None", _maybe(outcome)),
         ready=ready,
         owner=_maybe(owner),
         lease_until=None if lease_until is None else decode_time(lease_until),

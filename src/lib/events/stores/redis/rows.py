@@ -6,10 +6,13 @@ time, kind, tenant, user and payload. Times are microseconds since 1970 in UTC.
 
 from __future__ import annotations
 
+from typing import cast
+
 from lib._util.json import canonical, parse
 from lib.errors import StoreCorrupt
 from lib.events.codec import decode_time, encode_time
 from lib.events.event import Event
+from lib.events.kinds import Outcome
 from lib.events.runs import RunInfo, RunQuery
 
 
@@ -100,7 +103,7 @@ def run_of(fields: bytes) -> RunInfo:
         updated_at=decode_time(int(found["updated"])),
         head=int(found["head"]),
         status="open" if outcome is None else "closed",
-        outcome=outcome,
+        outcome=cast("Outcome | None", outcome),
         ready=found["ready"] == "1",
         owner=found.get("owner"),
         lease_until=None if lease_until is None else decode_time(int(lease_until)),
