@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.unit.engine.run_kit import Kept, add, play, told
 from tests.unit.engine.session_kit import in_session
 
+import lib
 from lib.algorithms import React
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, Result
 from lib.engine.check import request_check
@@ -152,6 +154,14 @@ def test_an_agent_whose_tools_do_the_work_may_end_without_a_word() -> None:
 
     assert (result.outcome, result.output, result.reason) == ("COMPLETED", "", "")
     assert log[0].data["config"]["allow_empty"] is True
+
+
+def test_an_agent_of_the_front_door_may_end_without_a_word_or_fails_with_the_reason() -> None:
+    silent = lib.Agent(ScriptedClient([""]), algorithm=partial(React, allow_empty=True))
+    failing = lib.Agent(ScriptedClient(["", ""])).run_sync("go")
+
+    assert silent.run_sync("go").outcome == "COMPLETED"
+    assert (failing.outcome, failing.reason, failing.text) == ("FAILED", "empty", "")
 
 
 def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
