@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any, Final, Generic, Protocol, cast
+from typing import Any, Final, Generic, Protocol, Self, cast
 
 from typing_extensions import TypeVar
 
@@ -24,7 +24,7 @@ from lib.engine.result import Result
 from lib.engine.stream import Deltas, StreamItem, stream_of
 from lib.engine.unknown import unknown_in
 from lib.engine.waiting import WaitingLog, waiting_for
-from lib.errors import NotPending, RunNotFound
+from lib.errors import NotPending, RunAbandoned, RunNotFound, StoreClosed
 from lib.evals import Score, ScoreSource, as_score
 from lib.events import Event, EventStore, RunInfo
 from lib.events import kinds as k
@@ -80,6 +80,27 @@ class Host(Protocol):
     def watch(self, run_id: str) -> AsyncGenerator[Live]:
         """Yield the run's replies while they are written here."""
         ...
+
+
+class Waiter:
+    """Tells a caller who waits that the engine was closed meanwhile, and its store with it.
+
+    Attributes:
+        waits: whether the caller waits by now; before, a store that is closed is a mistake.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        """Look for the first time."""
+        self.waits = False
+        self._run_id = run_id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _at: object) -> None:
+        """Raise the error that a closing engine raises."""
+        if self.waits and isinstance(error, StoreClosed):
+            raise RunAbandoned(self._run_id, "the engine is closing") from error
 
 
 class Run(Generic[T]):
@@ -163,7 +184,7 @@ class Run(Generic[T]):
 
     async def _end(self) -> Result:
         reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
-        with self._engine.store.wakeups.listen(self.id) as wake:
+        with self._engine.store.wakeups.listen(self.id) as wake, Waiter(self.id) as waiter:
             while True:
                 state = await self._engine.hosted(self.id)
                 if state is not None and state.outcome is not None:
@@ -173,6 +194,7 @@ class Run(Generic[T]):
                     return Result.of(await self._blind())
                 if not (info.ready and await self._engine.resume(self.id)):
                     await reasons.note(info)
+                    waiter.waits = True
                     await self._rest(wake, info)
 
     async def _rest(self, wake: Listener, info: RunInfo) -> None:

@@ -17,7 +17,7 @@ from lib.engine.handler import Live
 from lib.engine.handlers.turn import turn_run_id
 from lib.engine.requests import request_digest
 from lib.engine.result import Result
-from lib.engine.run import Host, Run
+from lib.engine.run import Host, Run, Waiter
 from lib.engine.waiting import WaitingLog
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event
@@ -135,11 +135,13 @@ class Turn(Generic[T]):
 
     async def _end(self) -> Result:
         reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
-        with self._engine.store.wakeups.listen(self.session_id) as wake:
+        listening = self._engine.store.wakeups.listen(self.session_id)
+        with listening as wake, Waiter(self.run_id) as waiter:
             while self._result is None:
                 await self._look()
                 self._check()
                 if self._result is None:
+                    waiter.waits = True
                     await self._progress(wake, reasons)
         return self._result
 

@@ -30,7 +30,7 @@ def make_engine(
         options: passed to `Engine`.
     """
     handlers = [LLMHandler(client, retries=RetryPolicy(attempts=1)), ToolHandler(tools)]
-    settings: dict[str, Any] = {"poll_s": 0.01, "grace_s": 0.5, **options}
+    settings: dict[str, Any] = {"poll_s": 0.01, "grace_s": 60.0, **options}
     return Engine(store or MemoryEventStore(), handlers, algorithms=[agent or React()], **settings)
 
 

@@ -131,7 +131,8 @@ def test_another_worker_takes_a_run_whose_store_failed_while_it_was_left(
         clock = ManualClock()
         store = Breaking(operation, error, clock)
         client = FunctionClient(lambda _: ask("slow"))
-        engine = make_engine(client, slow, store=store, clock=clock, lease_s=LEASE_S)
+        options: dict[str, Any] = {"clock": clock, "lease_s": LEASE_S, "grace_s": LEASE_S}
+        engine = make_engine(client, slow, store=store, **options)
         async with engine:
             started = await engine.start("go")
             await reached(started, k.TOOL_REQUESTED)

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from lib.engine import Engine
+from lib.engine import Engine, RunAbandoned
+from lib.errors import StoreClosed
 from lib.events import MemoryEventStore
 from lib.llm import ScriptedClient
 from lib.testing.agents import make_engine
@@ -29,6 +30,23 @@ def test_what_it_starts_is_left_to_workers_and_its_result_is_waited_for():
             async with make_engine(ScriptedClient(["done"]), store=store) as worker:
                 assert [taken.id for taken in await worker.recover()] == [started.id]
                 assert (await waiting).output == "done"
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["a run", "a turn"])
+def test_who_waits_for_a_result_is_told_that_the_engine_is_closing(what: str) -> None:
+    async def main() -> None:
+        async with watcher(MemoryEventStore()) as web:
+            session = await web.start_session()
+            watched = await web.start("go") if what == "a run" else await session.send("go")
+            waiting = asyncio.create_task(watched.result())
+            done, _ = await asyncio.wait([waiting], timeout=0.05)
+            assert not done
+        with pytest.raises(RunAbandoned, match="the engine is closing"):
+            await waiting
+        with pytest.raises(StoreClosed):
+            await watched.result()
 
     run(main())
 
