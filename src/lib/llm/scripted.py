@@ -7,6 +7,7 @@ resumed in another process goes on where it was, and several runs share one clie
 from __future__ import annotations
 
 import inspect
+import operator
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ TEXT_ONLY: Final = frozenset({"text"})
 CHARS_PER_DELTA: Final = 8
 KEPT_CALLS: Final = 1_000
 """How many of its last calls a client keeps by default."""
+KEPT_CONVERSATIONS: Final = 64
+"""Of how many conversations a client knows the estimated tokens, and counts only what is new."""
 
 Answer: TypeAlias = "str | Reply | CutOff"
 Answerer: TypeAlias = "Callable[[Sequence[Message]], Answer | Awaitable[Answer]]"
@@ -89,6 +92,8 @@ class FunctionClient(AsyncClosable):
         self.model = model
         self._answer = answer
         self._calls: deque[Call] = deque(maxlen=keep_calls)
+        # By the identity of the first message, which the conversation itself keeps alive.
+        self._seen: dict[int, tuple[tuple[Message, ...], int]] = {}
 
     @property
     def calls(self) -> list[Call]:
@@ -133,25 +138,43 @@ class FunctionClient(AsyncClosable):
         yield answer
 
     async def _ask(self, call: Call) -> Reply | CutOff:
-        check_modalities(call.messages, self.modalities, client=self.name)
+        read = self._read(call.messages)
         self._calls.append(call)
         answer = self._choose(call)
         if inspect.isawaitable(answer):
             answer = await answer
-        return answer if isinstance(answer, CutOff) else self._reply(answer, call)
+        return answer if isinstance(answer, CutOff) else self._reply(answer, call, read)
+
+    def _read(self, messages: tuple[Message, ...]) -> int:
+        """Check the messages and return their estimated tokens; only new ones are looked at.
+
+        Raises:
+            UnsupportedModality: see `check_modalities`.
+        """
+        begins = id(messages[0]) if messages else 0
+        before, tokens = self._seen.pop(begins, ((), 0))
+        if len(before) > len(messages) or not all(map(operator.is_, before, messages)):
+            before, tokens = (), 0
+        new = messages[len(before) :]
+        check_modalities(new, self.modalities, client=self.name)
+        tokens += estimate_tokens(new)
+        self._seen[begins] = (messages, tokens)
+        if len(self._seen) > KEPT_CONVERSATIONS:
+            del self._seen[next(iter(self._seen))]
+        return tokens
 
     def _choose(self, call: Call) -> Answer | Awaitable[Answer]:
         """Return the answer to a call."""
         return self._answer(call.messages)
 
-    def _reply(self, answer: object, call: Call) -> Reply:
+    def _reply(self, answer: object, call: Call, read: int) -> Reply:
         reply = _as_reply(answer)
         if not isinstance(reply, Reply):
             told = f"an answer is a text, a Reply or a CutOff, not {type(reply).__name__}"
             raise ScriptError(f"{told}: write calls as Reply((ToolCall(…),))")
         if reply.usage == Usage():
-            read, written = estimate_tokens(call.messages), estimate_tokens(reply.parts)
-            reply = replace(reply, usage=Usage(input_tokens=read, output_tokens=written))
+            usage = Usage(input_tokens=read, output_tokens=estimate_tokens(reply.parts))
+            reply = replace(reply, usage=usage)
         if reply.tool_calls and reply.stop == "stop":
             reply = replace(reply, stop="tool_calls")
         return reply if reply.model else replace(reply, model=call.model or self.model)

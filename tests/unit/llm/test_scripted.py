@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,9 @@ from lib.llm import (
     ToolResult,
     ToolSpec,
     Usage,
+    estimate_tokens,
 )
+from lib.llm.scripted import KEPT_CONVERSATIONS
 from lib.testing.aio import run
 
 HI = (Message.user("hi"),)
@@ -265,3 +267,54 @@ def test_a_function_plain_or_async_answers_each_call():
         ]
 
     assert run(main()) == ["plain", "own", "3 messages"]
+
+
+def test_the_estimate_of_a_conversation_is_the_same_whatever_was_sent_before():
+    long = [Message.user(str(number) * number) for number in range(100)]
+    sent = [long[:40], long, long[:60], [*long[:50], *HI], long, HI, [], [*long[:60], *HI]]
+
+    async def main() -> list[tuple[int, int]]:
+        client = FunctionClient(lambda _: "x")
+        replies = [await client.complete(messages) for messages in sent]
+        return [
+            (reply.usage.input_tokens, estimate_tokens(messages))
+            for reply, messages in zip(replies, sent, strict=True)
+        ]
+
+    for number, (estimated, expected) in enumerate(run(main())):
+        assert estimated == expected, number
+
+
+def test_of_a_conversation_that_grows_only_what_is_new_is_looked_at():
+    class Parts(tuple[Text, ...]):
+        __slots__ = ()
+        looks = 0
+
+        def __iter__(self) -> Iterator[Text]:
+            Parts.looks += 1
+            return super().__iter__()
+
+    async def main() -> list[int]:
+        client = FunctionClient(lambda _: Reply((Text("x"),), Usage(input_tokens=1)))
+        messages, looks = list[Message](), list[int]()
+        for turn in range(200):
+            messages += [Message("user", Parts((Text(str(turn)),))), Message.assistant("x")]
+            Parts.looks = 0
+            await client.complete(messages)
+            looks.append(Parts.looks)
+            await client.complete([Message.user("another conversation")])
+        return looks
+
+    assert len(set(run(main()))) == 1
+
+
+def test_of_conversations_that_were_not_sent_for_long_nothing_is_kept():
+    async def main() -> None:
+        client = FunctionClient(lambda _: "x")
+        for number in range(KEPT_CONVERSATIONS + 10):
+            reply = await client.complete([Message.user("a" * number)])
+            assert reply.usage.input_tokens == estimate_tokens([Message.user("a" * number)])
+        with pytest.raises(UnsupportedModality):
+            await client.complete([*HI, Message.user(Image(url="https://e.org/i.png"))])
+
+    run(main())
