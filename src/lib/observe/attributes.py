@@ -117,6 +117,7 @@ MCP: Final[Mapping[str, str]] = {
 
 KEY: Final = "lib.key"
 ATTEMPTS: Final = "lib.attempts"
+FAILED_MODELS: Final = "lib.failed_models"
 RESUMES: Final = "lib.resumes"
 OMITTED: Final = "lib.input.omitted"
 REASON: Final = "lib.reason"

@@ -209,3 +209,18 @@ def test_a_model_call_tells_who_is_paid_for_it_if_the_log_does():
         "lib.key": "llm/1",
     }
     assert "gen_ai.provider.name" not in silent.attributes
+
+
+def test_a_model_that_answered_for_another_one_is_shown_with_those_that_failed():
+    request = {"key": "llm/1", "upto": 1, "digest": "d", "model": "first", "provider": "openai"}
+    failed = [{"model": "first", "provider": "openai", "error": {"type": "LLMError"}}, {"model": 7}]
+    reply: dict[str, Any] = {"parts": [], "model": "second"}
+    ended = {"key": "llm/1", "reply": reply, "failed_models": failed, "provider": "anthropic"}
+    events = make_log(
+        (0, k.RUN_STARTED, START), (1, k.LLM_REQUESTED, request), (3, k.LLM_COMPLETED, ended)
+    )
+
+    attributes = spans_from_events(events)[1].attributes
+    assert attributes["lib.failed_models"] == ["first", "unknown"]
+    assert attributes["gen_ai.provider.name"] == "anthropic"
+    assert attributes["gen_ai.response.model"] == "second"

@@ -292,7 +292,7 @@ def _log_retry(
 
 def _completed(call: _Call, reply: Reply) -> Draft:
     if call.failed:  # what this provider holds is not what the first one is asked for next time
-        reply = replace(reply, state=None)
+        reply = replace(reply, state=None, model=reply.model or call.client.model)
     data = call.told()
     data["reply"] = reply_to_json(with_writable_calls(with_distinct_calls(reply)))
     if is_empty(reply):

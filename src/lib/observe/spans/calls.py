@@ -109,10 +109,21 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
         a.ATTEMPTS: number(data.get("attempts")),
         a.FIRST_CHUNK_S: number(data.get("first_chunk_s")),
         a.STREAM: True if "first_chunk_s" in data else None,
+        **_fallbacks(data),
         **run.usage(reply.get("usage")),
     }
     shown = run.content.show(message)
     run.finish(event.at, "llm", key, attributes, model=model, shown=shown)
+
+
+def _fallbacks(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which models could not be had before, and who is paid instead."""
+    failed = [name(mapping(each).get("model")) for each in items(data.get("failed_models"))]
+    if not failed:
+        return {}
+    provider = word(data.get("provider"))
+    told: dict[str, Any] = {a.FAILED_MODELS: [each or "unknown" for each in failed]}
+    return {**told, a.PROVIDER: provider} if provider else told
 
 
 def llm_failed(run: RunSpans, event: Event, key: str) -> None:
@@ -121,6 +132,7 @@ def llm_failed(run: RunSpans, event: Event, key: str) -> None:
     attributes = {
         a.RESPONSE_MODEL: identifier(data.get("model")),
         a.ATTEMPTS: number(data.get("attempts")),
+        **_fallbacks(data),
         **run.usage(data.get("usage")),
     }
     _fail(run, event, "llm", key, error=mapping(data.get("error")), attributes=attributes)
