@@ -184,8 +184,8 @@ def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> None:
 
         assert ("approval.requested" in run(main())) == (effects != "none"), effects
 
-    pay, made = payment(repeat="allow")
-    assert waits(pay, call(1, amount=5), call(2, amount=5)) == []
+    paying, made = payment(repeat="allow")
+    assert waits(paying, call(1, amount=5), call(2, amount=5)) == []
     assert made == [5, 5]
 
 
