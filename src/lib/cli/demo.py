@@ -18,6 +18,7 @@ from rich.markdown import Markdown
 from lib.algorithms import React
 from lib.cli.library import Library, index_home, open_library
 from lib.cli.models import Model, choose_model
+from lib.cli.options import OrderedCommand
 from lib.cli.payment import Payments, show_payment
 from lib.engine import Engine, LLMHandler, Result, Run, ToolHandler
 from lib.events import RunQuery, SQLiteEventStore
@@ -40,7 +41,7 @@ SYSTEM: Final = (
 )
 
 
-@click.command()
+@click.command(cls=OrderedCommand)
 @click.argument(
     "path", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )

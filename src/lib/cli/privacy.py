@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol, TypeVar, get_args, runtime_checkable
 import click
 
 from lib.cli import vector_stores
-from lib.cli.stores import StoreParam, reading
-from lib.cli.terminal import json_line
-from lib.errors import StoreError
+from lib.cli.stores import FORMS, VARIABLE, StoreGroup, StoreParam, find_run, reading
+from lib.cli.terminal import json_line, text_line
+from lib.errors import RunNotFound, StoreError
 from lib.events import DirectoryBlobStore, EventStore
 from lib.events.urls import StorePlace, store_at
 from lib.privacy import Erased, collect_blobs, erase_run, erase_tenant, expire
@@ -94,9 +94,13 @@ def common(command: F) -> F:
 the_force = click.option("--force", is_flag=True, help="Erase open runs, too.")
 
 
-@click.group()
+@click.group(
+    cls=StoreGroup,
+    help="Erase runs for good: nothing that is erased comes back. "
+    f"STORE is {FORMS}; ${VARIABLE} if left out.",
+)
 def command() -> None:
-    """Erase runs for good. STORE is a path or a URL; nothing that is erased comes back."""
+    """Erase runs for good."""
 
 
 @command.command("erase-run")
@@ -104,13 +108,30 @@ def command() -> None:
 @click.argument("run_id", metavar="RUN")
 @the_force
 def erase_run_(run_id: str, *, force: bool, **options: Any) -> None:
-    """Erase a RUN of STORE and everything that descends from it."""
+    """Erase a RUN of STORE and everything that descends from it.
+
+    RUN is the id of a run, or the beginning of one.
+    """
     asked = Asked(**options)
+    found: str | None = None
 
     async def work(store: EventStore, dry_run: bool) -> Erased:
-        return await erase_run(store, run_id, blobs=asked.blob_store, force=force, dry_run=dry_run)
+        nonlocal found  # what was counted, and said yes to, is erased
+        if found is None:
+            found = await _full_id(store, run_id)
+            if found != run_id:
+                click.echo(text_line(f"{run_id} is run {found}"), err=True)
+        return await erase_run(store, found, blobs=asked.blob_store, force=force, dry_run=dry_run)
 
     _carry_out(asked, work)
+
+
+async def _full_id(store: EventStore, given: str) -> str:
+    """Return the id of the run that is given by its beginning; one that is gone is told later."""
+    try:
+        return (await find_run(store, given)).run_id
+    except RunNotFound:
+        return given
 
 
 @command.command("erase-tenant")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from collections.abc import Callable
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from datetime import UTC
 from typing import Any
@@ -13,13 +14,16 @@ import click
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.ids import new_id
-from lib.cli.stores import StoreParam, find_run, reading, writing
+from lib.cli.stores import StoreCommand, StoreParam, find_run, reading, writing
 from lib.cli.terminal import json_line, text_line
+from lib.cli.worker import Factory, engine_of
 from lib.engine.unknown import UnknownCall, unknown_calls, unknown_in
 from lib.events import EventStore, NewEvent, RunInfo
 from lib.events import kinds as k
 from lib.events.unlock import end_lease
 from lib.events.urls import StorePlace
+from lib.privacy import PatternRedactor
+from lib.privacy.redactor import redact_event
 
 
 async def each_unknown(place: StorePlace, tenant: str | None) -> list[UnknownCall]:
@@ -33,7 +37,7 @@ def unknown_json(call: UnknownCall) -> str:
     return json_line({**asdict(call), "since": call.since.isoformat()})
 
 
-@click.command()
+@click.command(cls=StoreCommand)
 @click.argument("store", type=StoreParam())
 @click.argument("run_id", metavar="RUN")
 @click.argument("call")
@@ -45,6 +49,12 @@ def unknown_json(call: UnknownCall) -> str:
 )
 @click.option("--result", "result", metavar="JSON", help="What it returned, if it happened.")
 @click.option("--user", help="Who has found that out.")
+@click.option(
+    "--app",
+    type=Factory(),
+    metavar="MODULE:FACTORY",
+    help="Whose engine has the redactor, as for lib worker.",
+)
 def settle(
     store: StorePlace,
     run_id: str,
@@ -53,12 +63,13 @@ def settle(
     happened: bool | None,
     result: str | None,
     user: str | None,
+    app: Callable[[], Any] | None,
 ) -> None:
     """Say what became of a CALL of RUN whose outcome is not known.
 
     CALL is its key or its call id, as `lib store unknown` lists them. If the call happened, the run
     makes no equal one: its model gets the result instead. If it did not happen, it may be made.
-    What is typed here is stored as it is: no redactor sees it.
+    The result goes through the redactor of --app's engine, by default a PatternRedactor.
     """
     if happened is None:
         raise click.UsageError("say what became of the call: --happened or --did-not-happen")
@@ -67,7 +78,7 @@ def settle(
     data: dict[str, Any] = {"happened": happened}
     if result is not None:
         data["result"] = _parsed(result)
-    settled = asyncio.run(_settle(store, run_id, call, data, user))
+    settled = asyncio.run(_settle(store, run_id, call, data, user=user, app=app))
     what = "happened" if happened else "did not happen"
     click.echo(text_line(f"settled: {settled.name} {settled.key} of run {settled.run_id} {what}"))
 
@@ -81,13 +92,25 @@ def _parsed(result: str) -> Any:
 
 
 async def _settle(
-    place: StorePlace, given: str, name: str, data: dict[str, Any], user: str | None
+    place: StorePlace,
+    given: str,
+    name: str,
+    data: dict[str, Any],
+    *,
+    user: str | None,
+    app: Callable[[], Any] | None,
 ) -> UnknownCall:
-    async with writing(place) as store:
+    async with AsyncExitStack() as stack:
+        engine = await engine_of(app, stack) if app is not None else None
+        store = await stack.enter_async_context(writing(place))
         run = await find_run(store, given)
         call = await _find_call(store, run, name)
         data = {"signal_id": f"settle-{new_id()}", "key": call.key, **data}
-        event = NewEvent(k.CALL_SETTLED, data, SYSTEM_CLOCK.now(), user=user)
+        if engine is not None:
+            event = await engine.event(k.CALL_SETTLED, data, user=user)
+        else:
+            kept = redact_event(k.CALL_SETTLED, data, PatternRedactor())
+            event = NewEvent(k.CALL_SETTLED, kept, SYSTEM_CLOCK.now(), user=user)
         await store.append(run.run_id, [event], expected=None)
         return call
 
@@ -107,7 +130,7 @@ async def _find_call(store: EventStore, run: RunInfo, name: str) -> UnknownCall:
     raise click.ClickException(f"the outcome of no call {name!r} is unknown: {known}")
 
 
-@click.command()
+@click.command(cls=StoreCommand)
 @click.argument("store", type=StoreParam())
 @click.argument("run_id", metavar="RUN")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import click
 
+from lib.cli.options import OrderedCommand
 from lib.errors import MigrationNeeded, RunNotFound
 from lib.events import EventStore, RunInfo
 from lib.events.layout import LAYOUT_VERSION
@@ -18,7 +19,7 @@ from lib.events.paging import each_run
 from lib.events.urls import StorePlace, store_at, store_place
 
 VARIABLE: Final = "LIB_STORE"
-"""The environment variable that names the event store where a command line does not."""
+"""The environment variable that names the store where a command line does not."""
 
 FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE or redis://HOST"
 
@@ -49,12 +50,15 @@ class StoreParam(click.ParamType[StorePlace]):
         return place
 
 
-class StoreCommand(click.Command):
-    """A command whose argument STORE may be left out if `LIB_STORE` names the store."""
+class StoreCommand(OrderedCommand):
+    """A command whose argument STORE, the first, may be left out if the environment names it."""
+
+    variables: ClassVar[tuple[str, ...]] = (VARIABLE,)
+    """The first of them that is set counts."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments, the store from the environment if one argument is missing."""
-        named = os.environ.get(VARIABLE)
+        named = next((each for name in self.variables if (each := os.environ.get(name))), None)
         if named and self._lacks_one(ctx, args):
             args = [named, *args]
         return super().parse_args(ctx, args)
@@ -65,7 +69,16 @@ class StoreCommand(click.Command):
             found, *_ = self.make_parser(ctx).parse_args(args=list(args))
         except click.UsageError:
             return len(needed) == 1 and not args
-        return bool(needed) and not isinstance(found.get(needed[-1].name or ""), str)
+        return self.lacks_store([each.name or "" for each in needed if each.required], found)
+
+    def lacks_store(self, needed: Sequence[str], found: Mapping[str, Any]) -> bool:
+        """Tell whether one argument is missing.
+
+        Args:
+            needed: the names of arguments that have to be there.
+            found: arguments and options as they were typed.
+        """
+        return bool(needed) and not isinstance(found.get(needed[-1]), str)
 
 
 class StoreGroup(click.Group):

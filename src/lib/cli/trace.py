@@ -15,6 +15,7 @@ from rich.text import Text
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.files import write_atomically
+from lib.cli.options import OrderedCommand
 from lib.cli.stores import FORMS, VARIABLE, StoreParam, find_run, reading
 from lib.cli.terminal import json_line, text_line
 from lib.errors import RunNotFound
@@ -38,7 +39,7 @@ _PAGE_CHARS: Final = 20_000
 """Characters of each piece of content."""
 
 
-@click.command()
+@click.command(cls=OrderedCommand)
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--store",

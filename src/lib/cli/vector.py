@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lib.cli import stores
 from lib.cli.terminal import json_line, text_line
 from lib.cli.vector_stores import StoreParam, reading, writing
 from lib.errors import HybridUnavailable, LibError, VectorError
@@ -59,13 +60,41 @@ class JsonParam(click.ParamType[Any]):
             self.fail("JSON that is nested too deeply", param, ctx)
 
 
-@click.group()
+VARIABLE: Final = "LIB_VECTOR_STORE"
+"""The environment variable that names the vector store, where it is not the event store's."""
+
+
+class VectorCommand(stores.StoreCommand):
+    """A command whose first store may be left out if the environment names it."""
+
+    variables = (VARIABLE, stores.VARIABLE)
+
+
+class SearchCommand(VectorCommand):
+    """A search, whose TEXT is no store though it stands alone."""
+
+    def lacks_store(self, needed: Sequence[str], found: Mapping[str, Any]) -> bool:
+        """Tell whether there is no STORE: of one argument, whether the options want a TEXT."""
+        if isinstance(found.get("text"), str):
+            return False
+        wants_text = isinstance(found.get("model"), str) or found.get("hybrid") is True
+        return wants_text or super().lacks_store(needed, found)
+
+
+class VectorGroup(click.Group):
+    """The group of these commands."""
+
+    command_class = VectorCommand
+
+
+@click.group(cls=VectorGroup)
 def command() -> None:
     """Move records between vector stores, and look into one.
 
     A store is a path of an SQLite file or a URL: sqlite:///PATH, postgresql://HOST/DATABASE,
     qdrant+http://HOST:PORT/COLLECTION, qdrant:///PATH, lancedb:///PATH, chroma://HOST:PORT,
-    chroma:///PATH, pinecone://INDEX.
+    chroma:///PATH, pinecone://INDEX. If STORE or FROM is left out, $LIB_VECTOR_STORE names it, or
+    else $LIB_STORE.
     """
 
 
@@ -198,7 +227,7 @@ class Question:
             raise click.UsageError("TEXT takes a --model to embed it, or --hybrid for its words")
 
 
-@command.command()
+@command.command(cls=SearchCommand)
 @the_store
 @click.argument("text", required=False)
 @click.option("--model", help="Embeds TEXT, at OpenAI or at OPENAI_BASE_URL.")

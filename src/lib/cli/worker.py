@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import click
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.cli.options import OrderedCommand
 from lib.engine import Algorithm, Engine, Worker
 from lib.errors import StoreError
 
@@ -72,7 +73,7 @@ def _module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-@click.command()
+@click.command(cls=OrderedCommand)
 @click.argument("factory", type=Factory(), metavar="MODULE:FACTORY")
 @click.option(
     "--max-runs",
@@ -199,11 +200,17 @@ async def _made(factory: Callable[[], Any]) -> AbstractAsyncContextManager[Any]:
 
 async def algorithms_of(factory: Callable[[], Any], stack: AsyncExitStack) -> list[Algorithm[Any]]:
     """Return the algorithms of the engine that a factory makes; an engine itself stays closed."""
+    engine = await engine_of(factory, stack)
+    return [engine.algorithm(name) for name in engine.hosting.algorithms]
+
+
+async def engine_of(factory: Callable[[], Any], stack: AsyncExitStack) -> Engine:
+    """Return the engine that a factory makes, to look at; an engine itself stays closed."""
     made = await _made(factory)
     engine = made if isinstance(made, Engine) else await stack.enter_async_context(made)
     if not isinstance(engine, Engine):
         raise _wrong(engine)
-    return [engine.algorithm(name) for name in engine.hosting.algorithms]
+    return engine
 
 
 def _wrong(made: object) -> click.UsageError:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner, Result
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib.cli import main
 from lib.events import Event, open_store
 from lib.events.layout import LAYOUT_VERSION
@@ -20,7 +21,7 @@ SERVERS: dict[str, Callable[[], str]] = {
 }
 
 
-@pytest.fixture(params=SERVERS.values(), ids=list(SERVERS), scope="module")
+@pytest.fixture(params=SERVERS.values(), ids=list(SERVERS))
 def url(request: pytest.FixtureRequest) -> str:
     """An empty place for a store on a server."""
     return request.param()
@@ -87,3 +88,33 @@ def test_what_the_class_of_a_store_refuses_is_a_wrong_call() -> None:
     result = call("store", "check", "redis://127.0.0.1:none/0")
 
     assert (result.exit_code, "Traceback" in result.output) == (2, False)
+
+
+def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> None:
+    async def held() -> None:
+        store = open_store(url)
+        await store.setup()
+        await begin(store, "run-held", input=[])
+        for _ in range(2):
+            (lease,) = await store.claim("before", ttl_s=600, run_id="run-held")
+            await store.release(lease)
+        await store.claim("dead-worker", ttl_s=3600, run_id="run-held")
+        await store.close()
+
+    async def taken() -> tuple[bool, bool]:
+        store = open_store(url)
+        await store.setup()
+        while not (leases := await store.claim("next", ttl_s=600, run_id="run-held")):
+            await SYSTEM_CLOCK.sleep(0.01)  # the lease ends in a millisecond
+        (lease,) = leases
+        await store.release(lease)
+        await store.close()
+        return lease.takeover, lease.owner == "next"
+
+    run(held())
+    done = call("store", "unlock", url, "run-he", "--yes")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("ended: the lease of run run-held, held by dead-worker until")
+    assert run(taken()) == (True, True)
+    none = call("store", "unlock", url, "run-held", "--yes")
+    assert "no worker holds run 'run-held'" in none.stderr

@@ -195,6 +195,74 @@ def test_calls_of_unknown_outcome_are_listed_until_they_are_settled(tmp_path: Pa
     assert call("verify", path, "--json").exit_code == 0
 
 
+def settled_with(path: Path, *words: object) -> dict[str, Any]:
+    """Return what the log of `run` holds of a settlement."""
+
+    async def fill() -> None:
+        await (await store_of(path, {"run": [requested(), failed("unknown")]})).close()
+
+    run(fill())
+    done = call("settle", path, "run", "c1", "--happened", *words)
+    assert done.exit_code == 0, done.output
+    (found,) = [
+        e for e in lines(call("events", path, "run", "--json")) if e["kind"] == k.CALL_SETTLED
+    ]
+    return found["data"]
+
+
+def test_what_a_person_types_goes_through_a_redactor_before_it_is_on_the_log(
+    tmp_path: Path,
+) -> None:
+    typed = {"no": 17, "to": "ann@example.com", "card": "4111 1111 1111 1111"}
+
+    data = settled_with(tmp_path / "runs.db", "--result", json.dumps(typed))
+
+    assert (data["key"], data["result"]["no"]) == ("tool/1/c1", 17)
+    assert "ann@example.com" not in json.dumps(data)
+    assert "4111" not in json.dumps(data)
+
+
+def test_the_redactor_is_that_of_an_engine_of_yours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settling_app.py").write_text(
+        """
+from lib.algorithms import React
+from lib.engine import Engine, LLMHandler
+from lib.events import MemoryEventStore
+from lib.llm import ScriptedClient
+
+class Words:
+    def redact(self, text):
+        return text.replace("blue", "[COLOUR]")
+
+def engine():
+    handlers = [LLMHandler(ScriptedClient([]))]
+    return Engine(MemoryEventStore(), handlers, algorithms=[React()], redactor=Words())
+""",
+        encoding="utf-8",
+    )
+
+    data = settled_with(
+        tmp_path / "runs.db", "--result", '"blue ann@example.com"', "--app", "settling_app:engine"
+    )
+
+    assert data["result"] == "[COLOUR] ann@example.com"
+
+
+def test_a_call_is_settled_once_whatever_is_said_later(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    first = settled_with(path, "--result", '"paid"')
+
+    for again in ("--happened", "--did-not-happen"):
+        refused = call("settle", path, "run", "c1", again)
+        assert (refused.exit_code, "no call of this run is unknown" in refused.stderr) == (1, True)
+
+    told = lines(call("events", path, "run", "--json"))
+    assert [e["data"] for e in told if e["kind"] == k.CALL_SETTLED] == [first]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [

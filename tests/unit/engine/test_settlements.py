@@ -88,3 +88,37 @@ def test_a_settlement_answers_one_call_and_a_third_is_made() -> None:
 
     run(main())
     assert made == [5, 5]
+
+
+@pytest.mark.parametrize("second", [True, False])
+def test_the_first_of_two_people_who_settle_a_call_at_once_counts(*, second: bool) -> None:
+    pay, made = payment()
+    store = MemoryEventStore()
+    steps = [call(1, amount=5), call(2, amount=5), told]
+
+    async def main() -> tuple[Result, list[Event]]:
+        async with await interrupted(store, steps, pay) as engine:
+            started = await engine.start("go", idempotency_key="k")
+            await engine.hosted(started.id)
+            answers = [
+                {"happened": True, "result": "paid before"},
+                {"happened": second, "result": "something else"},
+            ]
+            signals = [
+                await engine.event(
+                    k.CALL_SETTLED, {"key": "tool/1/c1", "signal_id": f"s{number}", **answer}
+                )
+                for number, answer in enumerate(answers)
+            ]
+            await store.append(started.id, signals, expected=None)
+            await engine.resume(started.id)
+            result = await started.result()
+            report = await verify_store(store, checks=[request_check([React()], store)])
+            assert report.faults == []
+            return result, await store.read(started.id)
+
+    result, log = run(main())
+    assert len([event for event in log if event.kind == k.CALL_SETTLED]) == 2
+    assert made == [5]
+    assert "paid before" in result.output
+    assert "something else" not in result.output

@@ -5,12 +5,17 @@ import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from lib.engine import Engine, Result, Run, Spend, Turn, WaitingFor
+from lib.engine.waiting import condition
+from lib.events import RunInfo
 from lib.events import kinds as k
+from lib.events.runs import FARTHEST_LEASE
 from lib.llm import FunctionClient, ScriptedClient
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -267,3 +272,33 @@ def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
                         await watched.result(**options)
 
     run(main())
+
+
+def test_an_owner_is_dead_whose_lease_has_ended_or_ends_later_than_any_lease_can() -> None:
+    now = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    info = RunInfo(
+        run_id="run",
+        root_id="run",
+        parent_id=None,
+        algorithm="react",
+        tenant=None,
+        user=None,
+        created_at=now,
+        updated_at=now,
+        head=1,
+        owner="worker",
+    )
+
+    def told(until: timedelta) -> str:
+        return condition(replace(info, lease_until=now + until), WaitingFor(), now)
+
+    assert [
+        told(until)
+        for until in (
+            timedelta(0),
+            timedelta(seconds=30),
+            FARTHEST_LEASE,
+            FARTHEST_LEASE + timedelta(microseconds=1),
+            timedelta(days=365),  # by a clock that is a year ahead
+        )
+    ] == ["owner dead", "working", "working", "owner dead", "owner dead"]
