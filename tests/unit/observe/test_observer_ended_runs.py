@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall, message_to_json
 from lib.observe import CallableSink, InMemorySink, Observer, Span, spans_from_events, trace_id_of
@@ -35,18 +34,20 @@ def test_the_trace_of_an_agent_is_exported_whole_when_it_has_ended():
             sent.append([message_to_json(message) for message in messages])
             return await client.complete(messages, **options)
 
-    async def main() -> list[Event]:
+    async def main() -> list[Span]:
         async with (
             make_engine(Client([]), look) as engine,
             Observer(engine, sink, capture_content=True),
         ):
             started = await engine.start("What is x?")
             await started.result()
-            return await engine.store.read(started.id)
+            log = await engine.store.read(started.id)
+        known = engine.tool_definitions
+        return spans_from_events(log, capture_content=True, tool_definitions=known)
 
-    log = run(main())
+    expected = run(main())
 
-    assert sink.spans == spans_from_events(log, capture_content=True)
+    assert sink.spans == expected
     assert [span.name for span in sink.spans] == [
         "invoke_agent react",
         "chat scripted",

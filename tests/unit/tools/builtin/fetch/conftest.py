@@ -70,8 +70,10 @@ class _Stream(httpcore2.AsyncNetworkStream):
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def start_tls(self, ssl_context: Any, *args: Any, **kwargs: Any) -> Any:
-        return await self._stream.start_tls(ssl_context, *args, **kwargs)
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> Any:
+        return await self._stream.start_tls(ssl_context, server_hostname)
 
     def get_extra_info(self, info: str) -> Any:
         return self._peer if info == "server_addr" else self._stream.get_extra_info(info)
