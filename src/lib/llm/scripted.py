@@ -138,12 +138,12 @@ class FunctionClient(AsyncClosable):
         yield answer
 
     async def _ask(self, call: Call) -> Reply | CutOff:
-        read = self._read(call.messages)
+        self._read(call.messages)
         self._calls.append(call)
         answer = self._choose(call)
         if inspect.isawaitable(answer):
             answer = await answer
-        return answer if isinstance(answer, CutOff) else self._reply(answer, call, read)
+        return answer if isinstance(answer, CutOff) else self._reply(answer, call)
 
     def _read(self, messages: tuple[Message, ...]) -> int:
         """Check the messages and return their estimated tokens; only new ones are looked at.
@@ -167,14 +167,14 @@ class FunctionClient(AsyncClosable):
         """Return the answer to a call."""
         return self._answer(call.messages)
 
-    def _reply(self, answer: object, call: Call, read: int) -> Reply:
+    def _reply(self, answer: object, call: Call) -> Reply:
         reply = _as_reply(answer)
         if not isinstance(reply, Reply):
             told = f"an answer is a text, a Reply or a CutOff, not {type(reply).__name__}"
             raise ScriptError(f"{told}: write calls as Reply((ToolCall(…),))")
         if reply.usage == Usage():
-            usage = Usage(input_tokens=read, output_tokens=estimate_tokens(reply.parts))
-            reply = replace(reply, usage=usage)
+            read, written = self._read(call.messages), estimate_tokens(reply.parts)
+            reply = replace(reply, usage=Usage(input_tokens=read, output_tokens=written))
         if reply.tool_calls and reply.stop == "stop":
             reply = replace(reply, stop="tool_calls")
         return reply if reply.model else replace(reply, model=call.model or self.model)

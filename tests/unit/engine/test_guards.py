@@ -332,7 +332,7 @@ def test_a_reply_that_took_several_attempts_is_blocked_with_their_number() -> No
 
 def test_a_reply_without_usage_and_model_is_blocked_all_the_same() -> None:
     class Silent(ScriptedClient):
-        def _reply(self, answer: object, call: Any, read: int) -> Reply:
+        def _reply(self, answer: object, call: Any) -> Reply:
             return Reply((Text("evil"),))
 
     _, log = drive(guarded(Silent(["evil"]), llm=[Watch("output")]))

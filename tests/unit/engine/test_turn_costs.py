@@ -23,7 +23,7 @@ from lib.testing.aio import run
 from lib.testing.providers import StrictClient
 
 AGENT = React(system="be kind")
-EARLY, LATE = 8, 40
+EARLY, LATE = 8, 100
 
 
 def echo(messages: Sequence[Message]) -> str:
@@ -92,7 +92,7 @@ def hashed(history: History) -> int:
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["a handle", "a new handle each turn"])
 @pytest.mark.parametrize("tenant", [None, "acme"])
-def test_a_late_turn_reads_what_an_early_one_read(*, fresh: bool, tenant: str | None) -> None:
+def test_a_late_turn_reads_the_new_events_only(*, fresh: bool, tenant: str | None) -> None:
     async def main() -> None:
         store, costs = Counting(), list[Counter[str]]()
         async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
@@ -103,9 +103,10 @@ def test_a_late_turn_reads_what_an_early_one_read(*, fresh: bool, tenant: str | 
                     session = engine.session(session.id, tenant=tenant)
                 await say(session, f"word {number}")
                 costs.append(+store.counts)
-            assert costs[-1] == costs[EARLY]
-            assert "lists" not in costs[-1]
-            assert costs[-1]["events"] < 40
+            # How often it is looked depends on the machine; a look at nothing new reads nothing.
+            late = sum(costs[-EARLY:], Counter[str]())
+            assert late["lists"] == 0
+            assert late["events"] < 60 * EARLY, "the log of the session alone has 300 events"
 
     run(main())
 
