@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from lib.engine.handler import Offers
@@ -17,9 +17,14 @@ _log = logging.getLogger("lib.engine")
 class ToolDefinitions:
     """Tells the definitions of tools as models get them, as long as they are what the log says."""
 
-    def __init__(self, offers: Offers, redacted: Redaction) -> None:
-        """Take the tools, and what is done to whatever leaves the engine for a log."""
-        self._offers = offers
+    def __init__(self, offers: Iterable[Offers], redacted: Redaction) -> None:
+        """Take the tools, and what is done to whatever leaves the engine for a log.
+
+        Args:
+            offers: those of the engine's handlers, and those of each agent.
+            redacted: the engine's redaction.
+        """
+        self._offers = tuple(offers)
         self._redacted = redacted
         self._known: dict[str, Sequence[Mapping[str, Any]] | None] = {}
 
@@ -37,12 +42,13 @@ class ToolDefinitions:
         """
         if tools_digest in self._known:
             return self._known[tools_digest]
-        if self._offers.digest_of(names) != tools_digest:
-            return None  # not remembered: logs hold any number of others
-        self._known[tools_digest] = told = self._told(names)
-        return told
+        for offers in self._offers:
+            if offers.digest_of(names) == tools_digest:
+                self._known[tools_digest] = told = self._told(offers, names)
+                return told
+        return None  # not remembered: logs hold any number of others
 
-    def _told(self, names: Sequence[str]) -> Sequence[Mapping[str, Any]] | None:
+    def _told(self, offers: Offers, names: Sequence[str]) -> Sequence[Mapping[str, Any]] | None:
         told = [
             {
                 "type": "function",
@@ -50,7 +56,7 @@ class ToolDefinitions:
                 "description": spec.description,
                 "parameters": spec.input_schema,
             }
-            for spec in self._offers.chosen(names)
+            for spec in offers.chosen(names)
         ]
         try:
             redacted = self._redacted(k.LLM_REQUESTED, {"definitions": told})

@@ -153,7 +153,7 @@ class Engine:
             grace_s=grace_s,
             deps=Deps(deps),
         )
-        offers = self._equipment.handlers.offers
+        offers = [each.offers for each in (self._equipment.handlers, *own.values())]
         self.tool_definitions = ToolDefinitions(offers, self._redacted)
         if drive:
             self._equipment.handlers.check(self._algorithms.values())

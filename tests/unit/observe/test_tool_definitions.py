@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lib import Agent, Engine
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import ScriptedClient
@@ -123,3 +124,21 @@ def test_a_log_alone_tells_names():
     assert [event.data["tools"] for event in log if event.kind == k.LLM_REQUESTED]
     call = spans_from_events(log, capture_content=True)[1]
     assert call.attributes[a.TOOL_DEFINITIONS] == NAMES
+
+
+def test_the_definitions_of_an_agent_with_tools_of_its_own_are_shown():
+    async def main() -> Any:
+        sink = InMemorySink()
+        agents = [
+            Agent(ScriptedClient(["ok"]), name=each.name, tools=[each])
+            for each in (look_up, refund)
+        ]
+        async with (
+            Engine("memory:", agents=agents) as engine,
+            Observer(engine, sink, capture_content=True),
+        ):
+            for agent in agents:
+                await (await agent.start(engine, "go")).result()
+        return [span.attributes[a.TOOL_DEFINITIONS] for span in sink.spans if span.kind == "llm"]
+
+    assert run(main()) == [[told(look_up)], [told(refund)]]
