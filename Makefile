@@ -14,7 +14,8 @@ test: .venv/.ready-dev
 test-live: .venv/.ready-dev
 	@scripts/test-live $(ARGS)
 
-check: test
+check: .venv/.ready-dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check-fast
 
 wheel: | .venv/bin/python
 	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
