@@ -107,13 +107,15 @@ class Names:
 
 
 class Server:
-    """Answers each connection with the bytes of its turn."""
+    """Answers each connection with its bytes, and hangs up on a greeting of TLS."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
         self.http_port = self.https_port = 0
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(1) == b"\x16":  # RFC 8446, 5.1: the record of a handshake
+            return
         await reader.readuntil(b"\r\n\r\n")
         writer.write(self._answer)
         await writer.drain()
