@@ -19,7 +19,7 @@ from lib.algorithms import React
 from lib.cli.library import Library, index_home, open_library
 from lib.cli.models import Model, choose_model
 from lib.cli.options import OrderedCommand
-from lib.cli.payment import Payments, show_payment
+from lib.cli.payment import Payments, show_payment, without_warnings
 from lib.engine import Engine, LLMHandler, Result, Run, ToolHandler
 from lib.events import RunQuery, SQLiteEventStore
 from lib.llm import Message, message_to_json
@@ -84,7 +84,8 @@ def command(
 async def _shown(demo: Demo, payments: Payments | None) -> int:
     if payments is not None:
         demo.console.rule("an agent pays, and its process is killed", align="left")
-        await show_payment(payments, demo.console)
+        with without_warnings():
+            await show_payment(payments, demo.console)
         demo.console.rule("a question about the documents", align="left")
     return await demo.run()
 

@@ -69,7 +69,7 @@ def test_an_answer_cites_file_and_line_and_the_trace_is_printed(
 
 
 def test_without_arguments_a_killed_payment_is_taken_up_and_a_question_answered(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = tmp_path / "data"
 
@@ -83,6 +83,7 @@ def test_without_arguments_a_killed_payment_is_taken_up_and_a_question_answered(
     assert "the model is told that the outcome is unknown" in result.stdout.replace("\n", " ")
     assert "[how-to/survive-a-crash.md:" in result.stdout
     assert len(result.stdout.splitlines()) <= 45
+    assert caplog.messages == []  # they would stand between the lines
 
 
 def test_a_demo_that_was_killed_while_it_paid_says_from_where_it_goes_on(tmp_path: Path) -> None:
