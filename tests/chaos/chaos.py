@@ -38,7 +38,7 @@ from lib.events.verify import verify_store
 
 SETTLING_S = 600.0
 DOWN_S = 1.0
-DRAIN_S = 15.0
+DRAIN_S = 120.0
 
 
 @dataclass
@@ -128,8 +128,16 @@ class Workers:
         self.done["paused"] += 1
 
     def drain(self) -> list[int | str]:
-        """Ask all to end, and return how they did."""
+        """Ask all to end, and return how they did.
+
+        One that has just been started does not listen yet, and would be ended by the signal.
+        """
         for process in self.running:
+            until = time.monotonic() + DRAIN_S
+            while process.poll() is None and time.monotonic() < until:
+                if (self.logs / f"up-{process.pid}").exists():
+                    break
+                time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
         return [ended(process) for process in self.running]
 

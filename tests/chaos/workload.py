@@ -119,6 +119,7 @@ async def engine() -> AsyncGenerator[Engine]:
     async with make(drive=True) as running:
         for group in GROUPS:
             await running.bus.subscribe(group, Audit(world / f"told-{group}-{os.getpid()}"))
+        await asyncio.to_thread((world / f"up-{os.getpid()}").touch)
         yield running
 
 
