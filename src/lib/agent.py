@@ -26,14 +26,15 @@ from lib.engine import (
     Session,
     ToolHandler,
 )
+from lib.engine.admission import Handlers
 from lib.engine.agents import AgentParts, AgentSpec, Start
 from lib.engine.given import check_has, kind_of, listed
 from lib.engine.session import Input
 from lib.engine.stream import StreamItem
 from lib.events import EventStore
 from lib.guards import Guard
-from lib.llm import LLMClient, PriceBook, Reply, Text, parse_output
-from lib.llm.models import check_model, open_client
+from lib.llm import LLMClient, PriceBook, Reply, Text, open_client, parse_output
+from lib.llm.models import check_model
 from lib.resilience import RetryPolicy
 from lib.tools import Tool, tool
 
@@ -166,7 +167,7 @@ class Agent(Generic[T_co]):
         }
         for field, value in fields.items():
             object.__setattr__(self, field, value)
-        self._tool_handlers()  # what cannot be is refused here, not where a run starts
+        Handlers(self._tool_handlers())  # what cannot be is refused here, not where a run starts
 
     # -- runs ------------------------------------------------------------------------------
 

@@ -456,6 +456,11 @@ def test_what_is_no_part_of_an_agent_is_refused_with_the_way_out() -> None:
             lambda: Agent(client, output=wrong({})),
         ),
         (ValueError, "two tools", lambda: Agent(client, tools=[look, look])),
+        (
+            ValueError,
+            "have the name 'look'",
+            lambda: Agent(client, tools=[look, Agent(client).as_tool("Looks.", name="look")]),
+        ),
         (TypeError, "is no agent", lambda: Engine("memory:", agents=[wrong(client)])),
         (
             ValueError,

@@ -257,9 +257,8 @@ class Run(Generic[T]):
     async def stream(self, *, after: int = 0) -> AsyncGenerator[StreamItem[T]]:
         """Yield what happens in the run until it ends: deltas, calls, verdicts, approvals, the end.
 
-        The run is driven here whenever nobody else does; where another process drives it there
-        are no deltas. Close the generator (`contextlib.aclosing`) if you leave it early: the run
-        goes on.
+        The run is driven here unless another process drives it; then there are no deltas. Close
+        the generator (`contextlib.aclosing`) if you leave it early: the run goes on.
 
         Args:
             after: the `seq` of the last item seen, to go on behind it.

@@ -273,8 +273,8 @@ def _started(logged: Mapping[str, Any], event: Event, _name: str) -> ToolStarted
     data = event.data
     arguments: Mapping[str, Any] = data.get("args", {})
     if event.kind == k.CHILD_REQUESTED:
-        told = [message_from_json(message).text for message in data.get("input", ())]
-        arguments = {"task": "\n".join(told)}
+        texts = [message_from_json(message).text for message in data.get("input", ())]
+        arguments = {"task": "\n".join(texts)}
     return ToolStarted(**logged, name=data.get("name", ""), arguments=arguments)
 
 

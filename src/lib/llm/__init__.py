@@ -42,6 +42,7 @@ from lib.llm.prices import PriceBook
 if TYPE_CHECKING:
     from lib.llm.chat import ChatClient
     from lib.llm.genai_prices import GenAIPrices
+    from lib.llm.models import open_client
     from lib.llm.output import output_schema, parse_output
     from lib.llm.responses import OpenAIClient
     from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
@@ -85,6 +86,7 @@ __all__ = [
     "estimate_tokens",
     "message_from_json",
     "message_to_json",
+    "open_client",
     "output_schema",
     "parse_output",
     "part_from_json",
@@ -103,6 +105,7 @@ _LAZY = {
     "GenAIPrices": "genai_prices",
     "OpenAIClient": "responses",
     "ScriptedClient": "scripted",
+    "open_client": "models",
     "output_schema": "output",
     "parse_output": "output",
 }

@@ -179,7 +179,7 @@ class LLMHandler:
         LLM_LOG.warning(
             "run %r has a ceiling of cost, but nobody tells what its model call has cost, and "
             "the call counts as nothing: give the LLMHandler prices= that know it (model %r, "
-            "provider %r), or limit tokens; this is not told again",
+            "provider %r), or limit tokens; this is logged once",
             call.context.run_id,
             reply.model or call.model or call.client.model,
             call.provider,
@@ -255,12 +255,12 @@ class _Call:
     def fall_back(self, client: LLMClient, error: LLMError) -> None:
         """Go on with the next client, which knows nothing of what another provider holds."""
         before = {"model": self.model or self.client.model, "provider": self.provider}
-        told = {name: value for name, value in before.items() if value}
-        self.failed.append({**told, "error": _described(error)})
+        known = {name: value for name, value in before.items() if value}
+        self.failed.append({**known, "error": _described(error)})
         self.client, self.state, self.first_chunk_s = client, None, None
 
-    def told(self) -> dict[str, Any]:
-        """Return what the log is told of the attempts, beside what came of them."""
+    def attempted(self) -> dict[str, Any]:
+        """Return the fields of the result that describe the attempts."""
         data: dict[str, Any] = {"key": self.request.data["key"]}
         if self.attempts > 1:
             data["attempts"] = self.attempts
@@ -293,7 +293,7 @@ def _log_retry(
 def _completed(call: _Call, reply: Reply) -> Draft:
     if call.failed:  # what this provider holds is not what the first one is asked for next time
         reply = replace(reply, state=None, model=reply.model or call.client.model)
-    data = call.told()
+    data = call.attempted()
     data["reply"] = reply_to_json(with_writable_calls(with_distinct_calls(reply)))
     if is_empty(reply):
         data["empty"] = True
@@ -343,7 +343,7 @@ def _blocked(
     request: Event, why: str, call: _Call | None = None, reply: Reply | None = None
 ) -> Draft:
     """Return how a call ends that guards have stopped; what it cost is kept, what it said not."""
-    data = {"key": request.data["key"]} if call is None else call.told()
+    data = {"key": request.data["key"]} if call is None else call.attempted()
     message = f"the {'reply' if reply else 'input'} is {why}"
     data |= {"reason": "blocked", "error": {"type": "Blocked", "message": message}}
     if reply is not None and (usage := usage_to_json(reply.usage)):
@@ -354,7 +354,7 @@ def _blocked(
 
 
 def _failed(call: _Call, error: LLMError | BlobError) -> Draft:
-    return Draft(k.LLM_FAILED, {**call.told(), "reason": "error", "error": _described(error)})
+    return Draft(k.LLM_FAILED, {**call.attempted(), "reason": "error", "error": _described(error)})
 
 
 def _described(error: LLMError | BlobError) -> dict[str, Any]:

@@ -122,8 +122,8 @@ def _fallbacks(data: Mapping[str, Any]) -> dict[str, Any]:
     if not failed:
         return {}
     provider = word(data.get("provider"))
-    told: dict[str, Any] = {a.FAILED_MODELS: [each or "unknown" for each in failed]}
-    return {**told, a.PROVIDER: provider} if provider else told
+    shown: dict[str, Any] = {a.FAILED_MODELS: [each or "unknown" for each in failed]}
+    return {**shown, a.PROVIDER: provider} if provider else shown
 
 
 def llm_failed(run: RunSpans, event: Event, key: str) -> None:
