@@ -2,12 +2,14 @@
 
 `from lib import Agent` is the front door. What else there is, is in `lib.engine`, `lib.events`,
 `lib.llm`, `lib.tools`, `lib.guards`, `lib.vector`, `lib.observe` and `lib.ingest`. `import lib`
-alone loads nothing but this page.
+loads none of them before a name is used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from lib._util.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lib._util.version import __version__
@@ -30,28 +32,19 @@ __all__ = [
     "tool",
 ]
 
-_HOMES: Final = {
-    "Agent": "lib.agent",
-    "Budget": "lib.engine",
-    "Engine": "lib.engine",
-    "Result": "lib.engine",
-    "Run": "lib.engine",
-    "Session": "lib.engine",
-    "__version__": "lib._util.version",
-    "ToolError": "lib.errors",
-    "open_store": "lib.events",
-    "tool": "lib.tools",
-}
-
-if not TYPE_CHECKING:  # a type checker is to see misspelt names
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - only what is used is loaded
-
-        return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "Agent": "lib.agent",
+            "Budget": "lib.engine",
+            "Engine": "lib.engine",
+            "Result": "lib.engine",
+            "Run": "lib.engine",
+            "Session": "lib.engine",
+            "ToolError": "lib.errors",
+            "__version__": "lib._util.version",
+            "open_store": "lib.events",
+            "tool": "lib.tools",
+        },
+    )

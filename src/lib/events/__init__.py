@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from lib._util.lazy import lazy_exports
 from lib.errors import (
     BlobMissing,
     Conflict,
@@ -61,16 +61,12 @@ __all__ = [
     "open_store",
 ]
 
-
-_STORES: Final = {
-    "PostgresEventStore": "lib.events.stores.postgres",
-    "RedisEventStore": "lib.events.stores.redis",
-    "SQLiteEventStore": "lib.events.stores.sqlite",
-}
-"""Where the classes are that load a driver."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _STORES:
-        return getattr(import_module(_STORES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "PostgresEventStore": "lib.events.stores.postgres",
+            "RedisEventStore": "lib.events.stores.redis",
+            "SQLiteEventStore": "lib.events.stores.sqlite",
+        },
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lib._util.lazy import lazy_exports
 from lib.errors import InvalidReply, LLMError, ScriptError, UnsupportedModality
 from lib.llm.client import (
     Delta,
@@ -97,23 +98,19 @@ __all__ = [
     "usage_to_json",
 ]
 
-_LAZY = {
-    "Call": "scripted",
-    "ChatClient": "chat",
-    "CutOff": "scripted",
-    "FunctionClient": "scripted",
-    "GenAIPrices": "genai_prices",
-    "OpenAIClient": "responses",
-    "ScriptedClient": "scripted",
-    "open_client": "models",
-    "output_schema": "output",
-    "parse_output": "output",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only what is used is loaded
-
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "Call": "lib.llm.scripted",
+            "ChatClient": "lib.llm.chat",
+            "CutOff": "lib.llm.scripted",
+            "FunctionClient": "lib.llm.scripted",
+            "GenAIPrices": "lib.llm.genai_prices",
+            "OpenAIClient": "lib.llm.responses",
+            "ScriptedClient": "lib.llm.scripted",
+            "open_client": "lib.llm.models",
+            "output_schema": "lib.llm.output",
+            "parse_output": "lib.llm.output",
+        },
+    )

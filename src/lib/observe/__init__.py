@@ -6,9 +6,9 @@ spans. Whatever needs rich or a network is loaded when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lib._util.lazy import lazy_exports
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe.dialect import Dialect
@@ -79,25 +79,22 @@ __all__ = [
     "trace_id_of",
 ]
 
-_WHERE = {
-    "ConsoleSink": "lib.observe.sinks.console:ConsoleSink",
-    "GENAI": "lib.observe.dialects:GENAI",
-    "LANGFUSE": "lib.observe.dialects:LANGFUSE",
-    "LANGSMITH": "lib.observe.dialects:LANGSMITH",
-    "OPENINFERENCE": "lib.observe.dialects:OPENINFERENCE",
-    "LangSmithSink": "lib.observe.sinks.langsmith:LangSmithSink",
-    "LangfuseSink": "lib.observe.sinks.langfuse:LangfuseSink",
-    "OTelSink": "lib.observe.sinks.otel:OTelSink",
-    "PhoenixSink": "lib.observe.sinks.phoenix:PhoenixSink",
-    "TraceSinkA": "lib.observe.sinks.langfuse:LangfuseSink",
-    "TraceSinkB": "lib.observe.sinks.langsmith:LangSmithSink",
-    "TraceSinkC": "lib.observe.sinks.phoenix:PhoenixSink",
-    "render_trace": "lib.observe.render:render_trace",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _WHERE[name].partition(":")
-    return getattr(import_module(module), attribute)
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "ConsoleSink": "lib.observe.sinks.console",
+            "GENAI": "lib.observe.dialects",
+            "LANGFUSE": "lib.observe.dialects",
+            "LANGSMITH": "lib.observe.dialects",
+            "LangSmithSink": "lib.observe.sinks.langsmith",
+            "LangfuseSink": "lib.observe.sinks.langfuse",
+            "OPENINFERENCE": "lib.observe.dialects",
+            "OTelSink": "lib.observe.sinks.otel",
+            "PhoenixSink": "lib.observe.sinks.phoenix",
+            "TraceSinkA": "lib.observe.sinks.langfuse:LangfuseSink",
+            "TraceSinkB": "lib.observe.sinks.langsmith:LangSmithSink",
+            "TraceSinkC": "lib.observe.sinks.phoenix:PhoenixSink",
+            "render_trace": "lib.observe.render",
+        },
+    )

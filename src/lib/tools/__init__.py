@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lib._util.lazy import lazy_exports
 from lib.errors import ToolError
 from lib.tools.checks import CannotTell, CheckResult, DidNotHappen, Happened
 from lib.tools.definition import (
@@ -36,10 +37,11 @@ __all__ = [
     "tool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("FunctionTool", "tool"):
-        from lib.tools import function  # noqa: PLC0415 - loads pydantic
-
-        return getattr(function, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "FunctionTool": "lib.tools.function",
+            "tool": "lib.tools.function",
+        },
+    )

@@ -7,9 +7,9 @@ numpy or a driver is loaded when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lib._util.lazy import lazy_exports
 from lib.errors import (
     DimensionMismatch,
     HybridUnavailable,
@@ -114,50 +114,42 @@ __all__ = [
     "open_vector_store",
 ]
 
-_WHERE = {
-    "BackedStore": "lib.vector.backed:BackedStore",
-    "Backend": "lib.vector.backed:Backend",
-    "Batch": "lib.vector.validate:Batch",
-    "ChromaVectorStore": "lib.vector.stores.chroma:ChromaVectorStore",
-    "CohereEmbedder": "lib.vector.embed.cohere:CohereEmbedder",
-    "CohereReranker": "lib.vector.rerank.cohere:CohereReranker",
-    "EmbeddedVectorStoreA": "lib.vector.stores.lancedb:LanceDBVectorStore",
-    "EmbeddedVectorStoreB": "lib.vector.stores.chroma:ChromaVectorStore",
-    "EmbeddingIndex": "lib.vector.index:EmbeddingIndex",
-    "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
-    "HostedVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
-    "HybridBackedStore": "lib.vector.backed:HybridBackedStore",
-    "InMemoryVectorStore": "lib.vector.stores.memory:InMemoryVectorStore",
-    "LLMReranker": "lib.vector.rerank.llm:LLMReranker",
-    "LSAEmbedder": "lib.vector.embed.lsa:LSAEmbedder",
-    "LanceDBVectorStore": "lib.vector.stores.lancedb:LanceDBVectorStore",
-    "OpenAIEmbedder": "lib.vector.embed.openai:OpenAIEmbedder",
-    "PineconeVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
-    "PostgresVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
-    "QdrantVectorStore": "lib.vector.stores.qdrant:QdrantVectorStore",
-    "RelationalVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
-    "Reranker": "lib.vector.rerank.protocol:Reranker",
-    "RerankerA": "lib.vector.rerank.cohere:CohereReranker",
-    "RerankerB": "lib.vector.rerank.voyage:VoyageReranker",
-    "RerankingIndex": "lib.vector.rerank.index:RerankingIndex",
-    "SQLiteVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
-    "SentenceTransformerEmbedder": (
-        "lib.vector.embed.sentence_transformer:SentenceTransformerEmbedder"
-    ),
-    "ServerVectorStoreA": "lib.vector.stores.qdrant:QdrantVectorStore",
-    "TenantVectorStore": "lib.vector.tenant:TenantVectorStore",
-    "VoyageEmbedder": "lib.vector.embed.voyage:VoyageEmbedder",
-    "VoyageReranker": "lib.vector.rerank.voyage:VoyageReranker",
-    "copy_store": "lib.vector.copy:copy_store",
-    "open_vector_store": "lib.vector.urls:open_vector_store",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load what is listed above as it is first used."""
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _WHERE[name].partition(":")
-    loaded = getattr(import_module(module), attribute)
-    globals()[name] = loaded
-    return loaded
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "BackedStore": "lib.vector.backed",
+            "Backend": "lib.vector.backed",
+            "Batch": "lib.vector.validate",
+            "ChromaVectorStore": "lib.vector.stores.chroma",
+            "CohereEmbedder": "lib.vector.embed.cohere",
+            "CohereReranker": "lib.vector.rerank.cohere",
+            "EmbeddedVectorStoreA": "lib.vector.stores.lancedb:LanceDBVectorStore",
+            "EmbeddedVectorStoreB": "lib.vector.stores.chroma:ChromaVectorStore",
+            "EmbeddingIndex": "lib.vector.index",
+            "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
+            "HostedVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
+            "HybridBackedStore": "lib.vector.backed",
+            "InMemoryVectorStore": "lib.vector.stores.memory",
+            "LLMReranker": "lib.vector.rerank.llm",
+            "LSAEmbedder": "lib.vector.embed.lsa",
+            "LanceDBVectorStore": "lib.vector.stores.lancedb",
+            "OpenAIEmbedder": "lib.vector.embed.openai",
+            "PineconeVectorStore": "lib.vector.stores.pinecone",
+            "PostgresVectorStore": "lib.vector.stores.postgres",
+            "QdrantVectorStore": "lib.vector.stores.qdrant",
+            "RelationalVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
+            "Reranker": "lib.vector.rerank.protocol",
+            "RerankerA": "lib.vector.rerank.cohere:CohereReranker",
+            "RerankerB": "lib.vector.rerank.voyage:VoyageReranker",
+            "RerankingIndex": "lib.vector.rerank.index",
+            "SQLiteVectorStore": "lib.vector.stores.sqlite",
+            "SentenceTransformerEmbedder": "lib.vector.embed.sentence_transformer",
+            "ServerVectorStoreA": "lib.vector.stores.qdrant:QdrantVectorStore",
+            "TenantVectorStore": "lib.vector.tenant",
+            "VoyageEmbedder": "lib.vector.embed.voyage",
+            "VoyageReranker": "lib.vector.rerank.voyage",
+            "copy_store": "lib.vector.copy",
+            "open_vector_store": "lib.vector.urls",
+        },
+    )

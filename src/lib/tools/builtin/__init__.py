@@ -5,8 +5,9 @@ Nothing is loaded before its name is asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lib._util.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lib.errors import FetchBlocked
@@ -54,35 +55,32 @@ __all__ = [
     "web_search_tool",
 ]
 
-_WHERE = {
-    "DENY": "lib.tools.builtin.files:DENY",
-    "FileAccess": "lib.tools.builtin.files:FileAccess",
-    "DEFAULT_CONTENT_TYPES": "lib.tools.builtin.fetch.policy:DEFAULT_CONTENT_TYPES",
-    "FetchBlocked": "lib.errors:FetchBlocked",
-    "FetchPolicy": "lib.tools.builtin.fetch.policy:FetchPolicy",
-    "Page": "lib.tools.builtin.fetch.fetcher:Page",
-    "Resolver": "lib.tools.builtin.fetch.resolver:Resolver",
-    "SafeFetcher": "lib.tools.builtin.fetch.fetcher:SafeFetcher",
-    "SystemResolver": "lib.tools.builtin.fetch.resolver:SystemResolver",
-    "http_fetch_tool": "lib.tools.builtin.fetch.tool:http_fetch_tool",
-    "clean": "lib.tools.builtin.hygiene:clean",
-    "fenced": "lib.tools.builtin.hygiene:fenced",
-    "list_files_tool": "lib.tools.builtin.files:list_files_tool",
-    "read_file_tool": "lib.tools.builtin.files:read_file_tool",
-    "BraveSearchProvider": "lib.tools.builtin.search.brave:BraveSearchProvider",
-    "MetaSearchProvider": "lib.tools.builtin.search.searxng:SearXNGProvider",
-    "SearXNGProvider": "lib.tools.builtin.search.searxng:SearXNGProvider",
-    "SearchAnswer": "lib.tools.builtin.search.provider:SearchAnswer",
-    "SearchApiProvider": "lib.tools.builtin.search.brave:BraveSearchProvider",
-    "SearchProvider": "lib.tools.builtin.search.provider:SearchProvider",
-    "SearchResult": "lib.tools.builtin.search.provider:SearchResult",
-    "SearchResults": "lib.tools.builtin.search.provider:SearchResults",
-    "web_search_tool": "lib.tools.builtin.search.tool:web_search_tool",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, _, attribute = _WHERE[name].partition(":")
-        return getattr(import_module(module), attribute)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "BraveSearchProvider": "lib.tools.builtin.search.brave",
+            "DEFAULT_CONTENT_TYPES": "lib.tools.builtin.fetch.policy",
+            "DENY": "lib.tools.builtin.files",
+            "FetchBlocked": "lib.errors",
+            "FetchPolicy": "lib.tools.builtin.fetch.policy",
+            "FileAccess": "lib.tools.builtin.files",
+            "MetaSearchProvider": "lib.tools.builtin.search.searxng:SearXNGProvider",
+            "Page": "lib.tools.builtin.fetch.fetcher",
+            "Resolver": "lib.tools.builtin.fetch.resolver",
+            "SafeFetcher": "lib.tools.builtin.fetch.fetcher",
+            "SearXNGProvider": "lib.tools.builtin.search.searxng",
+            "SearchAnswer": "lib.tools.builtin.search.provider",
+            "SearchApiProvider": "lib.tools.builtin.search.brave:BraveSearchProvider",
+            "SearchProvider": "lib.tools.builtin.search.provider",
+            "SearchResult": "lib.tools.builtin.search.provider",
+            "SearchResults": "lib.tools.builtin.search.provider",
+            "SystemResolver": "lib.tools.builtin.fetch.resolver",
+            "clean": "lib.tools.builtin.hygiene",
+            "fenced": "lib.tools.builtin.hygiene",
+            "http_fetch_tool": "lib.tools.builtin.fetch.tool",
+            "list_files_tool": "lib.tools.builtin.files",
+            "read_file_tool": "lib.tools.builtin.files",
+            "web_search_tool": "lib.tools.builtin.search.tool",
+        },
+    )
