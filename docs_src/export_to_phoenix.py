@@ -4,12 +4,17 @@ from lib.evals import Score
 from lib.llm import ScriptedClient
 from lib.observe import Observer, PhoenixSink
 from lib.testing.agents import make_engine
-from lib.testing.trace_servers import PhoenixServer
+from lib.testing.http import HTTPServer, Request, Response
+
+
+def accept(_: Request) -> Response:
+    """Take whatever comes, as Phoenix takes spans and annotations."""
+    return Response.of({"data": []})
 
 
 async def main() -> None:
-    async with PhoenixServer() as phoenix:  # stands in for yours
-        sink = PhoenixSink(phoenix.url, "support")
+    async with HTTPServer({("POST", "/v1/"): accept}) as phoenix:  # stands in for yours
+        sink = PhoenixSink(f"{phoenix.base_url}/v1/traces", "support")
         model = ScriptedClient(["You can return it within 30 days."])
         async with make_engine(model) as engine:
             async with Observer(engine, sink, settle_s=0) as observer:
@@ -24,10 +29,9 @@ async def main() -> None:
                     await observer.export_trace(run.id)
         await sink.aclose()
 
-        print([span.name for span in phoenix.spans])
-        for annotation in phoenix.annotations.values():
-            print(annotation["name"], annotation["annotator_kind"], annotation["result"])
-        print(b"30 days" in phoenix.received, b"quick" in phoenix.received)
+    spans, annotation = phoenix.requests
+    print(spans.path, b"chat scripted" in spans.body, b"30 days" in spans.body)
+    print(annotation.path, annotation.json()["data"][0]["result"], b"quick" in annotation.body)
 
 
 asyncio.run(main())

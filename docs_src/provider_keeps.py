@@ -1,31 +1,26 @@
 import asyncio
-from typing import Any
+from collections.abc import Sequence
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler
-from lib.events import MemoryEventStore
-from lib.llm import OpenAIClient
-from lib.testing.llm_server import API_KEY
-from lib.testing.responses_server import ResponsesServer
+from lib import Agent, Engine
+from lib.llm import Message
+from lib.testing.providers import KeepingClient
 
 
-def answer(body: dict[str, Any]) -> str:
-    """Stands in for the model, which sees what the server has kept and what was sent."""
-    return f"I see {len(body['input'])} messages."
+def answer(messages: Sequence[Message]) -> str:
+    """Stands in for the model, which sees what the provider has kept and what was sent."""
+    return f"I see {len(messages)} messages."
 
 
 async def main() -> None:
-    async with ResponsesServer(answer) as server:  # stands in for api.openai.com
-        client = OpenAIClient("gpt-5-mini", base_url=server.base_url, api_key=API_KEY)
-        agent = React(system="You are a patient listener.", provider_state=True)
-        handlers = [LLMHandler(client)]
-        async with client, Engine(MemoryEventStore(), handlers, algorithms=[agent]) as engine:
-            session = await engine.start_session(user="ada")
-            for text in ("My parcel never came.", "It was order 7.", "And a gift.", "Well?"):
-                if text == "Well?":
-                    server.forget()  # as OpenAI does after some time
-                result = await (await session.send(text)).result()
-                print(f"{server.sent[-1]} sent: {result.output}")
+    provider = KeepingClient(answer)  # stands in for OpenAIClient("gpt-5-mini")
+    agent = Agent(provider, instructions="You are a patient listener.", provider_state=True)
+    async with Engine("memory:", agents=[agent]) as engine:
+        session = await agent.session(engine, user="ada")
+        for text in ("My parcel never came.", "It was order 7.", "And a gift.", "Well?"):
+            if text == "Well?":
+                provider.forget()  # as OpenAI does after some time
+            result = await (await session.send(text)).result()
+            print(f"{provider.sent[-1]} sent: {result.output}")
 
 
 asyncio.run(main())

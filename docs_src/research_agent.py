@@ -5,7 +5,6 @@ from pathlib import Path
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.http import HTTPServer, Request, Response
-from lib.testing.search_server import SearXNGServer, WebPage
 from lib.tools.builtin import (
     FetchPolicy,
     SearchResult,
@@ -103,15 +102,18 @@ async def main() -> None:
         body = ARTICLE.format(site=site.base_url).encode()
         return Response(headers={"content-type": "text/html; charset=utf-8"}, body=body)
 
-    async with HTTPServer({("GET", "/"): page}) as site:
-        found = [
-            WebPage(
-                url=f"{site.base_url}/tea", title="How to keep <b>tea</b>", text="It keeps ..."
-            ),
-            WebPage(url=METADATA, title="Tea, and all about it", text="A trap."),
-        ]
-        async with SearXNGServer(found) as search_engine:
-            await research(site.base_url, search_engine.base_url, folder)
+    def search(_: Request) -> Response:
+        tea = {
+            "url": f"{site.base_url}/tea",
+            "title": "How to keep <b>tea</b>",
+            "content": "It keeps.",
+        }
+        trap = {"url": METADATA, "title": "Tea, and all about it", "content": "A trap."}
+        return Response.of({"results": [tea | {"engine": "stub"}, trap | {"engine": "stub"}]})
+
+    routes = {("GET", "/"): page, ("GET", "/search"): search}
+    async with HTTPServer(routes) as site:
+        await research(site.base_url, site.base_url, folder)
 
 
 asyncio.run(main())
