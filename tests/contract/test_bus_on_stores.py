@@ -15,7 +15,6 @@ from lib.events import Event, EventStore
 from lib.events.bus import Bus
 from lib.events.bus.place import Place
 from lib.events.runs import partition_of
-from lib.testing.aio import run
 from lib.testing.event_store import StoreKind
 from lib.testing.event_store.kit import begin, note
 
@@ -110,28 +109,24 @@ class Processes:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in EVENT_STORES.items() if kind.shared])
-def test_what_a_dead_process_had_claimed_is_delivered_by_another_in_order(
+async def test_what_a_dead_process_had_claimed_is_delivered_by_another_in_order(
     name: str, tmp_path: Path
 ) -> None:
     if start := SERVERS.get(name):
         start()
 
-    async def main() -> Processes:
-        dead, some = "", Processes(EVENT_STORES[name], tmp_path)
-        await some.start()
+    dead, some = "", Processes(EVENT_STORES[name], tmp_path)
+    await some.start()
+    for number in range(RUNS):
+        await begin(some.store, f"run-{number}")
+    for head in range(1, EVENTS):
         for number in range(RUNS):
-            await begin(some.store, f"run-{number}")
-        for head in range(1, EVENTS):
-            for number in range(RUNS):
-                await some.store.append(f"run-{number}", [note()], expected=head)
-            if head == EVENTS // 2:
-                dead = await some.kill()
-        keys = {(f"run-{n}", seq) for n in range(RUNS) for seq in range(1, EVENTS + 1)}
-        await some.delivered(keys, dead=dead)
-        await some.stop()
-        return some
-
-    some = run(main())
+            await some.store.append(f"run-{number}", [note()], expected=head)
+        if head == EVENTS // 2:
+            dead = await some.kill()
+    keys = {(f"run-{n}", seq) for n in range(RUNS) for seq in range(1, EVENTS + 1)}
+    await some.delivered(keys, dead=dead)
+    await some.stop()
     check_order(some)
 
 
@@ -146,35 +141,32 @@ def check_order(some: Processes) -> None:
 
 @pytest.mark.parametrize("erased", [False, True])
 @pytest.mark.parametrize("name", EVENT_STORES)
-def test_an_event_alone_in_hand_is_known_again_by_the_cursor_after_it(
+async def test_an_event_alone_in_hand_is_known_again_by_the_cursor_after_it(
     name: str, erased: bool, tmp_path: Path
 ) -> None:
     if start := SERVERS.get(name):
         start()
 
-    async def main() -> tuple[list[str], list[str]]:
-        store = EVENT_STORES[name].open(tmp_path, SYSTEM_CLOCK)
-        await store.setup()
-        where, seen = partition_of("tree", store.partitions), list[str]()
-        await begin(store, "before", root="tree", notes=1)
-        passed = (await store.feed(limit=2, partition=where)).cursor
-        for run_id in ("deadly", "innocent", "later"):
-            await begin(store, run_id, root="tree")
-        hand = (await store.feed(passed, limit=1, partition=where)).cursor
-        place = Place(cursor=passed, alone=3, hand=hand, died=2)
-        await store.set_mark(f"bus/group/{where}", place.encode())
-        if erased:
-            await store.erase("deadly")
+    store = EVENT_STORES[name].open(tmp_path, SYSTEM_CLOCK)
+    await store.setup()
+    where, seen = partition_of("tree", store.partitions), list[str]()
+    await begin(store, "before", root="tree", notes=1)
+    passed = (await store.feed(limit=2, partition=where)).cursor
+    for run_id in ("deadly", "innocent", "later"):
+        await begin(store, run_id, root="tree")
+    hand = (await store.feed(passed, limit=1, partition=where)).cursor
+    place = Place(cursor=passed, alone=3, hand=hand, died=2)
+    await store.set_mark(f"bus/group/{where}", place.encode())
+    if erased:
+        await store.erase("deadly")
 
-        async def handle(events: list[Event]) -> None:
-            seen.extend(event.run_id for event in events)
+    async def handle(events: list[Event]) -> None:
+        seen.extend(event.run_id for event in events)
 
-        bus = Bus(store)
-        await bus.subscribe("group", handle)
-        while not await bus.flush():
-            pass
-        dead = [letter.run_id for letter in await bus.dead("group")]
-        await store.close()
-        return seen, dead
-
-    assert run(main()) == (["innocent", "later"], [] if erased else ["deadly"])
+    bus = Bus(store)
+    await bus.subscribe("group", handle)
+    while not await bus.flush():
+        pass
+    dead = [letter.run_id for letter in await bus.dead("group")]
+    await store.close()
+    assert (seen, dead) == (["innocent", "later"], [] if erased else ["deadly"])

@@ -26,7 +26,6 @@ from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Image, Message, Reply, Text, ToolCall, ToolResult
 from lib.privacy import erase_tenant
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.event_store import StoreKind
 from lib.testing.servers import postgres, redis
 from lib.tools import tool
@@ -209,7 +208,7 @@ def customers(tmp_path: Path) -> tuple[Customer, Customer]:
 
 
 @pytest.mark.parametrize("name", list(EVENT_STORES))
-def test_no_byte_of_an_erased_tenant_is_left(
+async def test_no_byte_of_an_erased_tenant_is_left(
     name: str, tmp_path: Path, customers: tuple[Customer, Customer]
 ) -> None:
     gone, stays = customers
@@ -224,30 +223,25 @@ def test_no_byte_of_an_erased_tenant_is_left(
         """Return how often a customer is found in the log, and in what is beside it."""
         return times(customer.word, looks(store, tmp_path)), times(customer.word, files(beside))
 
-    async def main() -> None:
-        blobs = DirectoryBlobStore(beside / "blobs")
-        vectors = SQLiteVectorStore(beside / "vectors.db", dimension=2)
-        agent = make_engine(model_of(gone, stays), look, store=store, blobs=blobs)
-        async with agent as engine:
-            for customer in customers:
-                await customer.work(engine, store)
-            views = [await customer.remember(vectors) for customer in customers]
-            contents = len(await blobs.stored())
-            before = await asyncio.to_thread(left, gone)
-            erased = await erase_tenant(
-                store, gone.tenant, blobs=blobs, vectors=views[:1], force=True
-            )
+    blobs = DirectoryBlobStore(beside / "blobs")
+    vectors = SQLiteVectorStore(beside / "vectors.db", dimension=2)
+    agent = make_engine(model_of(gone, stays), look, store=store, blobs=blobs)
+    async with agent as engine:
+        for customer in customers:
+            await customer.work(engine, store)
+        views = [await customer.remember(vectors) for customer in customers]
+        contents = len(await blobs.stored())
+        before = await asyncio.to_thread(left, gone)
+        erased = await erase_tenant(store, gone.tenant, blobs=blobs, vectors=views[:1], force=True)
 
-            assert before[0] > 100 or name == "sqlite in memory"
-            assert before[1] > 100
-            assert (erased.blobs, erased.vectors, erased.runs >= 5) == (contents // 2, 70, True)
-            assert await store.runs(RunQuery(tenant=gone.tenant)) == []
-            assert (await verify_store(store, blobs=blobs, deep=True)).faults == []
-            if name != "sqlite":  # whose last process writes its file anew
-                assert await asyncio.to_thread(left, gone) == (0, 0)
-        await vectors.close()
-
-    run(main())
+        assert before[0] > 100 or name == "sqlite in memory"
+        assert before[1] > 100
+        assert (erased.blobs, erased.vectors, erased.runs >= 5) == (contents // 2, 70, True)
+        assert await store.runs(RunQuery(tenant=gone.tenant)) == []
+        assert (await verify_store(store, blobs=blobs, deep=True)).faults == []
+        if name != "sqlite":  # whose last process writes its file anew
+            assert await asyncio.to_thread(left, gone) == (0, 0)
+    await vectors.close()
 
     assert left(gone) == (0, 0)
     assert all(left(stays)) or name == "sqlite in memory"
@@ -263,7 +257,7 @@ VECTOR_STORES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", list(VECTOR_STORES))
-def test_no_byte_of_an_erased_tenants_records_is_left(
+async def test_no_byte_of_an_erased_tenants_records_is_left(
     name: str, tmp_path: Path, customers: tuple[Customer, Customer]
 ) -> None:
     gone, stays = customers
@@ -275,18 +269,15 @@ def test_no_byte_of_an_erased_tenants_records_is_left(
         pieces = rows_of_postgres() if name == "postgres" else files(tmp_path)
         return times(customer.word, pieces)
 
-    async def main() -> None:
-        await vectors.setup()
-        views = [await customer.remember(vectors) for customer in customers]
-        assert await asyncio.to_thread(left, gone) > 100
-        await views[0].erase()
-        await views[0].erase()
+    await vectors.setup()
+    views = [await customer.remember(vectors) for customer in customers]
+    assert await asyncio.to_thread(left, gone) > 100
+    await views[0].erase()
+    await views[0].erase()
 
-        assert await asyncio.to_thread(left, gone) == 0
-        assert [await view.count_all() for view in views] == [0, 70]
-        await vectors.close()
-
-    run(main())
+    assert await asyncio.to_thread(left, gone) == 0
+    assert [await view.count_all() for view in views] == [0, 70]
+    await vectors.close()
 
     assert left(gone) == 0
     assert left(stays) > 0

@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import pytest
 
-from lib.testing.aio import run
 from lib.testing.vector_store import (
     StoreKind,
     VectorStoreContract,
@@ -114,9 +113,9 @@ def test_a_store_that_has_to_have_hybrid_search_is_caught_without(tmp_path: Path
         SearchContract().test_it_has_the_methods_of_what_it_declares(Using(kind, tmp_path))
 
 
-def test_a_store_that_takes_a_filter_which_it_has_to_refuse_is_caught() -> None:
+async def test_a_store_that_takes_a_filter_which_it_has_to_refuse_is_caught() -> None:
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        run(refused(InMemoryVectorStore(2), F("x") > "a"))
+        await refused(InMemoryVectorStore(2), F("x") > "a")
 
 
 def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:

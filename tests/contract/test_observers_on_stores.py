@@ -13,7 +13,6 @@ from lib.engine import Engine
 from lib.llm import FunctionClient
 from lib.observe import Observer, Span, span_id_of
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.event_store import StoreKind
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -63,30 +62,26 @@ async def finished_runs(engine: Engine) -> list[str]:
     return [(await each.result()).run_id for each in runs]
 
 
-def test_every_trace_arrives_once(kind: StoreKind, tmp_path: Path) -> None:
+async def test_every_trace_arrives_once(kind: StoreKind, tmp_path: Path) -> None:
     backend = Backend()
 
-    async def main() -> None:
-        async with process(kind, tmp_path, backend) as (engine, observer):
-            runs = await finished_runs(engine)
+    async with process(kind, tmp_path, backend) as (engine, observer):
+        runs = await finished_runs(engine)
+        assert await observer.drain()
+        assert backend.roots(runs) == {1}
+
+
+async def test_processes_share_the_traces_and_none_is_sent_twice(
+    kind: StoreKind, tmp_path: Path
+) -> None:
+    backend = Backend()
+
+    async with AsyncExitStack() as stack:
+        processes = [
+            await stack.enter_async_context(process(kind, tmp_path, backend))
+            for _ in range(2 if kind.shared else 1)
+        ]
+        runs = [run_id for engine, _ in processes for run_id in await finished_runs(engine)]
+        for _, observer in processes:
             assert await observer.drain()
-            assert backend.roots(runs) == {1}
-
-    run(main())
-
-
-def test_processes_share_the_traces_and_none_is_sent_twice(kind: StoreKind, tmp_path: Path) -> None:
-    backend = Backend()
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            processes = [
-                await stack.enter_async_context(process(kind, tmp_path, backend))
-                for _ in range(2 if kind.shared else 1)
-            ]
-            runs = [run_id for engine, _ in processes for run_id in await finished_runs(engine)]
-            for _, observer in processes:
-                assert await observer.drain()
-            assert backend.roots(runs) == {1}
-
-    run(main())
+        assert backend.roots(runs) == {1}

@@ -15,7 +15,6 @@ from lib.events import EventStore, MemoryEventStore, SQLiteEventStore
 from lib.events.tenant import TenantEventStore
 from lib.llm import FunctionClient
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.event_store import StoreKind
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -45,7 +44,7 @@ async def started(store: EventStore, said: str = "go", **options: Any) -> str:
         return begun.id
 
 
-def test_two_stores_give_one_key_two_run_ids(each_kind: StoreKind, tmp_path: Path) -> None:
+async def test_two_stores_give_one_key_two_run_ids(each_kind: StoreKind, tmp_path: Path) -> None:
     places = [tmp_path / "a", tmp_path / "b"]
     for place in places:
         place.mkdir()
@@ -54,26 +53,23 @@ def test_two_stores_give_one_key_two_run_ids(each_kind: StoreKind, tmp_path: Pat
         ids = [await started(each_kind.open(place, SYSTEM_CLOCK)) for place in places]
         assert len(set(ids)) == len(ids)
 
-    run(main())
+    await main()
 
 
-def test_one_store_gives_one_key_one_run_id_whoever_opens_it(
+async def test_one_store_gives_one_key_one_run_id_whoever_opens_it(
     each_kind: StoreKind, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        store = each_kind.open(tmp_path, SYSTEM_CLOCK)
-        first = await started(store)
-        if each_kind.survives_close:
-            assert await started(store) == first
-            with pytest.raises(IdempotencyMismatch):
-                await started(store, "something else")
-        if each_kind.shared:
-            opened = [each_kind.open(tmp_path, SYSTEM_CLOCK) for _ in range(3)]
-            ids = await asyncio.gather(*(started(each, tenant="t") for each in opened))
-            assert len(set(ids)) == 1
-            assert ids[0] != first
-
-    run(main())
+    store = each_kind.open(tmp_path, SYSTEM_CLOCK)
+    first = await started(store)
+    if each_kind.survives_close:
+        assert await started(store) == first
+        with pytest.raises(IdempotencyMismatch):
+            await started(store, "something else")
+    if each_kind.shared:
+        opened = [each_kind.open(tmp_path, SYSTEM_CLOCK) for _ in range(3)]
+        ids = await asyncio.gather(*(started(each, tenant="t") for each in opened))
+        assert len(set(ids)) == 1
+        assert ids[0] != first
 
 
 def test_a_view_of_one_tenant_has_the_id_of_its_store() -> None:
@@ -81,16 +77,13 @@ def test_a_view_of_one_tenant_has_the_id_of_its_store() -> None:
     assert TenantEventStore(store, "t").store_id == store.store_id != MemoryEventStore().store_id
 
 
-def test_a_store_of_an_older_release_keeps_the_ids_of_its_runs(tmp_path: Path) -> None:
+async def test_a_store_of_an_older_release_keeps_the_ids_of_its_runs(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     shutil.copyfile(OLD_STORE, path)
 
-    async def main() -> None:
-        expected = digest("start", canonical(None), KEY)[:32]
-        assert [await started(SQLiteEventStore(path)) for _ in range(2)] == [expected] * 2
-        store = SQLiteEventStore(path, read_only=True)
-        await store.setup()
-        assert store.store_id == ""
-        await store.close()
-
-    run(main())
+    expected = digest("start", canonical(None), KEY)[:32]
+    assert [await started(SQLiteEventStore(path)) for _ in range(2)] == [expected] * 2
+    store = SQLiteEventStore(path, read_only=True)
+    await store.setup()
+    assert store.store_id == ""
+    await store.close()

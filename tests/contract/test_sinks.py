@@ -22,7 +22,6 @@ from lib.observe import (
     Span,
     TraceSink,
 )
-from lib.testing.aio import run
 from lib.testing.sink import OpenSink, SinkContract, SinkKind, make_trace
 from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer, TraceServer
 from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
@@ -216,25 +215,22 @@ class TestSinks(SinkContract):
     ("server", "sink"),
     [(LangfuseServer, langfuse), (LangSmithServer, langsmith), (PhoenixServer, phoenix)],
 )
-def test_a_client_that_is_closed_fails_with_an_export_error_and_no_other(
+async def test_a_client_that_is_closed_fails_with_an_export_error_and_no_other(
     server: Callable[[], Any], sink: Callable[[Any, Any], OTelSink]
 ) -> None:
     http = httpx2.AsyncClient()
     spans = make_trace()
     score = Score(name="quality", value=1, at=spans[0].start)
 
-    async def main() -> None:
-        await http.aclose()
-        async with server() as backend:
-            broken = sink(backend, http)
-            for call in (
-                broken.export(spans),
-                broken.score(spans[0].trace_id, [score], span_id=spans[0].span_id),
-            ):
-                with pytest.raises(ExportError, match="given as http is closed") as raised:
-                    await call
-                assert raised.type is ExportError
-                assert raised.value.permanent
-            await broken.aclose()
-
-    run(main())
+    await http.aclose()
+    async with server() as backend:
+        broken = sink(backend, http)
+        for call in (
+            broken.export(spans),
+            broken.score(spans[0].trace_id, [score], span_id=spans[0].span_id),
+        ):
+            with pytest.raises(ExportError, match="given as http is closed") as raised:
+                await call
+            assert raised.type is ExportError
+            assert raised.value.permanent
+        await broken.aclose()

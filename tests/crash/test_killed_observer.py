@@ -16,7 +16,6 @@ from lib.evals import Score, score_event
 from lib.events import Event, SQLiteEventStore
 from lib.observe import Span, spans_from_events
 from lib.observe.spans import interrupt
-from lib.testing.aio import run
 from lib.testing.otlp_receiver import Hang, OTLPReceiver, attributes_of
 from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer
 
@@ -180,30 +179,27 @@ def next_process(some: Backends, *, hours: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_a_run_that_dies_in_its_21st_call_is_told_whole_and_once(
+async def test_a_run_that_dies_in_its_21st_call_is_told_whole_and_once(
     flush: bool,
     tmp_path: Path,
     unmeasured: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def main() -> None:
-        async with backends(tmp_path, unmeasured, monkeypatch) as some:
-            async with some.process(wait=True, flush=flush) as child:
-                await said(child, "working")
-                await judge(tmp_path, "before")
-            await judge(tmp_path, "after")
-            async with next_process(some) as (_, observer):
-                assert await observer.flush_open() > 0
-            told = await some.traffic()
-            async with next_process(some) as (_, observer):
-                assert await observer.flush_open() == 0
-                assert await observer.backfill() == 0
+    async with backends(tmp_path, unmeasured, monkeypatch) as some:
+        async with some.process(wait=True, flush=flush) as child:
+            await said(child, "working")
+            await judge(tmp_path, "before")
+        await judge(tmp_path, "after")
+        async with next_process(some) as (_, observer):
+            assert await observer.flush_open() > 0
+        told = await some.traffic()
+        async with next_process(some) as (_, observer):
+            assert await observer.flush_open() == 0
+            assert await observer.backfill() == 0
 
-            assert await some.traffic() == told
-            await check_interrupted(some)
-            assert scores_of(some)[:3] == [["after", "before"]] * 3
-
-    run(main())
+        assert await some.traffic() == told
+        await check_interrupted(some)
+        assert scores_of(some)[:3] == [["after", "before"]] * 3
 
 
 async def check_interrupted(some: Backends) -> None:
@@ -225,38 +221,32 @@ async def check_interrupted(some: Backends) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_process_that_dies_while_it_exports_leaves_the_rest_to_the_next_one(
+async def test_a_process_that_dies_while_it_exports_leaves_the_rest_to_the_next_one(
     kept: bool, tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with backends(tmp_path, unmeasured, monkeypatch) as some:
-            for server in some.servers.values():
-                server.script = [Hang(keep=kept)]
-            async with some.process(wait=False, settle_s=0) as child:
-                while not all(server.exports for server in some.servers.values()):  # noqa: ASYNC110 - nothing tells
-                    await asyncio.sleep(0.01)  # noqa: TID251 - it happens in another process
-                assert child.returncode is None
-            # Plain OpenTelemetry cannot be asked what has arrived; nor can the file, which may have
-            # been written by a process that died before it knew.
-            await next_exports_by_itself(some, unsure={"otel", "file"} if kept else {"file"})
-
-    run(main())
+    async with backends(tmp_path, unmeasured, monkeypatch) as some:
+        for server in some.servers.values():
+            server.script = [Hang(keep=kept)]
+        async with some.process(wait=False, settle_s=0) as child:
+            while not all(server.exports for server in some.servers.values()):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)  # noqa: TID251 - it happens in another process
+            assert child.returncode is None
+        # Plain OpenTelemetry cannot be asked what has arrived; nor can the file, which may have
+        # been written by a process that died before it knew.
+        await next_exports_by_itself(some, unsure={"otel", "file"} if kept else {"file"})
 
 
-def test_runs_that_had_ended_before_their_process_died_are_exported_by_the_next_one(
+async def test_runs_that_had_ended_before_their_process_died_are_exported_by_the_next_one(
     tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with backends(tmp_path, unmeasured, monkeypatch) as some:
-            async with some.process(wait=False, settle_s=60) as child:
-                await said(child, "done")
-                await judge(tmp_path, "before")
-            assert await some.traffic() == [0] * 5
-            await judge(tmp_path, "after")
-            await next_exports_by_itself(some, unsure=set())
-            assert scores_of(some)[:3] == [["after", "before"]] * 3
-
-    run(main())
+    async with backends(tmp_path, unmeasured, monkeypatch) as some:
+        async with some.process(wait=False, settle_s=60) as child:
+            await said(child, "done")
+            await judge(tmp_path, "before")
+        assert await some.traffic() == [0] * 5
+        await judge(tmp_path, "after")
+        await next_exports_by_itself(some, unsure=set())
+        assert scores_of(some)[:3] == [["after", "before"]] * 3
 
 
 async def next_exports_by_itself(some: Backends, *, unsure: set[str]) -> None:
@@ -277,37 +267,34 @@ async def next_exports_by_itself(some: Backends, *, unsure: set[str]) -> None:
     assert lines == once or ("file" in unsure and lines == once + once)
 
 
-def test_a_run_that_is_resumed_after_it_was_told_as_interrupted_is_corrected_where_that_can_be(
+async def test_a_resumed_run_that_was_exported_as_interrupted_is_corrected_if_possible(
     tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with backends(tmp_path, unmeasured, monkeypatch) as some:
-            async with some.process(wait=True) as child:
-                await said(child, "working")
-            async with next_process(some) as (_, observer):
-                await observer.flush_open()
-            await check_interrupted(some)
-            async with next_process(some, hours=2) as (engine, observer):
-                started = await engine.start("go", idempotency_key="k")
-                assert (await started.result()).outcome == "COMPLETED"
-                await judge(tmp_path, "after")
-                assert await observer.drain()
-            told = await some.traffic()
-            async with next_process(some, hours=3) as (_, observer):
-                assert await observer.flush_open() == await observer.backfill() == 0
-            assert await some.traffic() == told
+    async with backends(tmp_path, unmeasured, monkeypatch) as some:
+        async with some.process(wait=True) as child:
+            await said(child, "working")
+        async with next_process(some) as (_, observer):
+            await observer.flush_open()
+        await check_interrupted(some)
+        async with next_process(some, hours=2) as (engine, observer):
+            started = await engine.start("go", idempotency_key="k")
+            assert (await started.result()).outcome == "COMPLETED"
+            await judge(tmp_path, "after")
+            assert await observer.drain()
+        told = await some.traffic()
+        async with next_process(some, hours=3) as (_, observer):
+            assert await observer.flush_open() == await observer.backfill() == 0
+        assert await some.traffic() == told
 
-            spans = spans_from_events(await log_of(tmp_path))
-            for name in some.servers:
-                assert some.held(name) == due(spans, name), name  # each once, the root too
-                assert attributes_of(some.root(name))["error.type"] == DIED
-            corrected = {line["id"]: line["error"] for line in await some.lines()}
-            assert corrected == {span.span_id: None for span in spans}
-            again = [span_id for span_id, count in (await lines_by_id(some)).items() if count > 1]
-            call = next(span for span in spans if span.attributes.get("lib.resumes"))
-            assert sorted(again) == sorted([spans[0].span_id, call.span_id])
-
-    run(main())
+        spans = spans_from_events(await log_of(tmp_path))
+        for name in some.servers:
+            assert some.held(name) == due(spans, name), name  # each once, the root too
+            assert attributes_of(some.root(name))["error.type"] == DIED
+        corrected = {line["id"]: line["error"] for line in await some.lines()}
+        assert corrected == {span.span_id: None for span in spans}
+        again = [span_id for span_id, count in (await lines_by_id(some)).items() if count > 1]
+        call = next(span for span in spans if span.attributes.get("lib.resumes"))
+        assert sorted(again) == sorted([spans[0].span_id, call.span_id])
 
 
 async def lines_by_id(some: Backends) -> Counter[str]:

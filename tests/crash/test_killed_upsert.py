@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.aio import run
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from upserter import DIMENSION, SIZE, STORES
@@ -21,13 +19,13 @@ MOMENTS = [0.05, 0.3, 0.6, 0.9]  # of the time that a batch takes
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", STORES)
-def test_a_killed_upsert_leaves_all_of_the_batch_or_none(
+async def test_a_killed_upsert_leaves_all_of_the_batch_or_none(
     kind: str, moment: float, tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     place = str(tmp_path / "place")
     stored = killed_while_upserting(kind, place, moment, unmeasured)
 
-    run(check(kind, place, stored))
+    await check(kind, place, stored)
     if kind == "sqlite":
         with closing(sqlite3.connect(place)) as connection:
             index = (

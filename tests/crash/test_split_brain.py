@@ -10,7 +10,6 @@ from lib.algorithms import React
 from lib.engine.check import request_check
 from lib.events import SQLiteEventStore
 from lib.events.verify import VerifyReport, verify_store
-from lib.testing.aio import run
 
 OWNER = Path(__file__).with_name("owner.py")
 
@@ -24,7 +23,9 @@ def worker(folder: Path, who: str) -> subprocess.Popen[str]:
     )
 
 
-def test_the_old_owner_appends_nothing_more_and_begins_no_further_effect(tmp_path: Path) -> None:
+async def test_the_old_owner_appends_nothing_more_and_begins_no_further_effect(
+    tmp_path: Path,
+) -> None:
     with worker(tmp_path, "first") as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "working\n"
@@ -38,7 +39,7 @@ def test_the_old_owner_appends_nothing_more_and_begins_no_further_effect(tmp_pat
     assert finished == "seen by second paid by second\n"
     assert told == finished  # the run is over, and this is its result, whoever asks
     assert (tmp_path / "ledger").read_text(encoding="utf-8") == "paid by second\n"
-    report, happened = run(inspect(tmp_path / "runs.db"))
+    report, happened = await inspect(tmp_path / "runs.db")
     assert report.faults == []
     assert happened.count("lib.run.resumed") == 1
     assert happened[-1] == "lib.run.completed"

@@ -15,7 +15,6 @@ from lib.engine import Engine, Run
 from lib.engine.check import request_check
 from lib.events.unlock import end_lease
 from lib.events.verify import verify_store
-from lib.testing.aio import run
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -100,121 +99,106 @@ async def outcomes(runs: Sequence[Run]) -> Counter[str | None]:
     return Counter([(await each.result()).outcome for each in runs])
 
 
-def test_two_workers_share_30_runs_and_no_effect_happens_twice(
+async def test_two_workers_share_30_runs_and_no_effect_happens_twice(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
-    async def main() -> None:
-        async with crew(tmp_path, unmeasured) as some:
-            more = ("--max-runs", "4")
-            await asyncio.gather(some.hire(*more), some.hire(*more, factory="make_engine_later"))
-            runs = await some.start(*["once wait idempotent once"] * 30)
-            await some.noted("wait", count=8)
-            await asyncio.to_thread(some.go)
-            assert await outcomes(runs) == {"COMPLETED": 30}
-            assert await some.faults() == []
+    async with crew(tmp_path, unmeasured) as some:
+        more = ("--max-runs", "4")
+        await asyncio.gather(some.hire(*more), some.hire(*more, factory="make_engine_later"))
+        runs = await some.start(*["once wait idempotent once"] * 30)
+        await some.noted("wait", count=8)
+        await asyncio.to_thread(some.go)
+        assert await outcomes(runs) == {"COMPLETED": 30}
+        assert await some.faults() == []
 
-            ledger = await asyncio.to_thread(some.ledger)
-            keys = Counter(key for _, key, _ in ledger)
-            assert len(keys) == 120
-            assert set(keys.values()) == {1}
-            assert len({pid for _, _, pid in ledger}) == 2
-
-    run(main())
+        ledger = await asyncio.to_thread(some.ledger)
+        keys = Counter(key for _, key, _ in ledger)
+        assert len(keys) == 120
+        assert set(keys.values()) == {1}
+        assert len({pid for _, _, pid in ledger}) == 2
 
 
-def test_what_a_killed_worker_was_doing_is_taken_over(
+async def test_what_a_killed_worker_was_doing_is_taken_over(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
-    async def main() -> None:
-        async with crew(tmp_path, unmeasured) as some:
-            first, second = await some.hire(), await some.hire("--max-runs", "1")
-            runs = await some.start(*["once wait once"] * 5)
-            await some.noted("wait", count=5)
-            first.kill()
-            second.kill()
-            await asyncio.gather(first.wait(), second.wait())
-            await some.end_leases()
-            await some.hire()
-            await some.noted("wait", count=10)
-            await asyncio.to_thread(some.go)
+    async with crew(tmp_path, unmeasured) as some:
+        first, second = await some.hire(), await some.hire("--max-runs", "1")
+        runs = await some.start(*["once wait once"] * 5)
+        await some.noted("wait", count=5)
+        first.kill()
+        second.kill()
+        await asyncio.gather(first.wait(), second.wait())
+        await some.end_leases()
+        await some.hire()
+        await some.noted("wait", count=10)
+        await asyncio.to_thread(some.go)
 
-            assert await outcomes(runs) == {"COMPLETED": 5}
-            assert await some.faults() == []
-            ledger = await asyncio.to_thread(some.ledger)
-            once = Counter(key for what, key, _ in ledger if what == "once")
-            assert sorted(once.values()) == [1] * 10
-
-    run(main())
+        assert await outcomes(runs) == {"COMPLETED": 5}
+        assert await some.faults() == []
+        ledger = await asyncio.to_thread(some.ledger)
+        once = Counter(key for what, key, _ in ledger if what == "once")
+        assert sorted(once.values()) == [1] * 10
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_a_worker_finish_what_is_under_way(
+async def test_a_signal_lets_a_worker_finish_what_is_under_way(
     number: signal.Signals, tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
-    async def main() -> None:
-        async with crew(tmp_path, unmeasured) as some:
-            worker = await some.hire()
-            runs = await some.start("wait once")
-            await some.noted("wait")
-            worker.send_signal(number)
-            assert await said(worker) == "lib worker: draining: 1 runs under way"
-            late = await some.start("once")
-            await asyncio.to_thread(some.go)
+    async with crew(tmp_path, unmeasured) as some:
+        worker = await some.hire()
+        runs = await some.start("wait once")
+        await some.noted("wait")
+        worker.send_signal(number)
+        assert await said(worker) == "lib worker: draining: 1 runs under way"
+        late = await some.start("once")
+        await asyncio.to_thread(some.go)
 
-            assert await worker.wait() == 0
-            assert await said(worker) == "lib worker: stopped"
-            assert await outcomes(runs) == {"COMPLETED": 1}
-            assert (await late[0].info()).head == 1
-
-    run(main())
+        assert await worker.wait() == 0
+        assert await said(worker) == "lib worker: stopped"
+        assert await outcomes(runs) == {"COMPLETED": 1}
+        assert (await late[0].info()).head == 1
 
 
-def test_a_second_signal_stops_at_once_and_others_go_on_without_waiting_for_a_lease(
+async def test_a_second_signal_stops_at_once_and_others_go_on_without_waiting_for_a_lease(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
-    async def main() -> None:
-        async with crew(tmp_path, unmeasured) as some:
-            worker = await some.hire("--drain-s", "60")
-            runs = await some.start("wait")
-            await some.noted("wait")
-            worker.terminate()
-            assert "draining" in await said(worker)
-            worker.terminate()
-            assert await said(worker) == "lib worker: interrupting 1 runs"
-            assert await worker.wait() == 0
+    async with crew(tmp_path, unmeasured) as some:
+        worker = await some.hire("--drain-s", "60")
+        runs = await some.start("wait")
+        await some.noted("wait")
+        worker.terminate()
+        assert "draining" in await said(worker)
+        worker.terminate()
+        assert await said(worker) == "lib worker: interrupting 1 runs"
+        assert await worker.wait() == 0
 
-            info = await runs[0].info()
-            assert (info.owner, info.status, info.ready) == (None, "open", True)
-            await asyncio.to_thread(some.go)
-            await some.hire()
-            assert await outcomes(runs) == {"COMPLETED": 1}
-            assert await some.faults() == []
-
-    run(main())
+        info = await runs[0].info()
+        assert (info.owner, info.status, info.ready) == (None, "open", True)
+        await asyncio.to_thread(some.go)
+        await some.hire()
+        assert await outcomes(runs) == {"COMPLETED": 1}
+        assert await some.faults() == []
 
 
 @pytest.mark.timeout(900)
-def test_a_tool_that_kills_its_worker_ends_its_run_and_no_other(
+async def test_a_tool_that_kills_its_worker_ends_its_run_and_no_other(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     """Ten takeovers without a result are enough."""
 
-    async def main() -> None:
-        async with crew(tmp_path, unmeasured) as some:
-            some.env["WORKER_LEASE_S"] = "0.3"
-            (deadly,) = await some.start("die")
-            supervisor = await some.hire(supervised=True)
-            assert await outcomes([deadly]) == {"FAILED": 1}
-            (sound,) = await some.start("once")
+    async with crew(tmp_path, unmeasured) as some:
+        some.env["WORKER_LEASE_S"] = "0.3"
+        (deadly,) = await some.start("die")
+        supervisor = await some.hire(supervised=True)
+        assert await outcomes([deadly]) == {"FAILED": 1}
+        (sound,) = await some.start("once")
 
-            result = await deadly.result()
-            assert (result.outcome, result.reason) == ("FAILED", "poison")
-            assert await outcomes([sound]) == {"COMPLETED": 1}
-            assert await some.faults() == []
-            ledger = await asyncio.to_thread(some.ledger)
-            # A worker that was stopped for longer than its lease may not have got that far.
-            assert 1 < sum(what == "die" for what, *_ in ledger) <= 10
-            supervisor.terminate()
-            assert await supervisor.wait() == 0
-
-    run(main())
+        result = await deadly.result()
+        assert (result.outcome, result.reason) == ("FAILED", "poison")
+        assert await outcomes([sound]) == {"COMPLETED": 1}
+        assert await some.faults() == []
+        ledger = await asyncio.to_thread(some.ledger)
+        # A worker that was stopped for longer than its lease may not have got that far.
+        assert 1 < sum(what == "die" for what, *_ in ledger) <= 10
+        supervisor.terminate()
+        assert await supervisor.wait() == 0

@@ -9,7 +9,6 @@ from rich.console import Console
 from lib.cli.extractive import ExtractiveClient
 from lib.cli.library import index_home, open_library
 from lib.llm import Message, ToolCall, ToolResult
-from lib.testing.aio import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 RIGHT_AT_LEAST = 23
@@ -126,8 +125,10 @@ async def answers(home: Path) -> list[str]:
     return told
 
 
-def test_the_right_page_is_cited_in_whole_sentences_without_broken_markup(tmp_path: Path) -> None:
-    told = run(answers(index_home(DOCS, tmp_path)))
+async def test_the_right_page_is_cited_in_whole_sentences_without_broken_markup(
+    tmp_path: Path,
+) -> None:
+    told = await answers(index_home(DOCS, tmp_path))
 
     wrong = list[str]()
     for (question, page, section), answer in zip(QUESTIONS, told, strict=True):

@@ -11,7 +11,6 @@ import pytest
 from pydantic import BaseModel
 
 from lib.llm import ChatClient, Message, Reply, ToolResult, ToolSpec, parse_output
-from lib.testing.aio import run
 
 URL = os.environ.get("LIB_TEST_CHAT_URL")
 pytestmark = [
@@ -42,43 +41,34 @@ def client() -> ChatClient:
     return ChatClient(model, base_url=URL, api_key=key, timeout_s=120)
 
 
-def test_a_text_comes_whole_and_in_pieces():
+async def test_a_text_comes_whole_and_in_pieces():
     question = [Message.user("Reply with the one word: pong")]
 
-    async def main() -> tuple[Reply, Reply, str]:
-        chat = client()
-        whole = await chat.complete(question)
-        *deltas, last = [piece async for piece in chat.stream(question)]
-        await chat.aclose()
-        assert isinstance(last, Reply)
-        return whole, last, "".join([d.text for d in deltas if not isinstance(d, Reply)])
-
-    whole, last, shown = run(main(), timeout_s=240)
+    chat = client()
+    whole = await chat.complete(question)
+    *deltas, last = [piece async for piece in chat.stream(question)]
+    await chat.aclose()
+    assert isinstance(last, Reply)
+    shown = "".join([d.text for d in deltas if not isinstance(d, Reply)])
     assert "pong" in whole.text.lower()
     assert shown == last.text
 
 
-def test_a_tool_is_called_and_its_result_used():
-    async def main() -> Reply:
-        chat = client()
-        talk = [Message.user("What is 31415 + 27182? Use the tool add.")]
-        *_, asked = [piece async for piece in chat.stream(talk, tools=[ADD])]
-        assert isinstance(asked, Reply)
-        (call,) = asked.tool_calls
-        assert (call.name, call.arguments) == ("add", {"a": 31415, "b": 27182})
-        talk += [asked.message, Message.tool(ToolResult(call.id, "58597"))]
-        answer = await chat.complete(talk, tools=[ADD])
-        await chat.aclose()
-        return answer
-
-    assert "58597" in run(main(), timeout_s=240).text.replace(",", "")
+async def test_a_tool_is_called_and_its_result_used():
+    chat = client()
+    talk = [Message.user("What is 31415 + 27182? Use the tool add.")]
+    *_, asked = [piece async for piece in chat.stream(talk, tools=[ADD])]
+    assert isinstance(asked, Reply)
+    (call,) = asked.tool_calls
+    assert (call.name, call.arguments) == ("add", {"a": 31415, "b": 27182})
+    talk += [asked.message, Message.tool(ToolResult(call.id, "58597"))]
+    answer = await chat.complete(talk, tools=[ADD])
+    await chat.aclose()
+    assert "58597" in answer.text.replace(",", "")
 
 
-def test_an_answer_has_the_asked_shape():
-    async def main() -> Reply:
-        chat = client()
-        reply = await chat.complete([Message.user("What is 2 + 3?")], output=Sum)
-        await chat.aclose()
-        return reply
-
-    assert parse_output(run(main(), timeout_s=240), Sum) == Sum(total=5)
+async def test_an_answer_has_the_asked_shape():
+    chat = client()
+    reply = await chat.complete([Message.user("What is 2 + 3?")], output=Sum)
+    await chat.aclose()
+    assert parse_output(reply, Sum) == Sum(total=5)

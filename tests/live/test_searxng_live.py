@@ -11,7 +11,6 @@ import httpx2
 import pytest
 
 from lib.errors import ToolError
-from lib.testing.aio import run
 from lib.tools.builtin import SearXNGProvider
 from lib.tools.builtin.search.provider import SearchResults
 from lib.tools.builtin.search.text import web_url
@@ -23,45 +22,47 @@ pytestmark = [
 ]
 
 
-def asked(parameters: dict[str, str]) -> httpx2.Response:
+async def asked(parameters: dict[str, str]) -> httpx2.Response:
     async def main() -> httpx2.Response:
         async with httpx2.AsyncClient() as client:
             return await client.get(f"{URL}/search", params=parameters)
 
-    return run(main())
+    return await main()
 
 
-def searched(query: str) -> SearchResults:
+async def searched(query: str) -> SearchResults:
     try:
-        return run(SearXNGProvider(URL, timeout_s=20).search(query))
+        return await SearXNGProvider(URL, timeout_s=20).search(query)
     except ToolError as error:
         assert error.message.startswith("nothing was found, and engines")  # noqa: PT017 - either will do
         return SearchResults()
 
 
-def test_a_search_brings_plain_results() -> None:
-    for result in searched("python"):
+async def test_a_search_brings_plain_results() -> None:
+    for result in await searched("python"):
         assert web_url(result.url) == result.url
         assert "<b>" not in result.title + result.snippet
 
 
-def test_bangs_redirect_unless_they_are_taken_away() -> None:
-    answer = asked({"q": "my !!g secret", "format": "json"})
+async def test_bangs_redirect_unless_they_are_taken_away() -> None:
+    answer = await asked({"q": "my !!g secret", "format": "json"})
 
     assert (answer.status_code, answer.headers["location"][:23]) == (302, "https://www.google.com/")
-    searched("my !!g secret")
+    await searched("my !!g secret")
 
 
-def test_the_server_tells_clients_their_address_and_models_do_not_hear_it() -> None:
-    answers = asked({"q": "ip", "format": "json"}).json()["answers"]
+async def test_the_server_tells_clients_their_address_and_models_do_not_hear_it() -> None:
+    answers = (await asked({"q": "ip", "format": "json"})).json()["answers"]
 
     assert [answer["engine"] for answer in answers] == ["plugin: self_info"]
-    assert searched("ip").answers == ()
+    assert (await searched("ip")).answers == ()
 
 
-def test_refusals_are_what_the_stand_in_gives() -> None:
-    assert asked({"q": "", "format": "json"}).status_code == 400
-    assert asked({"q": "x", "format": "xml"}).headers["content-type"].startswith("text/html")
-    assert asked({"q": "x", "format": "json", "safesearch": "7"}).json() == {
+async def test_refusals_are_what_the_stand_in_gives() -> None:
+    assert (await asked({"q": "", "format": "json"})).status_code == 400
+    assert (
+        (await asked({"q": "x", "format": "xml"})).headers["content-type"].startswith("text/html")
+    )
+    assert (await asked({"q": "x", "format": "json", "safesearch": "7"})).json() == {
         "error": "Invalid value 7 for parameter safesearch"
     }

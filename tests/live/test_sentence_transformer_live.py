@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lib.testing.aio import run
 from lib.testing.embedder import EmbedderContract, EmbedderKind
 from lib.vector import Embedder, SentenceTransformerEmbedder
 
@@ -57,31 +56,25 @@ class TestSentenceTransformer(EmbedderContract):
         return EmbedderKind(open=opened, tolerance=1e-5)  # padding differs with the batch
 
 
-def test_meaning_is_nearness() -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder(str(MODEL), device="cpu")
-        query = await embedder.embed(["how do I get my money back?"], purpose="query")
-        documents = await embedder.embed(["Refunds arrive in three days.", "The cat sat on a mat."])
-        near, far = documents @ query[0]
-        await embedder.aclose()
+async def test_meaning_is_nearness() -> None:
+    embedder = SentenceTransformerEmbedder(str(MODEL), device="cpu")
+    query = await embedder.embed(["how do I get my money back?"], purpose="query")
+    documents = await embedder.embed(["Refunds arrive in three days.", "The cat sat on a mat."])
+    near, far = documents @ query[0]
+    await embedder.aclose()
 
-        assert embedder.dimension == documents.shape[1]
-        assert near > far + 0.2
-
-    run(main(), timeout_s=240)
+    assert embedder.dimension == documents.shape[1]
+    assert near > far + 0.2
 
 
-def test_the_event_loop_goes_on_while_the_model_works() -> None:
-    async def main() -> int:
-        embedder = SentenceTransformerEmbedder(str(MODEL))
-        await embedder.discover()
-        embedding = asyncio.create_task(embedder.embed(["a few words and some more"] * 200))
-        turns = 0
-        while not embedding.done():
-            await asyncio.sleep(0.001)  # noqa: TID251 - the loop is what is tested
-            turns += 1
-        assert np.isfinite(await embedding).all()
-        await embedder.aclose()
-        return turns
-
-    assert run(main(), timeout_s=240) > 10
+async def test_the_event_loop_goes_on_while_the_model_works() -> None:
+    embedder = SentenceTransformerEmbedder(str(MODEL))
+    await embedder.discover()
+    embedding = asyncio.create_task(embedder.embed(["a few words and some more"] * 200))
+    turns = 0
+    while not embedding.done():
+        await asyncio.sleep(0.001)  # noqa: TID251 - the loop is what is tested
+        turns += 1
+    assert np.isfinite(await embedding).all()
+    await embedder.aclose()
+    assert turns > 10

@@ -13,7 +13,6 @@ import pytest
 
 from lib.events import Event
 from lib.events.bus import Bus
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
 
@@ -151,35 +150,32 @@ def test_every_event_gets_to_every_group_in_order_whatever_happens_to_its_buses(
                 raise
 
 
-def test_what_was_claimed_for_long_is_left_to_others_for_a_moment() -> None:
-    async def main() -> None:
-        clock, seen = ManualClock(), list[int]()
-        store: Any = PartitionedStore(3, clock)
-        await store.setup()
+async def test_what_was_claimed_for_long_is_left_to_others_for_a_moment() -> None:
+    clock, seen = ManualClock(), list[int]()
+    store: Any = PartitionedStore(3, clock)
+    await store.setup()
 
-        async def handle(events: list[Event]) -> None:
-            seen.extend(event.seq for event in events)
+    async def handle(events: list[Event]) -> None:
+        seen.extend(event.seq for event in events)
 
-        async def until(count: int) -> None:
-            while len(seen) < count:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0)  # noqa: TID251 - lets the bus run
-
-        bus = Bus(store, clock=clock, lease_s=30, poll_s=1)
-        await bus.subscribe("group", handle)
-        pump = asyncio.create_task(bus.run())
-        await begin(store, "run")
-        await until(1)
-        clock.advance(31)
-        await store.append("run", [note()], expected=1)
-        await until(2)
-        while not clock.sleepers:  # noqa: ASYNC110 - nothing tells
+    async def until(count: int) -> None:
+        while len(seen) < count:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)  # noqa: TID251 - lets the bus run
-        marks = await store.marks("bus/group/")
-        assert list(marks.values()) == ['{"cursor":"2"}']
-        await store.append("run", [note()], expected=2)
-        assert await bus.flush()  # which waits for nobody's turn
-        assert seen == [1, 2, 3]
-        pump.cancel()
-        await asyncio.wait([pump])
 
-    run(main())
+    bus = Bus(store, clock=clock, lease_s=30, poll_s=1)
+    await bus.subscribe("group", handle)
+    pump = asyncio.create_task(bus.run())
+    await begin(store, "run")
+    await until(1)
+    clock.advance(31)
+    await store.append("run", [note()], expected=1)
+    await until(2)
+    while not clock.sleepers:  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0)  # noqa: TID251 - lets the bus run
+    marks = await store.marks("bus/group/")
+    assert list(marks.values()) == ['{"cursor":"2"}']
+    await store.append("run", [note()], expected=2)
+    assert await bus.flush()  # which waits for nobody's turn
+    assert seen == [1, 2, 3]
+    pump.cancel()
+    await asyncio.wait([pump])

@@ -17,7 +17,6 @@ from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult, Usage
 from lib.observe import spend_of
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 from lib.tools import tool
 
 MAX_TOKENS_A_CALL = 30
@@ -146,10 +145,10 @@ def model_calls_at_once(logs: list[list[Event]]) -> int:
 
 @given(seed=seeds, budget=budgets)
 @settings(max_examples=120)
-def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
+async def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
     seed: int, budget: Budget
 ) -> None:
-    result, runs, logs = run(play(seed, budget))
+    result, runs, logs = await play(seed, budget)
 
     spend, over = result.spend, model_calls_at_once(logs)
     assert budget.llm_calls is None or spend.llm_calls <= budget.llm_calls
@@ -165,10 +164,10 @@ def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
 
 @given(seed=seeds, budget=st.none() | budgets)
 @settings(max_examples=60)
-def test_what_a_root_counts_is_the_sum_of_what_the_logs_of_its_tree_tell(
+async def test_what_a_root_counts_is_the_sum_of_what_the_logs_of_its_tree_tell(
     seed: int, budget: Budget | None
 ) -> None:
-    result, _, logs = run(play(seed, budget))
+    result, _, logs = await play(seed, budget)
 
     told = spend_of(event for log in logs for event in log)
     assert (told.llm_calls, told.tool_calls) == (result.spend.llm_calls, result.spend.tool_calls)
@@ -178,10 +177,10 @@ def test_what_a_root_counts_is_the_sum_of_what_the_logs_of_its_tree_tell(
 
 @given(seed=seeds, cancel_after=st.integers(1, 60))
 @settings(max_examples=150)
-def test_a_tree_cancelled_anywhere_ends_everywhere_and_every_call_has_a_result(
+async def test_a_tree_cancelled_anywhere_ends_everywhere_and_every_call_has_a_result(
     seed: int, cancel_after: int
 ) -> None:
-    result, runs, logs = run(play(seed, None, cancel_after=cancel_after))
+    result, runs, logs = await play(seed, None, cancel_after=cancel_after)
 
     assert result.outcome in k.OUTCOMES
     assert {info.status for info in runs} == {"closed"}
@@ -195,11 +194,11 @@ def test_a_tree_cancelled_anywhere_ends_everywhere_and_every_call_has_a_result(
 
 @given(seed=seeds, stop_after=st.integers(1, 25), cancel_after=st.just(-1) | st.integers(1, 40))
 @settings(max_examples=60)
-def test_a_tree_whose_engine_is_closed_anywhere_goes_on_in_another_one(
+async def test_a_tree_whose_engine_is_closed_anywhere_goes_on_in_another_one(
     seed: int, stop_after: int, cancel_after: int
 ) -> None:
     budget = Budget(tokens=400, llm_calls=40)
-    _, runs, logs = run(play(seed, budget, cancel_after=cancel_after, stop_after=stop_after))
+    _, runs, logs = await play(seed, budget, cancel_after=cancel_after, stop_after=stop_after)
 
     assert {info.status for info in runs} == {"closed"}
     starts = [event.run_id for log in logs for event in log if event.kind == k.RUN_STARTED]

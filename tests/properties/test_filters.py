@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.testing.aio import run
 from lib.testing.vector_store import random_filter, random_meta
 from lib.vector import Filter, InMemoryVectorStore, Record, SQLiteVectorStore
 from lib.vector.filter import And, Leaf, Not, Or, fold, matches
@@ -17,28 +16,25 @@ FILTERS_PER_SEED = 1_000
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_memory_sqlite_and_the_reference_agree(seed: int) -> None:
-    async def main() -> None:
-        random = Random(seed)
-        metas = {str(number): random_meta(random) for number in range(RECORDS)}
-        records = [Record(name, [1.0], "", meta) for name, meta in metas.items()]
-        memory, file = InMemoryVectorStore(), SQLiteVectorStore(dimension=1)
+async def test_memory_sqlite_and_the_reference_agree(seed: int) -> None:
+    random = Random(seed)
+    metas = {str(number): random_meta(random) for number in range(RECORDS)}
+    records = [Record(name, [1.0], "", meta) for name, meta in metas.items()]
+    memory, file = InMemoryVectorStore(), SQLiteVectorStore(dimension=1)
+    for store in (memory, file):
+        await store.upsert(records)
+    passed = 0
+    for _ in range(FILTERS_PER_SEED):
+        filter = random_filter(random)
+        expected = {name for name in metas if matches(filter, metas[name])}
         for store in (memory, file):
-            await store.upsert(records)
-        passed = 0
-        for _ in range(FILTERS_PER_SEED):
-            filter = random_filter(random)
-            expected = {name for name in metas if matches(filter, metas[name])}
-            for store in (memory, file):
-                found = await store.query([1.0], RECORDS, filter=filter)
-                assert {match.id for match in found} == expected, filter
-            passed += len(expected)
-        for store in (memory, file):
-            await store.close()
+            found = await store.query([1.0], RECORDS, filter=filter)
+            assert {match.id for match in found} == expected, filter
+        passed += len(expected)
+    for store in (memory, file):
+        await store.close()
 
-        assert RECORDS * FILTERS_PER_SEED // 4 < passed < RECORDS * FILTERS_PER_SEED * 3 // 4
-
-    run(main())
+    assert RECORDS * FILTERS_PER_SEED // 4 < passed < RECORDS * FILTERS_PER_SEED * 3 // 4
 
 
 filters = st.randoms(use_true_random=False).map(random_filter)

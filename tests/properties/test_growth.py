@@ -7,7 +7,6 @@ from lib.events import MemoryEventStore
 from lib.events.codec import encode_data
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 CALLS = 200
@@ -29,17 +28,14 @@ def think(messages: Sequence[Message]) -> Reply:
     return Reply((Text(THOUGHT), call), Usage(input_tokens=100_000 + 300 * made), "tool_calls")
 
 
-def test_200_calls_on_a_100k_token_conversation_cost_less_than_twice_what_is_new() -> None:
-    async def main() -> list[int]:
-        store = MemoryEventStore()
-        client = FunctionClient(think)
-        async with make_engine(client, work, store=store, agent=AGENT) as engine:
-            started = await engine.start(CONVERSATION)
-            result = await started.result()
-            assert (result.outcome, result.spend.tool_calls) == ("COMPLETED", CALLS)
-            return [len(encode_data(event.data)) for event in await store.read(started.id)]
-
-    sizes = run(main())
+async def test_200_calls_on_a_100k_token_conversation_cost_less_than_twice_what_is_new() -> None:
+    store = MemoryEventStore()
+    client = FunctionClient(think)
+    async with make_engine(client, work, store=store, agent=AGENT) as engine:
+        started = await engine.start(CONVERSATION)
+        result = await started.result()
+        assert (result.outcome, result.spend.tool_calls) == ("COMPLETED", CALLS)
+        sizes = [len(encode_data(event.data)) for event in await store.read(started.id)]
 
     new = len(CONVERSATION) + CALLS * (len(THOUGHT) + len(NEWS))
     assert sum(sizes) < 2 * new

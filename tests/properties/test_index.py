@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lib.testing.aio import run
 from lib.vector import Doc, EmbeddingIndex, InMemoryVectorStore
 from lib.vector.protocol import Purpose
 
@@ -37,20 +36,17 @@ texts = st.text("abcd ", max_size=6)
     st.integers(1, 50),
     st.booleans(),
 )
-def test_a_predicate_search_equals_the_filtered_ranking(  # noqa: PLR0917 - one per strategy
+async def test_a_predicate_search_equals_the_filtered_ranking(  # noqa: PLR0917 - one per strategy
     bodies: list[str], query: str, chosen: set[int], k: int, max_overfetch: int, hybrid: bool
 ) -> None:
-    async def main() -> None:
-        index = EmbeddingIndex(
-            InMemoryVectorStore(5), Letters(), max_overfetch=max_overfetch, hybrid=hybrid
-        )
-        await index.add(Doc(f"{n:02}", body, {"n": n}) for n, body in enumerate(bodies))
-        ranking = await index.search(query, max(k, max_overfetch))
+    index = EmbeddingIndex(
+        InMemoryVectorStore(5), Letters(), max_overfetch=max_overfetch, hybrid=hybrid
+    )
+    await index.add(Doc(f"{n:02}", body, {"n": n}) for n, body in enumerate(bodies))
+    ranking = await index.search(query, max(k, max_overfetch))
 
-        survivors = await index.search(query, k, filter=lambda doc: doc.meta["n"] in chosen)
+    survivors = await index.search(query, k, filter=lambda doc: doc.meta["n"] in chosen)
 
-        assert survivors == [hit for hit in ranking if hit.meta["n"] in chosen][:k]
-        if not hybrid and max_overfetch >= len(bodies):
-            assert survivors == await index.search(query, k, filter={"n": {"$in": list(chosen)}})
-
-    run(main())
+    assert survivors == [hit for hit in ranking if hit.meta["n"] in chosen][:k]
+    if not hybrid and max_overfetch >= len(bodies):
+        assert survivors == await index.search(query, k, filter={"n": {"$in": list(chosen)}})

@@ -16,7 +16,6 @@ from lib.events import Event, MemoryEventStore
 from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import Tool, tool
 
 MAX_TOKENS_A_CALL = 30
@@ -62,9 +61,9 @@ budgets = st.builds(
 )
 
 
-def play(seed: int, budget: Budget | None, cancel_at: int) -> tuple[Result, list[Event]]:
+async def play(seed: int, budget: Budget | None, cancel_at: int) -> tuple[Result, list[Event]]:
     """Run the agent of this seed, deny or approve what waits, cancel at an event; verify it all."""
-    return run(_play(*chaotic(seed), random.Random(seed + 1), budget, cancel_at))
+    return await _play(*chaotic(seed), random.Random(seed + 1), budget, cancel_at)
 
 
 async def _play(
@@ -92,8 +91,10 @@ async def _play(
 
 @given(seed=seeds, budget=budgets)
 @settings(max_examples=150)
-def test_spend_is_never_above_the_budget_plus_the_call_under_way(seed: int, budget: Budget) -> None:
-    result, _ = play(seed, budget, cancel_at=10**9)
+async def test_spend_is_never_above_the_budget_plus_the_call_under_way(
+    seed: int, budget: Budget
+) -> None:
+    result, _ = await play(seed, budget, cancel_at=10**9)
 
     spend = result.spend
     assert budget.llm_calls is None or spend.llm_calls <= budget.llm_calls
@@ -106,8 +107,10 @@ def test_spend_is_never_above_the_budget_plus_the_call_under_way(seed: int, budg
 
 @given(seed=seeds, cancel_at=st.integers(1, 60))
 @settings(max_examples=150)
-def test_a_run_cancelled_anywhere_has_a_result_for_every_call(seed: int, cancel_at: int) -> None:
-    result, log = play(seed, None, cancel_at)
+async def test_a_run_cancelled_anywhere_has_a_result_for_every_call(
+    seed: int, cancel_at: int
+) -> None:
+    result, log = await play(seed, None, cancel_at)
 
     assert log[-1].kind == "lib.run.completed"
     assert result.outcome in ("CANCELLED", "COMPLETED", "FAILED", "LIMITED")
@@ -115,10 +118,10 @@ def test_a_run_cancelled_anywhere_has_a_result_for_every_call(seed: int, cancel_
 
 @given(seed=seeds, cut=st.integers(1, 80), noise=st.integers(0, 80))
 @settings(max_examples=100)
-def test_a_fold_may_stop_anywhere_and_unknown_events_change_nothing(
+async def test_a_fold_may_stop_anywhere_and_unknown_events_change_nothing(
     seed: int, cut: int, noise: int
 ) -> None:
-    _, log = play(seed, None, cancel_at=10**9)
+    _, log = await play(seed, None, cancel_at=10**9)
     react = React()
 
     state = fold(react, log[:cut])

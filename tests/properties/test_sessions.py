@@ -30,7 +30,6 @@ from lib.llm import (
     reply_from_json,
 )
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.providers import KeepingClient, StrictClient
 from lib.tools import tool
@@ -250,22 +249,22 @@ async def play(store: EventStore, clock: ManualClock, ops: Sequence[Op], *, keep
 
 @given(ops=ops, keeping=st.booleans())
 @settings(max_examples=120)
-def test_turns_are_answered_in_order_once_each_with_the_whole_conversation(
+async def test_turns_are_answered_in_order_once_each_with_the_whole_conversation(
     ops: list[Op], keeping: bool
 ) -> None:
     clock = ManualClock()
 
-    run(play(MemoryEventStore(clock=clock), clock, ops, keeping=keeping))
+    await play(MemoryEventStore(clock=clock), clock, ops, keeping=keeping)
 
 
 @given(ops=ops, keeping=st.booleans())
 @example(ops=[("send", 38), ("send", 6), ("yield", 0), ("restart", 26)], keeping=True)
 @settings(max_examples=15)
-def test_they_are_so_in_a_file(ops: list[Op], keeping: bool) -> None:
+async def test_they_are_so_in_a_file(ops: list[Op], keeping: bool) -> None:
     clock = ManualClock()
     with tempfile.TemporaryDirectory() as folder:
         store = SQLiteEventStore(Path(folder) / "log.db", durability="normal", clock=clock)
-        run(play(store, clock, ops, keeping=keeping))
+        await play(store, clock, ops, keeping=keeping)
 
 
 TURNS, NEWS = 100, "n" * 2_000
@@ -282,23 +281,20 @@ def use_the_tool(messages: Sequence[Message]) -> Any:
     return "done"
 
 
-def test_a_session_of_100_turns_grows_with_what_is_new() -> None:
-    async def main() -> tuple[list[int], int]:
-        store = MemoryEventStore()
-        client = StrictClient(use_the_tool)
-        async with make_engine(client, work, store=store, agent=React()) as engine:
-            session = await engine.start_session()
-            sizes: list[int] = []
-            for _ in range(TURNS):
-                turn = await session.send("go")
-                assert (await turn.result()).outcome == "COMPLETED"
-                sizes.append(sum(len(encode_data(e.data)) for e in await store.read(turn.run_id)))
-                client.calls.clear()
-            log = await store.read(session.id)
-            assert len(await session.history()) == 4 * TURNS
-            return sizes, sum(len(encode_data(event.data)) for event in log)
-
-    sizes, session_size = run(main())
+async def test_a_session_of_100_turns_grows_with_what_is_new() -> None:
+    store = MemoryEventStore()
+    client = StrictClient(use_the_tool)
+    async with make_engine(client, work, store=store, agent=React()) as engine:
+        session = await engine.start_session()
+        sizes: list[int] = []
+        for _ in range(TURNS):
+            turn = await session.send("go")
+            assert (await turn.result()).outcome == "COMPLETED"
+            sizes.append(sum(len(encode_data(e.data)) for e in await store.read(turn.run_id)))
+            client.calls.clear()
+        log = await store.read(session.id)
+        assert len(await session.history()) == 4 * TURNS
+        session_size = sum(len(encode_data(event.data)) for event in log)
 
     assert max(sizes) < 1.05 * min(sizes)  # a late turn costs what an early one did
     assert sum(sizes) < 2 * TURNS * len(NEWS)

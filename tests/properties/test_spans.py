@@ -18,7 +18,6 @@ from lib.observe import Span, span_id_of, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.span import SPAN_KINDS
 from lib.observe.spans.readers import READERS
-from lib.testing.aio import run
 from lib.testing.logs import logs, make_log, store_log, traces
 
 SECRET = "hunter2-\U0001f511-swordfish"
@@ -37,16 +36,15 @@ def as_bytes(spans: Sequence[Span]) -> bytes:
 
 
 @given(traces())
-def test_the_logs_that_these_laws_are_shown_on_keep_every_rule_of_a_log(drawn: list[list[Event]]):
-    async def main() -> None:
-        store = MemoryEventStore()
-        await store.setup()
-        for log in drawn:
-            await store_log(store, log)
-        for info in await store.runs():
-            assert log_faults(info, await store.read(info.run_id)) == []
-
-    run(main())
+async def test_the_logs_that_these_laws_are_shown_on_keep_every_rule_of_a_log(
+    drawn: list[list[Event]],
+):
+    store = MemoryEventStore()
+    await store.setup()
+    for log in drawn:
+        await store_log(store, log)
+    for info in await store.runs():
+        assert log_faults(info, await store.read(info.run_id)) == []
 
 
 @given(logs(), st.booleans(), limits)

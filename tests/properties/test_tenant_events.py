@@ -10,7 +10,6 @@ from lib.errors import LibError
 from lib.events import EventStore, Lease, MemoryEventStore, NewEvent, RunQuery
 from lib.events.store import run_mark
 from lib.events.tenant import TenantEventStore
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT, RESUMED, attached, ended, note, started
 
@@ -124,16 +123,15 @@ async def begin_both(views: dict[str, EventStore]) -> None:
 
 @settings(max_examples=150)
 @given(st.lists(calls("acme") | calls("globex"), min_size=6, max_size=24))
-def test_nothing_that_one_tenant_does_shows_to_the_other(made: list[tuple[str, Call]]) -> None:
-    async def main() -> None:
-        shared, alone = MemoryEventStore(clock=ManualClock()), MemoryEventStore(clock=ManualClock())
-        views = {name: TenantEventStore(shared, name) for name in OWN}
-        apart = {"acme": TenantEventStore(alone, "acme")}
-        for view in (*views.values(), *apart.values()):
-            await view.setup()
-        await begin_both({**views})
-        await begin_both({**apart})
+async def test_nothing_that_one_tenant_does_shows_to_the_other(
+    made: list[tuple[str, Call]],
+) -> None:
+    shared, alone = MemoryEventStore(clock=ManualClock()), MemoryEventStore(clock=ManualClock())
+    views = {name: TenantEventStore(shared, name) for name in OWN}
+    apart = {"acme": TenantEventStore(alone, "acme")}
+    for view in (*views.values(), *apart.values()):
+        await view.setup()
+    await begin_both({**views})
+    await begin_both({**apart})
 
-        assert await observed({**views}, made) == await observed({**apart}, made)
-
-    run(main())
+    assert await observed({**views}, made) == await observed({**apart}, made)

@@ -13,7 +13,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events.codec import encode_data, event_from_json, event_to_json
 from lib.events.verify import verify_store
 from lib.llm import message_from_json, message_to_json
-from lib.testing.aio import run
 
 HERE = Path(__file__).parent
 LOGS = sorted(HERE.glob("v*/*.jsonl"))
@@ -45,19 +44,16 @@ def test_a_log_folds_to_the_end_that_was_recorded_with_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_log_verifies_and_its_requests_render_as_recorded(path: Path) -> None:
+async def test_a_log_verifies_and_its_requests_render_as_recorded(path: Path) -> None:
     log = read(path)
 
-    async def main() -> list[object]:
-        store = MemoryEventStore()
-        await store.setup()
-        for event in log:
-            new = NewEvent(event.kind, event.data, event.at, event.tenant, event.user)
-            await store.append(event.run_id, [new], expected=event.seq - 1)
-        report = await verify_store(store, deep=True, checks=[request_check([React()])])
-        return list(report.faults)
-
-    assert run(main()) == []
+    store = MemoryEventStore()
+    await store.setup()
+    for event in log:
+        new = NewEvent(event.kind, event.data, event.at, event.tenant, event.user)
+        await store.append(event.run_id, [new], expected=event.seq - 1)
+    report = await verify_store(store, deep=True, checks=[request_check([React()])])
+    assert list(report.faults) == []
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}-{path.stem}")

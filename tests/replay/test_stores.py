@@ -18,7 +18,6 @@ from lib.events.store import run_mark
 from lib.events.verify import verify_store
 from lib.llm import Message, message_from_json, message_to_json
 from lib.llm.client import reply_from_json, reply_to_json
-from lib.testing.aio import run
 
 HERE = Path(__file__).parent
 STORES = sorted(HERE.glob("v*/store.db"))
@@ -48,34 +47,31 @@ def test_there_are_stores() -> None:
 
 
 @each_store
-def test_it_is_migrated_and_holds_the_same_events_runs_leases_and_marks(
+async def test_it_is_migrated_and_holds_the_same_events_runs_leases_and_marks(
     recorded: Path, tmp_path: Path
 ) -> None:
     told = told_of(recorded)
     path = copied(recorded, tmp_path)
     before = payloads(path)
 
-    async def main() -> None:
-        store = SQLiteEventStore(path)
-        await store.setup()
-        feed = await store.feed(limit=10_000)
-        cursor = await store.mark("bus/lib.observe")
+    store = SQLiteEventStore(path)
+    await store.setup()
+    feed = await store.feed(limit=10_000)
+    cursor = await store.mark("bus/lib.observe")
 
-        assert await store.schema_version() == LAYOUT_VERSION
-        assert [event_to_json(event) for event in feed.events] == told["events"]
-        runs = {info.run_id: [info.head, info.status, info.owner] for info in await store.runs()}
-        assert runs == told["runs"]
-        assert cursor == told["cursor"]
-        assert len((await store.feed(told["cursor"], limit=10_000)).events) == told["after_cursor"]
-        assert await store.mark(run_mark("parent", "trace")) == "kept"
-        await store.close()
-
-    run(main())
+    assert await store.schema_version() == LAYOUT_VERSION
+    assert [event_to_json(event) for event in feed.events] == told["events"]
+    runs = {info.run_id: [info.head, info.status, info.owner] for info in await store.runs()}
+    assert runs == told["runs"]
+    assert cursor == told["cursor"]
+    assert len((await store.feed(told["cursor"], limit=10_000)).events) == told["after_cursor"]
+    assert await store.mark(run_mark("parent", "trace")) == "kept"
+    await store.close()
     assert payloads(path) == before
 
 
 @each_store
-def test_a_store_of_layout_one_is_not_read_before_its_migration(
+async def test_a_store_of_layout_one_is_not_read_before_its_migration(
     recorded: Path, tmp_path: Path
 ) -> None:
     if told_of(recorded)["layout"] == LAYOUT_VERSION:
@@ -83,48 +79,39 @@ def test_a_store_of_layout_one_is_not_read_before_its_migration(
     path = copied(recorded, tmp_path)
     before = path.read_bytes()
 
-    async def main() -> None:
-        with pytest.raises(MigrationNeeded) as caught:
-            await SQLiteEventStore(path, read_only=True).setup()
-        assert (caught.value.found, caught.value.supported) == (1, LAYOUT_VERSION)
-
-    run(main())
+    with pytest.raises(MigrationNeeded) as caught:
+        await SQLiteEventStore(path, read_only=True).setup()
+    assert (caught.value.found, caught.value.supported) == (1, LAYOUT_VERSION)
     assert path.read_bytes() == before
 
 
 @each_store
-def test_the_migration_finds_which_runs_refer_to_which_blob_and_who_is_whose_child(
+async def test_the_migration_finds_which_runs_refer_to_which_blob_and_who_is_whose_child(
     recorded: Path, tmp_path: Path
 ) -> None:
     path = copied(recorded, tmp_path)
 
-    async def main() -> None:
-        store = SQLiteEventStore(path)
-        await store.setup()
-        assert await store.blob_users(BLOB, limit=9) == ["parent"]
-        assert await store.erase("parent") is True
-        assert await store.blob_users(BLOB) == []
-        await store.close()
-
-    run(main())
+    store = SQLiteEventStore(path)
+    await store.setup()
+    assert await store.blob_users(BLOB, limit=9) == ["parent"]
+    assert await store.erase("parent") is True
+    assert await store.blob_users(BLOB) == []
+    await store.close()
 
 
 @each_store
-def test_it_verifies_deeply_before_and_after_it_is_written_again(
+async def test_it_verifies_deeply_before_and_after_it_is_written_again(
     recorded: Path, tmp_path: Path
 ) -> None:
     path = copied(recorded, tmp_path)
     told = told_of(recorded)
 
-    async def main() -> None:
-        store = SQLiteEventStore(path)
-        await store.setup()
-        report = await verify_store(store, deep=True, checks=[request_check([React()])])
-        assert report.faults == []
-        assert report.runs == len(told["runs"])
-        await store.close()
-
-    run(main())
+    store = SQLiteEventStore(path)
+    await store.setup()
+    report = await verify_store(store, deep=True, checks=[request_check([React()])])
+    assert report.faults == []
+    assert report.runs == len(told["runs"])
+    await store.close()
 
 
 @each_store

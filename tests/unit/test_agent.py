@@ -150,40 +150,34 @@ def test_the_budget_of_an_agent_holds_unless_a_run_brings_its_own() -> None:
 # -- instructions and deps -----------------------------------------------------------------
 
 
-def test_instructions_of_the_start_are_recorded_as_text() -> None:
+async def test_instructions_of_the_start_are_recorded_as_text() -> None:
     seen: list[Start] = []
 
     async def instructions(start: Start) -> str:
         seen.append(start)
         return f"You serve {start.tenant}; the pool has {start.deps[Pool].size}."
 
-    async def main() -> None:
-        agent = Agent(ScriptedClient(["ok"]), instructions=instructions)
-        async with agent.engine(deps=[Pool()]) as engine:
-            started = await agent.start(engine, "Hi.", tenant="acme", user="ann")
-            await started.result()
-            (first,) = await engine.store.read(started.id, limit=1)
-            assert first.data["config"]["system"] == "You serve acme; the pool has 3."
-        assert [(each.tenant, each.user) for each in seen] == [("acme", "ann")]
-
-    run(main())
+    agent = Agent(ScriptedClient(["ok"]), instructions=instructions)
+    async with agent.engine(deps=[Pool()]) as engine:
+        started = await agent.start(engine, "Hi.", tenant="acme", user="ann")
+        await started.result()
+        (first,) = await engine.store.read(started.id, limit=1)
+        assert first.data["config"]["system"] == "You serve acme; the pool has 3."
+    assert [(each.tenant, each.user) for each in seen] == [("acme", "ann")]
 
 
-def test_instructions_that_fail_start_nothing() -> None:
+async def test_instructions_that_fail_start_nothing() -> None:
     def broken(start: Start) -> str:
         raise ZeroDivisionError(start.tenant)
 
-    async def main() -> None:
-        agent = Agent(ScriptedClient(["ok"]), instructions=broken)
-        async with agent.engine() as engine:
-            with pytest.raises(ZeroDivisionError):
-                await agent.start(engine, "Hi.")
-            assert await engine.store.runs(RunQuery()) == []
-
-    run(main())
+    agent = Agent(ScriptedClient(["ok"]), instructions=broken)
+    async with agent.engine() as engine:
+        with pytest.raises(ZeroDivisionError):
+            await agent.start(engine, "Hi.")
+        assert await engine.store.runs(RunQuery()) == []
 
 
-def test_instructions_that_fail_in_a_turn_end_the_turn_and_not_the_session() -> None:
+async def test_instructions_that_fail_in_a_turn_end_the_turn_and_not_the_session() -> None:
     broken = True
 
     def instructions(start: Start) -> str:
@@ -191,20 +185,16 @@ def test_instructions_that_fail_in_a_turn_end_the_turn_and_not_the_session() -> 
             raise ZeroDivisionError("a bug")
         return "Be kind."
 
-    async def main() -> None:
-        nonlocal broken
-        agent = Agent(ScriptedClient(["hello"]), instructions=instructions)
-        async with agent.engine() as engine:
-            session = await agent.session(engine)
-            failed = await (await session.send("Hi.")).result()
-            assert (failed.outcome, failed.reason) == ("FAILED", "instructions")
-            broken = False
-            assert (await (await session.send("Hi.")).result()).output == "hello"
-
-    run(main())
+    agent = Agent(ScriptedClient(["hello"]), instructions=instructions)
+    async with agent.engine() as engine:
+        session = await agent.session(engine)
+        failed = await (await session.send("Hi.")).result()
+        assert (failed.outcome, failed.reason) == ("FAILED", "instructions")
+        broken = False
+        assert (await (await session.send("Hi.")).result()).output == "hello"
 
 
-def test_tools_get_the_deps_of_the_engine_by_type_and_the_log_none_of_them() -> None:
+async def test_tools_get_the_deps_of_the_engine_by_type_and_the_log_none_of_them() -> None:
     @tool(effects="none")
     def size(context: ToolContext) -> int:
         """Tell the size."""
@@ -212,16 +202,13 @@ def test_tools_get_the_deps_of_the_engine_by_type_and_the_log_none_of_them() -> 
 
     model = ScriptedClient([calls("size"), "done"])
 
-    async def main() -> None:
-        agent = Agent(model, tools=[size])
-        async with agent.engine(deps=[Pool()]) as engine:
-            started = await agent.start(engine, "How large?")
-            await started.result()
-            log = await engine.store.read(started.id)
-        assert "3" in [event.data.get("output") for event in log]
-        assert "Pool" not in str([event.data for event in log])
-
-    run(main())
+    agent = Agent(model, tools=[size])
+    async with agent.engine(deps=[Pool()]) as engine:
+        started = await agent.start(engine, "How large?")
+        await started.result()
+        log = await engine.store.read(started.id)
+    assert "3" in [event.data.get("output") for event in log]
+    assert "Pool" not in str([event.data for event in log])
 
 
 def test_a_dep_that_is_missing_is_named() -> None:
@@ -234,7 +221,7 @@ def test_a_dep_that_is_missing_is_named() -> None:
 # -- several agents in one engine ----------------------------------------------------------
 
 
-def test_two_agents_have_their_own_models_tools_of_one_name_and_guards() -> None:
+async def test_two_agents_have_their_own_models_tools_of_one_name_and_guards() -> None:
     @tool(name="find", effects="none")
     def find_orders(word: str) -> str:
         """Find orders."""
@@ -252,48 +239,39 @@ def test_two_agents_have_their_own_models_tools_of_one_name_and_guards() -> None
     clerk = one("clerk", find_orders, [NoOrders()])
     scholar = one("scholar", find_papers)
 
-    async def main() -> None:
-        async with Engine(MemoryEventStore(), agents=[clerk, scholar]) as engine:
-            told: dict[str, list[Any]] = {}
-            for name in ("clerk", "scholar"):
-                started = await engine.start("Snow?", agent=name)
-                assert (await started.result()).output == f"{name} has it"
-                log = await engine.store.read(started.id)
-                told[name] = [e.data.get("output") or e.data.get("reason") for e in log]
-            assert "blocked" in told["clerk"]
-            assert "papers about snow" in told["scholar"]
-
-    run(main())
+    async with Engine(MemoryEventStore(), agents=[clerk, scholar]) as engine:
+        told: dict[str, list[Any]] = {}
+        for name in ("clerk", "scholar"):
+            started = await engine.start("Snow?", agent=name)
+            assert (await started.result()).output == f"{name} has it"
+            log = await engine.store.read(started.id)
+            told[name] = [e.data.get("output") or e.data.get("reason") for e in log]
+        assert "blocked" in told["clerk"]
+        assert "papers about snow" in told["scholar"]
 
 
-def test_an_agent_calls_another_one_that_has_a_model_of_its_own() -> None:
+async def test_an_agent_calls_another_one_that_has_a_model_of_its_own() -> None:
     buyer = Agent(ScriptedClient(["It costs 5."]), name="buyer")
     model = ScriptedClient([calls("ask_buyer", task="What does it cost?"), "5 it is."])
     clerk = Agent(model, name="clerk", tools=[buyer.as_tool("Asks the buyer.", name="ask_buyer")])
 
-    async def main() -> None:
-        async with clerk.engine() as engine:
-            started = await clerk.start(engine, "What does it cost?")
-            assert (await started.result()).output == "5 it is."
-            page = await engine.store.runs(RunQuery(parent_id=started.id))
-            assert [each.algorithm for each in page] == ["buyer"]
-
-    run(main())
+    async with clerk.engine() as engine:
+        started = await clerk.start(engine, "What does it cost?")
+        assert (await started.result()).output == "5 it is."
+        page = await engine.store.runs(RunQuery(parent_id=started.id))
+        assert [each.algorithm for each in page] == ["buyer"]
 
 
-def test_a_fallback_answers_when_the_first_model_is_down_and_both_are_in_the_log() -> None:
-    async def main() -> None:
-        agent = Agent([Down(), ScriptedClient(["second"])], retries=ONCE)
-        async with agent.engine() as engine:
-            started = await agent.start(engine, "Hi.")
-            assert (await started.result()).output == "second"
-            log = await engine.store.read(started.id)
-        (done,) = [event.data for event in log if event.kind == "lib.llm.completed"]
-        assert done["attempts"] == 2
-        (failed,) = done["failed_models"]
-        assert failed["error"] == {"type": "LLMError", "message": "connection refused"}
-
-    run(main())
+async def test_a_fallback_answers_when_the_first_model_is_down_and_both_are_in_the_log() -> None:
+    agent = Agent([Down(), ScriptedClient(["second"])], retries=ONCE)
+    async with agent.engine() as engine:
+        started = await agent.start(engine, "Hi.")
+        assert (await started.result()).output == "second"
+        log = await engine.store.read(started.id)
+    (done,) = [event.data for event in log if event.kind == "lib.llm.completed"]
+    assert done["attempts"] == 2
+    (failed,) = done["failed_models"]
+    assert failed["error"] == {"type": "LLMError", "message": "connection refused"}
 
 
 def test_a_model_that_refuses_the_request_is_not_replaced() -> None:
@@ -302,17 +280,14 @@ def test_a_model_that_refuses_the_request_is_not_replaced() -> None:
     assert agent.run_sync("Hi.").outcome == "FAILED"
 
 
-def test_where_every_model_is_down_the_run_fails_and_tells_all_of_them() -> None:
-    async def main() -> None:
-        agent = Agent([Down(), Down()], retries=ONCE)
-        async with agent.engine() as engine:
-            started = await agent.start(engine, "Hi.")
-            assert (await started.result()).outcome == "FAILED"
-            log = await engine.store.read(started.id)
-        (failed,) = [event.data for event in log if event.kind == "lib.llm.failed"]
-        assert (failed["attempts"], len(failed["failed_models"])) == (2, 1)
-
-    run(main())
+async def test_where_every_model_is_down_the_run_fails_and_tells_all_of_them() -> None:
+    agent = Agent([Down(), Down()], retries=ONCE)
+    async with agent.engine() as engine:
+        started = await agent.start(engine, "Hi.")
+        assert (await started.result()).outcome == "FAILED"
+        log = await engine.store.read(started.id)
+    (failed,) = [event.data for event in log if event.kind == "lib.llm.failed"]
+    assert (failed["attempts"], len(failed["failed_models"])) == (2, 1)
 
 
 # -- streams -------------------------------------------------------------------------------
@@ -323,10 +298,10 @@ async def gathered(items: Any) -> list[StreamItem[Any]]:
         return [item async for item in items]
 
 
-def test_a_stream_yields_calls_results_deltas_and_the_end_in_their_order() -> None:
+async def test_a_stream_yields_calls_results_deltas_and_the_end_in_their_order() -> None:
     agent = Agent(ScriptedClient([calls("look", order=7), "It is paid."]), tools=[look])
 
-    items = run(gathered(agent.stream("Is order 7 paid?")))
+    items = await gathered(agent.stream("Is order 7 paid?"))
     kinds = [type(item) for item in items if not isinstance(item, ReplyDelta)]
     assert kinds == [ModelReplied, ToolStarted, ToolEnded, ModelReplied, RunEnded]
     written = [item.text for item in items if isinstance(item, ReplyDelta)]
@@ -340,63 +315,52 @@ def test_a_stream_yields_calls_results_deltas_and_the_end_in_their_order() -> No
     assert places == sorted(places)
 
 
-def test_a_stream_goes_on_behind_a_place() -> None:
-    async def main() -> None:
-        agent = Agent(ScriptedClient([calls("look", order=7), "paid"]), tools=[look])
-        async with agent.engine() as engine:
-            started = await agent.start(engine, "Is it?", stream=True)
-            whole = [
-                each
-                for each in await gathered(started.stream())
-                if not isinstance(each, ReplyDelta)
-            ]
-            for at, item in enumerate(whole[:-1]):
-                rest = await gathered(engine.run(started.id).stream(after=item.seq))
-                assert [type(each) for each in rest] == [type(each) for each in whole[at + 1 :]]
-
-    run(main())
+async def test_a_stream_goes_on_behind_a_place() -> None:
+    agent = Agent(ScriptedClient([calls("look", order=7), "paid"]), tools=[look])
+    async with agent.engine() as engine:
+        started = await agent.start(engine, "Is it?", stream=True)
+        whole = [
+            each for each in await gathered(started.stream()) if not isinstance(each, ReplyDelta)
+        ]
+        for at, item in enumerate(whole[:-1]):
+            rest = await gathered(engine.run(started.id).stream(after=item.seq))
+            assert [type(each) for each in rest] == [type(each) for each in whole[at + 1 :]]
 
 
-def test_a_stream_shows_the_question_to_a_person_and_goes_on_after_the_answer() -> None:
+async def test_a_stream_shows_the_question_to_a_person_and_goes_on_after_the_answer() -> None:
     @tool(effects="once", approval=True)
     def refund(order: int) -> str:
         """Refund."""
         return f"refunded {order}"
 
-    async def main() -> None:
-        agent = Agent(ScriptedClient([calls("refund", order=7), "done"]), tools=[refund])
-        seen: list[type] = []
-        async with agent.engine() as engine:
-            started = await agent.start(engine, "Refund 7.", stream=True)
-            async with aclosing(started.stream()) as items:
-                async for item in items:
-                    seen.append(type(item))
-                    if isinstance(item, ApprovalRequested):
-                        assert (item.name, item.arguments) == ("refund", {"order": 7})
-                        await started.approve(item.key)
-        assert seen[-1] is RunEnded
-        assert ToolEnded in seen
-
-    run(main())
+    agent = Agent(ScriptedClient([calls("refund", order=7), "done"]), tools=[refund])
+    seen: list[type] = []
+    async with agent.engine() as engine:
+        started = await agent.start(engine, "Refund 7.", stream=True)
+        async with aclosing(started.stream()) as items:
+            async for item in items:
+                seen.append(type(item))
+                if isinstance(item, ApprovalRequested):
+                    assert (item.name, item.arguments) == ("refund", {"order": 7})
+                    await started.approve(item.key)
+    assert seen[-1] is RunEnded
+    assert ToolEnded in seen
 
 
-def test_a_stream_that_is_left_leaves_nothing_behind_and_the_run_goes_on() -> None:
-    async def main() -> None:
-        agent = Agent(ScriptedClient([calls("look", order=7), "paid"]), tools=[look])
-        async with agent.engine() as engine:
-            before = len(asyncio.all_tasks())
-            started = await agent.start(engine, "Is it?", stream=True)
-            async with aclosing(started.stream()) as items:
-                async for _ in items:
-                    break
-            assert (await started.result()).output == "paid"
-            assert len(asyncio.all_tasks()) == before
-
-    run(main())
+async def test_a_stream_that_is_left_leaves_nothing_behind_and_the_run_goes_on() -> None:
+    agent = Agent(ScriptedClient([calls("look", order=7), "paid"]), tools=[look])
+    async with agent.engine() as engine:
+        before = len(asyncio.all_tasks())
+        started = await agent.start(engine, "Is it?", stream=True)
+        async with aclosing(started.stream()) as items:
+            async for _ in items:
+                break
+        assert (await started.result()).output == "paid"
+        assert len(asyncio.all_tasks()) == before
 
 
-def test_a_failed_model_is_an_item_and_the_end_says_why() -> None:
-    items = run(gathered(Agent(Down(), retries=ONCE).stream("Hi.")))
+async def test_a_failed_model_is_an_item_and_the_end_says_why() -> None:
+    items = await gathered(Agent(Down(), retries=ONCE).stream("Hi."))
 
     assert [type(item) for item in items] == [ModelFailed, RunEnded]
     last = items[-1]
@@ -404,14 +368,14 @@ def test_a_failed_model_is_an_item_and_the_end_says_why() -> None:
     assert last.result.outcome == "FAILED"
 
 
-def test_a_typed_session_has_typed_turns() -> None:
+async def test_a_typed_session_has_typed_turns() -> None:
     async def main() -> Result[Ticket]:
         agent = Agent(ScriptedClient(['{"title": "a"}']), output=Ticket)
         async with agent.engine() as engine:
             session = await agent.session(engine)
             return await (await session.send("A ticket.")).result()
 
-    assert run(main()).output.title == "a"
+    assert (await main()).output.title == "a"
 
 
 # -- what is refused -----------------------------------------------------------------------
@@ -496,16 +460,13 @@ def test_an_agent_is_not_changed_once_it_is_made() -> None:
         agent.name = "other"
 
 
-def test_an_agent_of_another_engine_is_refused() -> None:
-    async def main() -> None:
-        ours, other = (Agent(ScriptedClient(["x"])) for _ in range(2))
-        async with ours.engine() as engine:
-            with pytest.raises(ValueError, match="got another one of the name 'agent'"):
-                await other.start(engine, "Hi.")
-            with pytest.raises(UnknownAlgorithm):
-                await engine.start("Hi.", agent="nobody")
-
-    run(main())
+async def test_an_agent_of_another_engine_is_refused() -> None:
+    ours, other = (Agent(ScriptedClient(["x"])) for _ in range(2))
+    async with ours.engine() as engine:
+        with pytest.raises(ValueError, match="got another one of the name 'agent'"):
+            await other.start(engine, "Hi.")
+        with pytest.raises(UnknownAlgorithm):
+            await engine.start("Hi.", agent="nobody")
 
 
 def test_a_tool_stays_the_function_that_it_is() -> None:

@@ -18,7 +18,6 @@ from lib.cli.payment import Payments, pay_and_be_killed
 from lib.events import SQLiteEventStore
 from lib.llm import FunctionClient, Reply, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY, MODEL, ChatServer
 
 LIB = [sys.executable, "-m", "lib.cli"]
@@ -122,20 +121,17 @@ def test_a_folder_without_a_word_is_a_wrong_call(tmp_path: Path, name: str, text
     assert str(folder) in result.stderr.replace("\n", "").replace("│", "").replace(" ", "")
 
 
-def test_an_interrupted_run_of_the_same_question_is_taken_up(
+async def test_an_interrupted_run_of_the_same_question_is_taken_up(
     documents: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
     hanging = FunctionClient(lambda _: asyncio.Event().wait())  # pyright: ignore[reportArgumentType] - never answers
 
-    async def interrupt() -> None:
-        store = SQLiteEventStore(data / "runs.db")
-        async with make_engine(hanging, store=store) as engine:
-            await engine.start("another question")
-            await engine.start("Who pays the postage?")
-
-    run(interrupt())
+    store = SQLiteEventStore(data / "runs.db")
+    async with make_engine(hanging, store=store) as engine:
+        await engine.start("another question")
+        await engine.start("Who pays the postage?")
     result = demo(documents, data, "--ask", "Who pays the postage?")
 
     assert "going on with run" in result.stdout
@@ -192,25 +188,22 @@ def test_the_default_documents_are_the_projects_own() -> None:
     assert (own_documents() / "index.md").is_file()
 
 
-def test_a_configured_model_answers(documents: Path, tmp_path: Path) -> None:
+async def test_a_configured_model_answers(documents: Path, tmp_path: Path) -> None:
     arguments = [*LIB, "demo", str(documents), "--data", str(tmp_path / "data"), "--ask", "Who?"]
     call = Reply((ToolCall("c1", "search_documents", {"query": "postage"}),), stop="tool_calls")
 
-    async def main() -> tuple[str, int]:
-        async with ChatServer([call, "We do [returns.md:5]."]) as server:
-            environment = {
-                **os.environ,
-                "OPENAI_BASE_URL": server.base_url,
-                "OPENAI_API_KEY": API_KEY,
-                "OPENAI_MODEL": MODEL,
-            }
-            asked = await asyncio.create_subprocess_exec(
-                *arguments, env=environment, stdout=asyncio.subprocess.PIPE
-            )
-            told, _ = await asked.communicate()
-            return told.decode(), asked.returncode or 0
-
-    told, status = run(main())
+    async with ChatServer([call, "We do [returns.md:5]."]) as server:
+        environment = {
+            **os.environ,
+            "OPENAI_BASE_URL": server.base_url,
+            "OPENAI_API_KEY": API_KEY,
+            "OPENAI_MODEL": MODEL,
+        }
+        asked = await asyncio.create_subprocess_exec(
+            *arguments, env=environment, stdout=asyncio.subprocess.PIPE
+        )
+        told, _ = await asked.communicate()
+        told, status = told.decode(), asked.returncode or 0
 
     assert status == 0
     assert "We do [returns.md:5]." in told
@@ -237,7 +230,9 @@ def test_a_model_that_fails_is_told_and_is_the_exit_status(documents: Path, tmp_
         ("<html>", "no model is configured, a stand-in answers"),
     ],
 )
-def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, told: str) -> None:
+async def test_a_local_ollama_is_found(
+    monkeypatch: pytest.MonkeyPatch, answer: str, told: str
+) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
@@ -253,4 +248,4 @@ def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, t
             await model.aclose()
             return model.told
 
-    assert run(main()) == told
+    assert (await main()) == told

@@ -11,7 +11,6 @@ from lib.cli import main
 from lib.events import Event, open_store
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.urls import store_place
-from lib.testing.aio import run
 from lib.testing.event_store.kit import all_events, begin
 from lib.testing.servers import postgres, redis
 
@@ -31,7 +30,7 @@ def call(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 
 
-def made(url: str) -> list[Event]:
+async def made(url: str) -> list[Event]:
     async def body() -> list[Event]:
         store = open_store(url)
         await store.setup()
@@ -41,10 +40,10 @@ def made(url: str) -> list[Event]:
         await store.close()
         return events
 
-    return run(body())
+    return await body()
 
 
-def stored(url: str) -> list[Event]:
+async def stored(url: str) -> list[Event]:
     async def body() -> list[Event]:
         store = open_store(url, read_only=True)
         await store.setup()
@@ -52,12 +51,12 @@ def stored(url: str) -> list[Event]:
         await store.close()
         return events
 
-    return run(body())
+    return await body()
 
 
-def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) -> None:
+async def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) -> None:
     absent = call("store", "check", url)
-    log = made(url)
+    log = await made(url)
     check = call("store", "check", url, "--json")
     runs = call("store", "runs", url, "--json")
     events = call("store", "events", url, "run-one", "--json")
@@ -73,7 +72,7 @@ def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) ->
     assert len(events.stdout.splitlines()) == 4
     assert verify.stdout == "runs: 2, events: 5, faults: 0\n"
     assert (trace.exit_code, "run-one" in trace.stdout) == (0, True)
-    assert stored(url) == log
+    assert (await stored(url)) == log
 
 
 def test_a_server_that_is_not_there_is_one_line_without_the_password() -> None:
@@ -90,17 +89,7 @@ def test_what_the_class_of_a_store_refuses_is_a_wrong_call() -> None:
     assert (result.exit_code, "Traceback" in result.output) == (2, False)
 
 
-def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> None:
-    async def held() -> None:
-        store = open_store(url)
-        await store.setup()
-        await begin(store, "run-held", input=[])
-        for _ in range(2):
-            (lease,) = await store.claim("before", ttl_s=600, run_id="run-held")
-            await store.release(lease)
-        await store.claim("dead-worker", ttl_s=3600, run_id="run-held")
-        await store.close()
-
+async def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> None:
     async def taken() -> tuple[bool, bool]:
         store = open_store(url)
         await store.setup()
@@ -111,10 +100,17 @@ def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> None:
         await store.close()
         return lease.takeover, lease.owner == "next"
 
-    run(held())
+    store = open_store(url)
+    await store.setup()
+    await begin(store, "run-held", input=[])
+    for _ in range(2):
+        (lease,) = await store.claim("before", ttl_s=600, run_id="run-held")
+        await store.release(lease)
+    await store.claim("dead-worker", ttl_s=3600, run_id="run-held")
+    await store.close()
     done = call("store", "unlock", url, "run-he", "--yes")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("ended: the lease of run run-held, held by dead-worker until")
-    assert run(taken()) == (True, True)
+    assert (await taken()) == (True, True)
     none = call("store", "unlock", url, "run-held", "--yes")
     assert "no worker holds run 'run-held'" in none.stderr

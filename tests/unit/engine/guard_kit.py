@@ -13,7 +13,6 @@ from lib.events.verify import verify_store
 from lib.guards import Guard, GuardContent, Stage, Verdict
 from lib.llm import LLMClient, Reply, ToolCall, Usage
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 from lib.tools import Tool, tool
 
 KEY = "sk-abcDEF1234567890abcdEFGH"
@@ -53,7 +52,7 @@ def guarded(
     return Engine(store or MemoryEventStore(), handlers, **settings)
 
 
-def drive(engine: Engine, given: Any = "hello") -> tuple[Result, list[Event]]:
+async def drive(engine: Engine, given: Any = "hello") -> tuple[Result, list[Event]]:
     async def main() -> tuple[Result, list[Event]]:
         async with engine:
             started = await engine.start(given)
@@ -62,7 +61,7 @@ def drive(engine: Engine, given: Any = "hello") -> tuple[Result, list[Event]]:
             assert (await verify_store(engine.store, deep=True, checks=checks)).faults == []
             return result, await engine.store.read(started.id)
 
-    return run(main())
+    return await main()
 
 
 def verdicts(log: Sequence[Event]) -> list[dict[str, Any]]:

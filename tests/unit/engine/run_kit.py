@@ -9,7 +9,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, LLMClient, Message, Reply, ToolCall, ToolResult
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import Tool, tool
 
@@ -21,7 +20,7 @@ def ask(name: str, **arguments: Any) -> Reply:
     return Reply((ToolCall("c1", name, arguments),), stop="tool_calls")
 
 
-def play(client: LLMClient, *tools: Tool, **options: Any) -> tuple[Result, list[Event]]:
+async def play(client: LLMClient, *tools: Tool, **options: Any) -> tuple[Result, list[Event]]:
     """Drive a run to its end; return how it ended, and its log."""
 
     async def main() -> tuple[Result, list[Event]]:
@@ -29,7 +28,7 @@ def play(client: LLMClient, *tools: Tool, **options: Any) -> tuple[Result, list[
             started = await engine.start("go")
             return await started.result(), await engine.store.read(started.id)
 
-    return run(main())
+    return await main()
 
 
 def failures(log: Sequence[Event]) -> list[tuple[str, str]]:

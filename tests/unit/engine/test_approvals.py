@@ -12,7 +12,6 @@ from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient, ToolCall, ToolResult
 from lib.llm.scripted import Step
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
@@ -39,56 +38,50 @@ def told(messages: Sequence[Message]) -> str:
     return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
 
 
-def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
-            started = await engine.start("pay")
-            await engine.hosted(started.id)
+async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> None:
+    async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+        started = await engine.start("pay")
+        await engine.hosted(started.id)
 
-            assert await started.pending() == [
-                PendingApproval(key="tool/1/c1", call_id="c1", name="pay", arguments={"amount": 50})
-            ]
-            info = await started.info()
-            assert (info.owner, info.ready, info.status, paid) == (None, False, "open", [])
+        assert await started.pending() == [
+            PendingApproval(key="tool/1/c1", call_id="c1", name="pay", arguments={"amount": 50})
+        ]
+        info = await started.info()
+        assert (info.owner, info.ready, info.status, paid) == (None, False, "open", [])
 
-            await started.approve("tool/1/c1", comment="fine", user="boss")
-            assert (await started.result()).output == "paid"
-            assert await started.pending() == []
-            log = await engine.store.read(started.id)
-            assert kinds(log)[3:6] == [
-                "approval.requested",
-                "approval.decided",
-                "tool.requested",
-            ]
-            assert (log[4].user, log[4].data["comment"]) == ("boss", "fine")
-
-    run(main())
+        await started.approve("tool/1/c1", comment="fine", user="boss")
+        assert (await started.result()).output == "paid"
+        assert await started.pending() == []
+        log = await engine.store.read(started.id)
+        assert kinds(log)[3:6] == [
+            "approval.requested",
+            "approval.decided",
+            "tool.requested",
+        ]
+        assert (log[4].user, log[4].data["comment"]) == ("boss", "fine")
     assert paid == [50]
 
 
-def test_a_denied_call_is_never_made_and_the_model_is_told_why() -> None:
-    async def main() -> Result:
-        async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
-            started = await engine.start("pay")
-            await engine.hosted(started.id)
-            await started.deny("tool/1/c1", comment="too much")
-            return await started.result()
-
-    result = run(main())
+async def test_a_denied_call_is_never_made_and_the_model_is_told_why() -> None:
+    async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+        started = await engine.start("pay")
+        await engine.hosted(started.id)
+        await started.deny("tool/1/c1", comment="too much")
+        result = await started.result()
 
     assert (result.output, paid) == ("not called: a person denied it: too much", [])
     assert result.spend.tool_calls == 0
 
 
-def test_the_rule_decides_which_calls_wait() -> None:
+async def test_the_rule_decides_which_calls_wait() -> None:
     async def main() -> Result:
         async with make_engine(ScriptedClient([ask(10), told]), pay) as engine:
             return await (await engine.start("pay")).result()
 
-    assert (run(main()).output, paid) == ("paid", [10])
+    assert ((await main()).output, paid) == ("paid", [10])
 
 
-def test_a_rule_that_fails_makes_the_call_wait() -> None:
+async def test_a_rule_that_fails_makes_the_call_wait() -> None:
     call = Reply((ToolCall("c1", "pay", {}),), stop="tool_calls")
 
     async def main() -> str:
@@ -98,38 +91,29 @@ def test_a_rule_that_fails_makes_the_call_wait() -> None:
             await started.approve("tool/1/c1")
             return (await started.result()).output
 
-    assert run(main()) == "amount: Field required"
+    assert (await main()) == "amount: Field required"
 
 
-def test_the_first_decision_counts() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
-            started = await engine.start("pay")
-            await engine.hosted(started.id)
-            with pytest.raises(NotPending) as caught:
-                await started.approve("tool/9/c9")
-            assert (caught.value.run_id, caught.value.call_id) == (started.id, "tool/9/c9")
+async def test_the_first_decision_counts() -> None:
+    async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+        started = await engine.start("pay")
+        await engine.hosted(started.id)
+        with pytest.raises(NotPending) as caught:
+            await started.approve("tool/9/c9")
+        assert (caught.value.run_id, caught.value.call_id) == (started.id, "tool/9/c9")
 
-            await started.deny("tool/1/c1")
-            with pytest.raises(NotPending):
-                await started.approve("tool/1/c1")
-            await engine.signal(
-                started.id, "lib.approval.decided", {"key": "tool/1/c1", "approved": True}
-            )
-            await started.result()
-
-    run(main())
+        await started.deny("tool/1/c1")
+        with pytest.raises(NotPending):
+            await started.approve("tool/1/c1")
+        await engine.signal(
+            started.id, "lib.approval.decided", {"key": "tool/1/c1", "approved": True}
+        )
+        await started.result()
     assert paid == []
 
 
-def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None:
+async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None:
     store = MemoryEventStore()
-
-    async def ask_and_stop() -> str:
-        async with make_engine(ScriptedClient([ask(50)]), pay, store=store) as engine:
-            started = await engine.start("pay")
-            await engine.hosted(started.id)
-            return started.id
 
     async def approve_and_finish(run_id: str) -> str:
         async with make_engine(ScriptedClient([told]), pay, store=store) as engine:
@@ -138,13 +122,16 @@ def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None:
             await waiting.approve("tool/1/c1")
             return (await waiting.result()).output
 
-    run_id = run(ask_and_stop())
+    async with make_engine(ScriptedClient([ask(50)]), pay, store=store) as engine:
+        started = await engine.start("pay")
+        await engine.hosted(started.id)
+        run_id = started.id
 
-    assert run(approve_and_finish(run_id)) == "paid"
+    assert (await approve_and_finish(run_id)) == "paid"
     assert paid == [50]
 
 
-def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> None:
+async def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> None:
     calls = (ToolCall("c1", "pay", {"amount": 50}), ToolCall("c2", "pay", {"amount": 5}))
     client = ScriptedClient([Reply(calls, stop="tool_calls"), told])
 
@@ -156,11 +143,11 @@ def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> None:
             await started.approve("tool/1/c1")
             return (await started.result()).output
 
-    assert run(main()) == "paid|paid"
+    assert (await main()) == "paid|paid"
     assert paid == [5, 50]
 
 
-def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
+async def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
     async def main() -> str:
         async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
             started = await engine.start("pay")
@@ -170,10 +157,10 @@ def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
             await started.approve("tool/1/c1")
             return (await waiting).output
 
-    assert run(main()) == "paid"
+    assert (await main()) == "paid"
 
 
-def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
+async def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
     store, clock = MemoryEventStore(), ManualClock()
     clock.advance(3600)
     steps: list[Step] = [lambda messages: ask(int(messages[0].text)), "done"]
@@ -182,59 +169,53 @@ def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
     async def listed(tenant: str | None = None) -> list[WaitingCall]:
         return [call async for call in pending_approvals(store, tenant=tenant)]
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient(steps), pay, **agents) as engine:
-            runs = list[Run]()
-            for amount, tenant in (("50", "acme"), ("60", "acme"), ("70", "other"), ("5", "other")):
-                runs.append(await engine.start(amount, tenant=tenant))
-                await engine.hosted(runs[-1].id)
-            await engine.start_session(tenant="acme")
-            first, second, third, _ = runs
-            calls = [
-                WaitingCall(
-                    key="tool/1/c1",
-                    call_id="c1",
-                    name="pay",
-                    arguments={"amount": amount},
-                    run_id=waiting.id,
-                    tenant=tenant,
-                    since=clock.now(),
-                )
-                for waiting, amount, tenant in (
-                    (first, 50, "acme"),
-                    (second, 60, "acme"),
-                    (third, 70, "other"),
-                )
-            ]
-            assert await listed() == calls
-            assert await listed("acme") == calls[:2]
-            assert await listed("nobody") == []
-            await second.approve("tool/1/c1")
-            await second.result()
-            assert await listed() == [calls[0], calls[2]]
-            async with make_engine(ScriptedClient([]), pay, store=store, drive=False) as desk:
-                await desk.start("nobody drives it")
-                assert await listed("acme") == [calls[0]]
-
-    run(main())
+    async with make_engine(ScriptedClient(steps), pay, **agents) as engine:
+        runs = list[Run]()
+        for amount, tenant in (("50", "acme"), ("60", "acme"), ("70", "other"), ("5", "other")):
+            runs.append(await engine.start(amount, tenant=tenant))
+            await engine.hosted(runs[-1].id)
+        await engine.start_session(tenant="acme")
+        first, second, third, _ = runs
+        calls = [
+            WaitingCall(
+                key="tool/1/c1",
+                call_id="c1",
+                name="pay",
+                arguments={"amount": amount},
+                run_id=waiting.id,
+                tenant=tenant,
+                since=clock.now(),
+            )
+            for waiting, amount, tenant in (
+                (first, 50, "acme"),
+                (second, 60, "acme"),
+                (third, 70, "other"),
+            )
+        ]
+        assert await listed() == calls
+        assert await listed("acme") == calls[:2]
+        assert await listed("nobody") == []
+        await second.approve("tool/1/c1")
+        await second.result()
+        assert await listed() == [calls[0], calls[2]]
+        async with make_engine(ScriptedClient([]), pay, store=store, drive=False) as desk:
+            await desk.start("nobody drives it")
+            assert await listed("acme") == [calls[0]]
 
 
-def test_a_question_far_into_a_long_log_is_found() -> None:
+async def test_a_question_far_into_a_long_log_is_found() -> None:
     store, clock = MemoryEventStore(), ManualClock()
 
     def asked(key: str) -> NewEvent:
         data: dict[str, Any] = {"key": key, "call_id": key, "name": "pay", "args": {}}
         return NewEvent(k.APPROVAL_REQUESTED, data, clock.now())
 
-    async def main() -> list[str]:
-        await store.setup()
-        started = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, clock.now())
-        many = [asked(str(number)) for number in range(1_100)]
-        decided = [
-            NewEvent(k.APPROVAL_DECIDED, {"key": str(n), "approved": True}, clock.now())
-            for n in range(1_099)
-        ]
-        await store.append("run", [started, *many, *decided], expected=0)
-        return [call.key async for call in pending_approvals(store)]
-
-    assert run(main()) == ["1099"]
+    await store.setup()
+    started = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, clock.now())
+    many = [asked(str(number)) for number in range(1_100)]
+    decided = [
+        NewEvent(k.APPROVAL_DECIDED, {"key": str(n), "approved": True}, clock.now())
+        for n in range(1_099)
+    ]
+    await store.append("run", [started, *many, *decided], expected=0)
+    assert [call.key async for call in pending_approvals(store)] == ["1099"]

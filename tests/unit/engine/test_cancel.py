@@ -8,7 +8,6 @@ from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 from .run_kit import reached, stubborn_until
@@ -36,19 +35,16 @@ def unpaired(events: list[Event]) -> Counter[str]:
     return +keys + Counter({key: -n for key, n in keys.items() if n < 0})
 
 
-def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -> None:
+async def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -> None:
     client = ScriptedClient([calls("wait_for_ever", "ask_first")])
 
-    async def main() -> tuple[Result, list[Event]]:
-        async with make_engine(client, wait_for_ever, ask_first) as engine:
-            started = await engine.start("go")
-            await reached(started, k.APPROVAL_REQUESTED)
-            assert await started.cancel("changed my mind", user="ada") is True
-            result = await started.result()
-            assert await started.cancel() is False
-            return result, await engine.store.read(started.id)
-
-    result, log = run(main())
+    async with make_engine(client, wait_for_ever, ask_first) as engine:
+        started = await engine.start("go")
+        await reached(started, k.APPROVAL_REQUESTED)
+        assert await started.cancel("changed my mind", user="ada") is True
+        result = await started.result()
+        assert await started.cancel() is False
+        log = await engine.store.read(started.id)
 
     failures = [e.data for e in log if e.kind == k.TOOL_FAILED]
     assert (result.outcome, result.reason) == ("CANCELLED", "changed my mind")
@@ -61,7 +57,7 @@ def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -> None
     assert unpaired(log) == Counter()
 
 
-def test_a_run_that_nobody_drives_is_cancelled_all_the_same() -> None:
+async def test_a_run_that_nobody_drives_is_cancelled_all_the_same() -> None:
     client = ScriptedClient([calls("ask_first")])
 
     async def main() -> Result:
@@ -71,10 +67,10 @@ def test_a_run_that_nobody_drives_is_cancelled_all_the_same() -> None:
             await started.cancel()
             return await started.result()
 
-    assert run(main()).outcome == "CANCELLED"
+    assert (await main()).outcome == "CANCELLED"
 
 
-def test_a_call_that_ends_within_the_grace_keeps_its_result() -> None:
+async def test_a_call_that_ends_within_the_grace_keeps_its_result() -> None:
     @tool
     async def tidy() -> str:
         try:
@@ -85,36 +81,30 @@ def test_a_call_that_ends_within_the_grace_keeps_its_result() -> None:
 
     client = ScriptedClient([calls("tidy")])
 
-    async def main() -> list[Event]:
-        async with make_engine(client, tidy) as engine:
-            started = await engine.start("go")
-            await reached(started, k.TOOL_REQUESTED)
-            await started.cancel()
-            await started.result()
-            return await engine.store.read(started.id)
-
-    log = run(main())
+    async with make_engine(client, tidy) as engine:
+        started = await engine.start("go")
+        await reached(started, k.TOOL_REQUESTED)
+        await started.cancel()
+        await started.result()
+        log = await engine.store.read(started.id)
 
     assert [e.data["output"] for e in log if e.kind == k.TOOL_COMPLETED] == ["tidied up"]
     assert unpaired(log) == Counter()
 
 
-def test_a_call_that_ignores_its_cancellation_is_left_behind(caplog: object) -> None:
+async def test_a_call_that_ignores_its_cancellation_is_left_behind(caplog: object) -> None:
     release = asyncio.Event()
 
     client = ScriptedClient([calls("stubborn")])
 
-    async def main() -> list[Event]:
-        async with make_engine(client, stubborn_until(release), grace_s=0.01) as engine:
-            started = await engine.start("go")
-            await reached(started, k.TOOL_REQUESTED)
-            await started.cancel()
-            result = await started.result()
-            release.set()
-            assert result.outcome == "CANCELLED"
-            return await engine.store.read(started.id)
-
-    log = run(main())
+    async with make_engine(client, stubborn_until(release), grace_s=0.01) as engine:
+        started = await engine.start("go")
+        await reached(started, k.TOOL_REQUESTED)
+        await started.cancel()
+        result = await started.result()
+        release.set()
+        assert result.outcome == "CANCELLED"
+        log = await engine.store.read(started.id)
 
     assert [e.data["reason"] for e in log if e.kind == k.TOOL_FAILED] == ["cancelled"]
     assert [e for e in log if e.kind == k.TOOL_COMPLETED] == []

@@ -11,7 +11,6 @@ from lib.events.runs import fold
 from lib.events.verify import Fault
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
@@ -21,7 +20,7 @@ def act() -> str:
     return "acted"
 
 
-def a_run() -> tuple[RunInfo, list[Event]]:
+async def a_run() -> tuple[RunInfo, list[Event]]:
     async def main() -> tuple[RunInfo, list[Event]]:
         store = MemoryEventStore()
         asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
@@ -31,7 +30,7 @@ def a_run() -> tuple[RunInfo, list[Event]]:
             await started.result()
             return await started.info(), await store.read(started.id)
 
-    return run(main())
+    return await main()
 
 
 def faults(info: RunInfo, log: Sequence[Event]) -> list[tuple[int, str]]:
@@ -39,29 +38,29 @@ def faults(info: RunInfo, log: Sequence[Event]) -> list[tuple[int, str]]:
     return [(fault.seq, fault.rule) for fault in found]
 
 
-def test_a_log_of_the_engine_has_no_faults() -> None:
-    info, log = a_run()
+async def test_a_log_of_the_engine_has_no_faults() -> None:
+    info, log = await a_run()
 
     assert faults(info, log) == []
 
 
-def test_a_changed_conversation_no_longer_has_the_recorded_digests() -> None:
-    info, log = a_run()
+async def test_a_changed_conversation_no_longer_has_the_recorded_digests() -> None:
+    info, log = await a_run()
     said = {"role": "user", "content": "go away"}
     log[0] = replace(log[0], data={**log[0].data, "input": [said]})
 
     assert faults(info, log) == [(2, "request-digest"), (6, "request-digest")]
 
 
-def test_a_request_that_nothing_asked_for_is_a_fault() -> None:
-    info, log = a_run()
+async def test_a_request_that_nothing_asked_for_is_a_fault() -> None:
+    info, log = await a_run()
     log[3] = replace(log[3], data={**log[3].data, "key": "tool/1/other"})
 
     assert (4, "request-decided") in faults(info, log)
 
 
-def test_runs_of_unknown_algorithms_and_empty_logs_pass() -> None:
-    info, log = a_run()
+async def test_runs_of_unknown_algorithms_and_empty_logs_pass() -> None:
+    info, log = await a_run()
 
     assert faults(replace(info, algorithm="swarm"), log) == []
     assert faults(info, []) == []

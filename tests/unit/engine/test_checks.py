@@ -18,7 +18,6 @@ from lib.events.verify import verify_store
 from lib.llm import ScriptedClient
 from lib.observe import spans_from_events
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.tools import CannotTell, DidNotHappen, Happened, Tool, ToolContext, tool
 
 from .guard_kit import Watch, guarded
@@ -50,7 +49,7 @@ async def interrupt(store: MemoryEventStore, pay: Tool) -> str:
     return started.id
 
 
-def resumed(pay: Tool, *, timeout_s: float | None = None) -> tuple[Result, list[Event]]:
+async def resumed(pay: Tool, *, timeout_s: float | None = None) -> tuple[Result, list[Event]]:
     """Interrupt a run inside its call, resume it, and hold its log against the rules."""
     store = MemoryEventStore()
 
@@ -63,14 +62,14 @@ def resumed(pay: Tool, *, timeout_s: float | None = None) -> tuple[Result, list[
             assert report.faults == []
             return result, await store.read(run_id)
 
-    return run(main())
+    return await main()
 
 
 def answers(log: list[Event]) -> list[str]:
     return [event.data["answer"] for event in log if event.kind == k.TOOL_CHECKED]
 
 
-def test_a_call_that_happened_is_completed_with_its_result() -> None:
+async def test_a_call_that_happened_is_completed_with_its_result() -> None:
     seen: list[tuple[int, str]] = []
 
     def check(amount: int, context: ToolContext) -> Happened:
@@ -78,7 +77,7 @@ def test_a_call_that_happened_is_completed_with_its_result() -> None:
         return Happened({"paid": amount})
 
     pay, made = payment(check)
-    result, log = resumed(pay)
+    result, log = await resumed(pay)
 
     assert (result.outcome, result.output, len(made)) == ("COMPLETED", '{"paid":5}', 1)
     assert kinds(log)[4:7] == ["run.resumed", "tool.checked", "tool.completed"]
@@ -87,26 +86,23 @@ def test_a_call_that_happened_is_completed_with_its_result() -> None:
     assert spans["execute_tool pay"].attributes["lib.tool.check"] == "happened"
 
 
-def test_a_call_that_did_not_happen_is_made_once_that_is_in_the_log() -> None:
+async def test_a_call_that_did_not_happen_is_made_once_that_is_in_the_log() -> None:
     async def check() -> DidNotHappen:
         return DidNotHappen()
 
     pay, made = payment(check)
     store = MemoryEventStore()
 
-    async def main() -> list[Event]:
-        run_id = await interrupt(store, pay)
-        async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
-            assert (await engine.run(run_id).result()).output == "paid 5"
-            return await store.read(run_id)
-
-    log = run(main())
+    run_id = await interrupt(store, pay)
+    async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
+        assert (await engine.run(run_id).result()).output == "paid 5"
+        log = await store.read(run_id)
 
     assert kinds(log)[4:7] == ["run.resumed", "tool.checked", "tool.completed"]
     assert (answers(log), len(made), len(set(made))) == (["did_not_happen"], 2, 1)
 
 
-def test_an_outcome_that_a_check_cannot_tell_stays_unknown(
+async def test_an_outcome_that_a_check_cannot_tell_stays_unknown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def raises() -> Happened:
@@ -135,7 +131,7 @@ def test_an_outcome_that_a_check_cannot_tell_stays_unknown(
     for name, (check, reason) in checks.items():
         pay, made = payment(check)
         with caplog.at_level(logging.ERROR):
-            result, log = resumed(pay, timeout_s=0.01 if name == "hangs" else None)
+            result, log = await resumed(pay, timeout_s=0.01 if name == "hangs" else None)
         checked = next(event.data for event in log if event.kind == k.TOOL_CHECKED)
         assert (result.output, len(made)) == (OUTCOME_UNKNOWN, 1), name
         assert checked["answer"] == "cannot_tell", name
@@ -143,7 +139,7 @@ def test_an_outcome_that_a_check_cannot_tell_stays_unknown(
     assert caplog.text.count("the check of tool 'pay' failed") == 6
 
 
-def test_a_second_crash_asks_the_check_again() -> None:
+async def test_a_second_crash_asks_the_check_again() -> None:
     asked: list[str] = []
 
     def check() -> DidNotHappen | Happened:
@@ -158,20 +154,17 @@ def test_a_second_crash_asks_the_check_again() -> None:
 
     store = MemoryEventStore()
 
-    async def main() -> tuple[str, list[Event]]:
-        run_id = await interrupt(store, pay)
-        async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
-            await engine.resume(run_id)
-            await reached(engine.run(run_id), k.TOOL_CHECKED)
-        async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
-            return (await engine.run(run_id).result()).output, await store.read(run_id)
-
-    output, log = run(main())
+    run_id = await interrupt(store, pay)
+    async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
+        await engine.resume(run_id)
+        await reached(engine.run(run_id), k.TOOL_CHECKED)
+    async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
+        output, log = (await engine.run(run_id).result()).output, await store.read(run_id)
 
     assert (output, answers(log)) == ("found it", ["did_not_happen", "happened"])
 
 
-def test_a_run_that_was_cancelled_makes_no_call_that_did_not_happen() -> None:
+async def test_a_run_that_was_cancelled_makes_no_call_that_did_not_happen() -> None:
     pay, made = payment(DidNotHappen)
     store = MemoryEventStore()
 
@@ -182,10 +175,10 @@ def test_a_run_that_was_cancelled_makes_no_call_that_did_not_happen() -> None:
         async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
             return (await engine.run(run_id).result()).outcome
 
-    assert (run(main()), len(made)) == ("CANCELLED", 1)
+    assert (await main(), len(made)) == ("CANCELLED", 1)
 
 
-def test_a_cancel_while_the_check_is_under_way_makes_no_call() -> None:
+async def test_a_cancel_while_the_check_is_under_way_makes_no_call() -> None:
     release = asyncio.Event()
     store = MemoryEventStore()
 
@@ -196,20 +189,17 @@ def test_a_cancel_while_the_check_is_under_way_makes_no_call() -> None:
 
     pay, made = payment(check)
 
-    async def main() -> tuple[str | None, list[Event]]:
-        run_id = await interrupt(store, pay)
-        async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
-            await engine.resume(run_id)
-            await release.wait()
-            await engine.run(run_id).cancel()
-            outcome = (await engine.run(run_id).result()).outcome
-            return outcome, await store.read(run_id)
-
-    outcome, log = run(main())
+    run_id = await interrupt(store, pay)
+    async with make_engine(ScriptedClient(SCRIPT), pay, store=store) as engine:
+        await engine.resume(run_id)
+        await release.wait()
+        await engine.run(run_id).cancel()
+        outcome = (await engine.run(run_id).result()).outcome
+        log = await store.read(run_id)
     assert (outcome, len(made), answers(log)) == ("CANCELLED", 1, [])
 
 
-def test_a_tool_that_is_gone_leaves_the_outcome_unknown() -> None:
+async def test_a_tool_that_is_gone_leaves_the_outcome_unknown() -> None:
     pay, _ = payment(DidNotHappen)
 
     @tool(effects="once")
@@ -224,10 +214,10 @@ def test_a_tool_that_is_gone_leaves_the_outcome_unknown() -> None:
         async with make_engine(ScriptedClient(SCRIPT), other, store=store) as engine:
             return (await engine.run(run_id).result()).output
 
-    assert run(main()) == OUTCOME_UNKNOWN
+    assert (await main()) == OUTCOME_UNKNOWN
 
 
-def test_guards_see_the_output_that_a_check_has_found() -> None:
+async def test_guards_see_the_output_that_a_check_has_found() -> None:
     pay, _ = payment(lambda: Happened("a secret"), untrusted_output=True)
     store = MemoryEventStore()
 
@@ -239,10 +229,12 @@ def test_guards_see_the_output_that_a_check_has_found() -> None:
         async with second as engine:
             return (await engine.run(run_id).result()).output
 
-    assert run(main()).startswith("called, and it has had its effect; what came of it is withheld")
+    assert (await main()).startswith(
+        "called, and it has had its effect; what came of it is withheld"
+    )
 
 
-def test_a_plain_tool_takes_a_check_of_the_arguments_with_or_without_the_context() -> None:
+async def test_a_plain_tool_takes_a_check_of_the_arguments_with_or_without_the_context() -> None:
     async def never(_arguments: object, _context: ToolContext) -> str:
         await asyncio.Event().wait()
         return ""
@@ -255,7 +247,7 @@ def test_a_plain_tool_takes_a_check_of_the_arguments_with_or_without_the_context
 
     for check, output in ((alone, "5"), (both, "5 c1")):
         pay = Tool(name="pay", description="Pay.", input_schema={}, call=never, check=check)
-        assert resumed(pay)[0].output == output
+        assert (await resumed(pay))[0].output == output
 
 
 def test_a_check_that_could_not_be_asked_is_refused_at_construction() -> None:

@@ -15,7 +15,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient, ToolCall
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.team import boss_of, child_of, children_of, echo, say, task, team, until, verified
 from lib.tools import tool
 
@@ -64,7 +63,7 @@ async def ended(
     return result, await store.read(run_.id), await children_of(store, run_.id)
 
 
-def test_a_cancel_reaches_the_children_and_waits_for_their_ends() -> None:
+async def test_a_cancel_reaches_the_children_and_waits_for_their_ends() -> None:
     store = MemoryEventStore()
     boss = boss_of(task(0, "a"), task(1, "b"), ToolCall("c2", "hang"))
 
@@ -76,7 +75,7 @@ def test_a_cancel_reaches_the_children_and_waits_for_their_ends() -> None:
             await started.cancel("enough")
             return await ended(store, started)
 
-    result, log, children = run(main())
+    result, log, children = await main()
 
     assert (result.outcome, result.reason) == ("CANCELLED", "enough")
     for child in children:
@@ -88,73 +87,64 @@ def test_a_cancel_reaches_the_children_and_waits_for_their_ends() -> None:
     assert [e.data["reason"] for e in log if e.kind == k.TOOL_FAILED] == ["cancelled"]
 
 
-def test_a_child_that_waits_for_a_person_is_cancelled_with_its_parent() -> None:
+async def test_a_child_that_waits_for_a_person_is_cancelled_with_its_parent() -> None:
     @tool(approval=True)
     def ask() -> str:
         return "asked"
 
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        async with team(
-            boss_of(task(0, "a")), boss_of(ToolCall("x", "ask")), ask, store=store
-        ) as e:
-            started = await e.start("go")
-            child = await child_of(store, started.id)
-            await until(store, child.run_id, k.APPROVAL_REQUESTED)
-            await e.hosted(child.run_id)
-            await started.cancel()
-            return await ended(store, started)
-
-    result, _, children = run(main())
+    async with team(boss_of(task(0, "a")), boss_of(ToolCall("x", "ask")), ask, store=store) as e:
+        started = await e.start("go")
+        child = await child_of(store, started.id)
+        await until(store, child.run_id, k.APPROVAL_REQUESTED)
+        await e.hosted(child.run_id)
+        await started.cancel()
+        result, _, children = await ended(store, started)
 
     assert result.outcome == "CANCELLED"
     assert kinds(children[0])[-1] == "run.completed"
 
 
-def test_a_cancelled_parent_that_is_taken_over_passes_the_cancel_on() -> None:
+async def test_a_cancelled_parent_that_is_taken_over_passes_the_cancel_on() -> None:
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        async with team(boss_of(task(0, "a")), never, store=store) as engine:
-            started = await engine.start("go")
-            child = await child_of(store, started.id)
-            await until(store, child.run_id, k.LLM_REQUESTED)
-        await store.setup()
-        cancel = NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s", "reason": "late"}, AT)
-        await store.append(started.id, [cancel], expected=None)
-        async with team(boss_of(task(0, "a")), never, store=store) as engine:
-            return await ended(store, engine.run(started.id))
-
-    result, _, children = run(main())
+    async with team(boss_of(task(0, "a")), never, store=store) as engine:
+        started = await engine.start("go")
+        child = await child_of(store, started.id)
+        await until(store, child.run_id, k.LLM_REQUESTED)
+    await store.setup()
+    cancel = NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s", "reason": "late"}, AT)
+    await store.append(started.id, [cancel], expected=None)
+    async with team(boss_of(task(0, "a")), never, store=store) as engine:
+        result, _, children = await ended(store, engine.run(started.id))
 
     assert (result.outcome, result.reason) == ("CANCELLED", "late")
     assert children[0][-1].data == {"outcome": "CANCELLED", "reason": "late"}
 
 
-def test_a_child_that_was_asked_for_but_never_begun_begins_nothing_once_it_is_cancelled() -> None:
+async def test_a_child_that_was_asked_for_but_never_begun_begins_nothing_once_it_is_cancelled() -> (
+    None
+):
     store = Mortal(starts_a_child)
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        async with team(boss_of(task(0, "a")), echo, store=store) as engine:
-            started = await engine.start("go")
-            with pytest.raises(StoreError, match="the disk is gone"):
-                await started.result()
-        store.dies = fails_never
-        await store.setup()
-        cancel = NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s"}, AT)
-        await store.append(started.id, [cancel], expected=None)
-        async with team(boss_of(task(0, "a")), echo, store=store) as engine:
-            return await ended(store, engine.run(started.id))
-
-    result, log, children = run(main())
+    async with team(boss_of(task(0, "a")), echo, store=store) as engine:
+        started = await engine.start("go")
+        with pytest.raises(StoreError, match="the disk is gone"):
+            await started.result()
+    store.dies = fails_never
+    await store.setup()
+    cancel = NewEvent(k.CANCEL_REQUESTED, {"signal_id": "s"}, AT)
+    await store.append(started.id, [cancel], expected=None)
+    async with team(boss_of(task(0, "a")), echo, store=store) as engine:
+        result, log, children = await ended(store, engine.run(started.id))
 
     assert result.outcome == "CANCELLED"
     assert kinds(log)[-2:] == ["child.completed", "run.completed"]
     assert kinds(children[0]) == ["run.started", "cancel.requested", "run.completed"]
 
 
-def test_a_cancel_that_comes_while_a_child_is_being_started_reaches_it() -> None:
+async def test_a_cancel_that_comes_while_a_child_is_being_started_reaches_it() -> None:
     asked: list[Callable[[], Awaitable[object]]] = []
 
     class Slow(MemoryEventStore):
@@ -168,35 +158,29 @@ def test_a_cancel_that_comes_while_a_child_is_being_started_reaches_it() -> None
 
     store = Slow()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        async with team(boss_of(task(0, "a")), never, store=store) as engine:
-            started = await engine.start("go")
+    async with team(boss_of(task(0, "a")), never, store=store) as engine:
+        started = await engine.start("go")
 
-            async def cancel() -> None:
-                await started.cancel("now")
-                await asyncio.sleep(0.05)  # noqa: TID251 - the driver hears of it
+        async def cancel() -> None:
+            await started.cancel("now")
+            await asyncio.sleep(0.05)  # noqa: TID251 - the driver hears of it
 
-            asked.append(cancel)
-            return await ended(store, started)
-
-    result, _, children = run(main())
+        asked.append(cancel)
+        result, _, children = await ended(store, started)
 
     assert result.outcome == "CANCELLED"
     assert kinds(children[0])[1] == "cancel.requested"
 
 
-def test_a_child_may_be_cancelled_alone() -> None:
+async def test_a_child_may_be_cancelled_alone() -> None:
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        async with team(boss_of(task(0, "a")), never, store=store) as engine:
-            started = await engine.start("go")
-            child = await child_of(store, started.id)
-            await until(store, child.run_id, k.LLM_REQUESTED)
-            await engine.run(child.run_id).cancel("not this one")
-            return await ended(store, started)
-
-    result, _, _ = run(main())
+    async with team(boss_of(task(0, "a")), never, store=store) as engine:
+        started = await engine.start("go")
+        child = await child_of(store, started.id)
+        await until(store, child.run_id, k.LLM_REQUESTED)
+        await engine.run(child.run_id).cancel("not this one")
+        result, _, _ = await ended(store, started)
 
     assert result.outcome == "COMPLETED"
     assert result.output == "the agent ended as CANCELLED (not this one)"
@@ -214,55 +198,46 @@ def resumed(times: int) -> list[NewEvent]:
     return [NewEvent(k.RUN_RESUMED, {"worker": "w", "epoch": n}, AT) for n in range(times)]
 
 
-def test_a_poisoned_run_cancels_its_children_and_ends_after_them() -> None:
+async def test_a_poisoned_run_cancels_its_children_and_ends_after_them() -> None:
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        run_id = await interrupted(store, task(0, "a"), ToolCall("c1", "hang"))
-        await store.setup()
-        head = len(await store.read(run_id))
-        await store.append(run_id, resumed(MAX_RESUMES - 1), expected=head)
-        async with team(boss_of(), never, hang, store=store) as engine:
-            return await ended(store, engine.run(run_id))
-
-    result, log, children = run(main())
+    run_id = await interrupted(store, task(0, "a"), ToolCall("c1", "hang"))
+    await store.setup()
+    head = len(await store.read(run_id))
+    await store.append(run_id, resumed(MAX_RESUMES - 1), expected=head)
+    async with team(boss_of(), never, hang, store=store) as engine:
+        result, log, children = await ended(store, engine.run(run_id))
 
     assert (result.outcome, result.reason) == ("FAILED", "poison")
     assert kinds(log)[-3:] == ["tool.failed", "child.completed", "run.completed"]
     assert children[0][-1].data["outcome"] == "CANCELLED"
 
 
-def test_a_poisoned_run_that_is_taken_over_again_stays_poisoned() -> None:
+async def test_a_poisoned_run_that_is_taken_over_again_stays_poisoned() -> None:
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        run_id = await interrupted(store, task(0, "a"), ToolCall("c1", "hang"))
-        await store.setup()
-        log = await store.read(run_id)
-        tool_request = next(event for event in log if event.kind == k.TOOL_REQUESTED)
-        settled = fail_open(tool_request, "unknown", "unknown")
-        more = [*resumed(MAX_RESUMES), NewEvent(settled.kind, settled.data, AT), *resumed(1)]
-        await store.append(run_id, more, expected=len(log))
-        async with team(boss_of(), echo, hang, store=store) as engine:
-            return await ended(store, engine.run(run_id))
-
-    result, _, _ = run(main())
+    run_id = await interrupted(store, task(0, "a"), ToolCall("c1", "hang"))
+    await store.setup()
+    log = await store.read(run_id)
+    tool_request = next(event for event in log if event.kind == k.TOOL_REQUESTED)
+    settled = fail_open(tool_request, "unknown", "unknown")
+    more = [*resumed(MAX_RESUMES), NewEvent(settled.kind, settled.data, AT), *resumed(1)]
+    await store.append(run_id, more, expected=len(log))
+    async with team(boss_of(), echo, hang, store=store) as engine:
+        result, _, _ = await ended(store, engine.run(run_id))
 
     assert (result.outcome, result.reason) == ("FAILED", "poison")
 
 
-def test_takeovers_of_a_run_that_only_waits_for_children_do_not_count_against_it() -> None:
+async def test_takeovers_of_a_run_that_only_waits_for_children_do_not_count_against_it() -> None:
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event], list[list[Event]]]:
-        run_id = await interrupted(store, task(0, "a"))
-        await store.setup()
-        head = len(await store.read(run_id))
-        await store.append(run_id, resumed(MAX_RESUMES + 1), expected=head)
-        async with team(boss_of(), echo, store=store) as engine:
-            return await ended(store, engine.run(run_id))
-
-    result, _, _ = run(main())
+    run_id = await interrupted(store, task(0, "a"))
+    await store.setup()
+    head = len(await store.read(run_id))
+    await store.append(run_id, resumed(MAX_RESUMES + 1), expected=head)
+    async with team(boss_of(), echo, store=store) as engine:
+        result, _, _ = await ended(store, engine.run(run_id))
 
     assert (result.outcome, result.output) == ("COMPLETED", "done: a")
 
@@ -277,7 +252,7 @@ def test_a_run_that_was_started_has_no_failure_but_its_end() -> None:
 # -- runs that are gone ------------------------------------------------------------------------
 
 
-def test_a_run_that_is_erased_while_it_is_driven_stops_without_a_noise() -> None:
+async def test_a_run_that_is_erased_while_it_is_driven_stops_without_a_noise() -> None:
     store = MemoryEventStore()
     begun = asyncio.Event()
 
@@ -296,18 +271,15 @@ def test_a_run_that_is_erased_while_it_is_driven_stops_without_a_noise() -> None
     started: list[Run] = []
     client = ScriptedClient([Reply((ToolCall("a", "slow"), ToolCall("b", "erase")))])
 
-    async def main() -> None:
-        async with make_engine(client, slow, erase, store=store) as engine:
-            started.append(await engine.start("go"))
-            with pytest.raises(RunNotFound):
-                await started[0].result()
-            with pytest.raises(RunErased):
-                await engine.signal(started[0].id, k.CANCEL_REQUESTED, {})
-
-    run(main())
+    async with make_engine(client, slow, erase, store=store) as engine:
+        started.append(await engine.start("go"))
+        with pytest.raises(RunNotFound):
+            await started[0].result()
+        with pytest.raises(RunErased):
+            await engine.signal(started[0].id, k.CANCEL_REQUESTED, {})
 
 
-def test_a_run_that_was_erased_before_it_is_taken_up_is_abandoned() -> None:
+async def test_a_run_that_was_erased_before_it_is_taken_up_is_abandoned() -> None:
     class Late(MemoryEventStore):
         async def read(
             self, run_id: str, *, after: int = 0, limit: int | None = None
@@ -317,17 +289,14 @@ def test_a_run_that_was_erased_before_it_is_taken_up_is_abandoned() -> None:
 
     store = Late()
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient([]), store=store) as engine:
-            start = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, AT)
-            await store.append("r", [start], expected=0)
-            await engine.resume("r")
-            assert await engine.hosted("r") is None
-
-    run(main())
+    async with make_engine(ScriptedClient([]), store=store) as engine:
+        start = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, AT)
+        await store.append("r", [start], expected=0)
+        await engine.resume("r")
+        assert await engine.hosted("r") is None
 
 
-def test_a_log_that_does_not_hold_what_was_appended_stops_its_run() -> None:
+async def test_a_log_that_does_not_hold_what_was_appended_stops_its_run() -> None:
     class Restored(MemoryEventStore):
         """Goes back to an earlier state, as a store does that is restored from a back-up."""
 
@@ -346,12 +315,9 @@ def test_a_log_that_does_not_hold_what_was_appended_stops_its_run() -> None:
     started: list[str] = []
     client = ScriptedClient([Reply((ToolCall("a", "restore"),))])
 
-    async def main() -> None:
-        async with make_engine(client, restore, store=store) as engine:
-            run_ = await engine.start("go")
-            started.append(run_.id)
-            task_ = engine.hosting[run_.id]
-            with pytest.raises(RunAbandoned, match="its log has been replaced"):
-                await task_
-
-    run(main())
+    async with make_engine(client, restore, store=store) as engine:
+        run_ = await engine.start("go")
+        started.append(run_.id)
+        task_ = engine.hosting[run_.id]
+        with pytest.raises(RunAbandoned, match="its log has been replaced"):
+            await task_

@@ -13,7 +13,6 @@ from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall
 from lib.observe import spans_from_events, spend_of
 from lib.testing.agents import kinds
-from lib.testing.aio import run
 from lib.testing.team import (
     AGENT,
     HELPER,
@@ -32,7 +31,7 @@ from lib.testing.team import (
 from lib.tools import tool
 
 
-def play(engine: Engine, **start: Any) -> tuple[Result, list[Event], list[list[Event]]]:
+async def play(engine: Engine, **start: Any) -> tuple[Result, list[Event], list[list[Event]]]:
     async def main() -> tuple[Result, list[Event], list[list[Event]]]:
         async with engine:
             started = await engine.start("go", **start)
@@ -41,15 +40,15 @@ def play(engine: Engine, **start: Any) -> tuple[Result, list[Event], list[list[E
             log = await engine.store.read(started.id)
             return result, log, await children_of(engine.store, started.id)
 
-    return run(main())
+    return await main()
 
 
 def outcomes(log: list[Event]) -> list[str]:
     return [event.data["outcome"] for event in log if event.kind == k.CHILD_COMPLETED]
 
 
-def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
-    result, log, (child,) = play(team(boss_of(task(0, "count"))), tenant="acme", user="ada")
+async def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
+    result, log, (child,) = await play(team(boss_of(task(0, "count"))), tenant="acme", user="ada")
 
     assert (result.outcome, result.output) == ("COMPLETED", "done: count")
     assert kinds(log) == [
@@ -83,8 +82,8 @@ def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
     assert started.data["config"] == HELPER.config()
 
 
-def test_what_a_child_spends_is_spent_by_its_parent_once() -> None:
-    result, log, children = play(team(boss_of(task(0, "a"), task(1, "b"))))
+async def test_what_a_child_spends_is_spent_by_its_parent_once() -> None:
+    result, log, children = await play(team(boss_of(task(0, "a"), task(1, "b"))))
 
     assert len(children) == 2
     assert result.spend[:4] == (60, 1.0, 4, 2)
@@ -93,8 +92,8 @@ def test_what_a_child_spends_is_spent_by_its_parent_once() -> None:
     assert (total.llm_calls, total.tool_calls) == (4, 2)
 
 
-def test_a_childs_span_hangs_under_the_call_that_asked_for_it() -> None:
-    _, log, children = play(team(boss_of(task(0, "a"), task(1, "b"))))
+async def test_a_childs_span_hangs_under_the_call_that_asked_for_it() -> None:
+    _, log, children = await play(team(boss_of(task(0, "a"), task(1, "b"))))
 
     boss, *spans = spans_from_events(log, capture_content=True)
     calls = {span.attributes["lib.key"]: span for span in spans if span.kind == "tool"}
@@ -107,7 +106,7 @@ def test_a_childs_span_hangs_under_the_call_that_asked_for_it() -> None:
     assert "done: a" in str(spans[-1].input)
 
 
-def test_a_child_that_was_started_already_is_not_started_again() -> None:
+async def test_a_child_that_was_started_already_is_not_started_again() -> None:
     gate = asyncio.Event()
     store = MemoryEventStore()
 
@@ -127,14 +126,14 @@ def test_a_child_that_was_started_already_is_not_started_again() -> None:
             await verified(store)
             return result, await children_of(store, started.id)
 
-    result, children = run(main())
+    result, children = await main()
 
     assert result.output == "done: a"
     assert [kinds(child).count("run.started") for child in children] == [1]
     assert "run.resumed" in kinds(children[0])
 
 
-def test_a_child_that_another_worker_drives_is_waited_for() -> None:
+async def test_a_child_that_another_worker_drives_is_waited_for() -> None:
     store = MemoryEventStore()
     gate = asyncio.Event()
 
@@ -159,7 +158,7 @@ def test_a_child_that_another_worker_drives_is_waited_for() -> None:
             engine.adopt = real
             return await started.result()
 
-    assert run(main()).output == "done: a"
+    assert (await main()).output == "done: a"
 
 
 def _adopted_by(other: Engine) -> Any:
@@ -185,8 +184,8 @@ def test_an_agent_and_a_tool_of_one_name_are_refused() -> None:
         ChildHandler([AGENT, AGENT])
 
 
-def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> None:
-    result, log, children = play(team(boss_of(task(0, "a"))), budget=Budget(depth=0))
+async def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> None:
+    result, log, children = await play(team(boss_of(task(0, "a"))), budget=Budget(depth=0))
 
     assert children == []
     assert "no depth is left" in result.output
@@ -194,21 +193,16 @@ def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> None:
     assert result.spend.tool_calls == 0
 
 
-def test_agents_that_call_each_other_end_at_the_last_level() -> None:
+async def test_agents_that_call_each_other_end_at_the_last_level() -> None:
     def again(messages: Sequence[Message]) -> Reply:
         results = told(messages)
         other = "helper" if messages[0].text == "boss" else "boss"
         return say(results[0].content) if results else call(task(0, "again", name=other))
 
-    async def main() -> tuple[Result, int]:
-        async with team(
-            again, again, agents=(AGENT, AgentTool("boss", "Leads.", "boss"))
-        ) as engine:
-            result = await (await engine.start("go", budget=Budget(depth=3))).result()
-            await verified(engine.store)
-            return result, len(await engine.store.runs())
-
-    result, runs = run(main())
+    async with team(again, again, agents=(AGENT, AgentTool("boss", "Leads.", "boss"))) as engine:
+        result = await (await engine.start("go", budget=Budget(depth=3))).result()
+        await verified(engine.store)
+        runs = len(await engine.store.runs())
 
     assert "no depth is left" in result.output
     assert runs == 4
@@ -222,8 +216,8 @@ def test_agents_that_call_each_other_end_at_the_last_level() -> None:
         (ToolCall("c0", "helper", {}, invalid="{"), "the arguments are no JSON object"),
     ],
 )
-def test_arguments_that_do_not_fit_start_nothing(wrong: ToolCall, message: str) -> None:
-    result, log, children = play(team(boss_of(wrong)))
+async def test_arguments_that_do_not_fit_start_nothing(wrong: ToolCall, message: str) -> None:
+    result, log, children = await play(team(boss_of(wrong)))
 
     assert children == []
     failed = next(event.data for event in log if event.kind == k.TOOL_FAILED)
@@ -231,16 +225,16 @@ def test_arguments_that_do_not_fit_start_nothing(wrong: ToolCall, message: str) 
     assert message in result.output, result.output
 
 
-def test_arguments_of_another_schema_are_told_as_json() -> None:
+async def test_arguments_of_another_schema_are_told_as_json() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     counter = AgentTool("helper", "Counts.", "helper", input_schema=schema)
 
-    result, _, _ = play(team(boss_of(ToolCall("c0", "helper", {"a": 1})), agents=[counter]))
+    result, _, _ = await play(team(boss_of(ToolCall("c0", "helper", {"a": 1})), agents=[counter]))
 
     assert result.output == 'done: {"a":1}'
 
 
-def test_an_agent_that_is_not_on_offer_cannot_be_called() -> None:
+async def test_an_agent_that_is_not_on_offer_cannot_be_called() -> None:
     async def main() -> Result:
         async with team(boss_of(), boss_of(task(0, "a"))) as engine:
             return await (await engine.start("go", algorithm="helper")).result()
@@ -258,8 +252,8 @@ def test_an_agent_that_is_not_on_offer_cannot_be_called() -> None:
         async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
             return await (await engine.start("go")).result()
 
-    assert run(main()).outcome == "COMPLETED"
-    assert "no tool is named 'helper'" in run(limited()).output
+    assert (await main()).outcome == "COMPLETED"
+    assert "no tool is named 'helper'" in (await limited()).output
 
 
 @pytest.mark.parametrize(
@@ -269,7 +263,7 @@ def test_an_agent_that_is_not_on_offer_cannot_be_called() -> None:
         (Reply(say("half").parts, stop="length"), "(length); what there is of its answer:\nhalf"),
     ],
 )
-def test_a_child_that_does_not_complete_is_an_error_that_the_model_can_read(
+async def test_a_child_that_does_not_complete_is_an_error_that_the_model_can_read(
     helper: Exception | Reply, error: str
 ) -> None:
     def think(_messages: Sequence[Message]) -> Reply:
@@ -277,14 +271,14 @@ def test_a_child_that_does_not_complete_is_an_error_that_the_model_can_read(
             raise helper
         return helper
 
-    result, log, _ = play(team(boss_of(task(0, "a")), think))
+    result, log, _ = await play(team(boss_of(task(0, "a")), think))
 
     assert result.outcome == "COMPLETED"
     assert error in result.output, result.output
     assert outcomes(log) != ["COMPLETED"]
 
 
-def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
+async def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
     careful = AgentTool("helper", "Helps.", "helper", approval=True)
 
     async def main(*, approve: bool) -> tuple[str, int]:
@@ -299,26 +293,23 @@ def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
             await verified(engine.store)
             return result.output, len(await engine.store.runs())
 
-    assert run(main(approve=True)) == ("done: a", 2)
-    assert run(main(approve=False)) == ("not called: a person denied it", 1)
+    assert (await main(approve=True)) == ("done: a", 2)
+    assert (await main(approve=False)) == ("not called: a person denied it", 1)
 
 
-def test_an_erased_child_is_a_failure_and_its_parent_goes_on() -> None:
+async def test_an_erased_child_is_a_failure_and_its_parent_goes_on() -> None:
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event]]:
-        async with team(boss_of(task(0, "a")), _never, store=store) as engine:
-            started = await engine.start("go")
-            child = await child_of(store, started.id)
-            await until(store, child.run_id, k.LLM_REQUESTED)
-        await store.setup()
-        await store.erase(child.run_id)
-        async with team(boss_of(task(0, "a")), echo, store=store) as engine:
-            result = await engine.run(started.id).result()
-            await verified(store)
-            return result, await store.read(started.id)
-
-    result, log = run(main())
+    async with team(boss_of(task(0, "a")), _never, store=store) as engine:
+        started = await engine.start("go")
+        child = await child_of(store, started.id)
+        await until(store, child.run_id, k.LLM_REQUESTED)
+    await store.setup()
+    await store.erase(child.run_id)
+    async with team(boss_of(task(0, "a")), echo, store=store) as engine:
+        result = await engine.run(started.id).result()
+        await verified(store)
+        log = await store.read(started.id)
 
     assert "FAILED (erased" in result.output
     assert outcomes(log) == ["FAILED"]

@@ -16,7 +16,6 @@ from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Reply, ScriptedClient, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
@@ -124,7 +123,7 @@ ENDS: list[Callable[[Engine, str], Awaitable[None]]] = [interrupted, cancelled, 
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=list(ERRORS))
 @pytest.mark.parametrize("operation", ["append", "release", "renew", "read"])
-def test_another_worker_takes_a_run_whose_store_failed_while_it_was_left(
+async def test_another_worker_takes_a_run_whose_store_failed_while_it_was_left(
     operation: str, error: Break
 ) -> None:
     async def main(end: Callable[[Engine, str], Awaitable[None]]) -> Result:
@@ -147,7 +146,7 @@ def test_another_worker_takes_a_run_whose_store_failed_while_it_was_left(
             return await taken_by_another(store, started.id, clock)
 
     for end in ENDS:
-        assert run(main(end)).output == "done by another", end.__name__
+        assert (await main(end)).output == "done by another", end.__name__
 
 
 @dataclass
@@ -178,32 +177,29 @@ UNWRITABLE = {
 
 
 @pytest.mark.parametrize("drafts", UNWRITABLE.values(), ids=list(UNWRITABLE))
-def test_a_result_that_cannot_be_written_takes_no_other_with_it(drafts: list[Draft]) -> None:
+async def test_a_result_that_cannot_be_written_takes_no_other_with_it(drafts: list[Draft]) -> None:
     both = Reply((ToolCall("c1", "pay"), ToolCall("c2", "pay")), stop="tool_calls")
 
-    async def main() -> tuple[Result, list[Event]]:
-        clock = ManualClock()
-        store = Breaking("", RuntimeError, clock)
-        odd: Any = Odd(drafts)
-        handlers = [LLMHandler(ScriptedClient([both])), odd]
-        async with Engine(
-            store, handlers, algorithms=[React()], clock=clock, lease_s=LEASE_S
-        ) as engine:
-            started = await engine.start("go")
-            with pytest.raises((TypeError, ValueError)):
-                await started.result()
-            info = await started.info()
-            assert (info.status, info.owner) == ("open", None)
-            result = await taken_by_another(store, started.id, clock)
-            return result, await store.read(started.id)
-
-    result, log = run(main())
+    clock = ManualClock()
+    store = Breaking("", RuntimeError, clock)
+    odd: Any = Odd(drafts)
+    handlers = [LLMHandler(ScriptedClient([both])), odd]
+    async with Engine(
+        store, handlers, algorithms=[React()], clock=clock, lease_s=LEASE_S
+    ) as engine:
+        started = await engine.start("go")
+        with pytest.raises((TypeError, ValueError)):
+            await started.result()
+        info = await started.info()
+        assert (info.status, info.owner) == ("open", None)
+        result = await taken_by_another(store, started.id, clock)
+        log = await store.read(started.id)
     assert result.output == "done by another"
     ends = [e.kind for e in log if e.kind in (k.TOOL_COMPLETED, k.TOOL_FAILED)]
     assert sorted(ends) == [k.TOOL_COMPLETED, k.TOOL_FAILED]  # the other was paid, and is known
 
 
-def test_a_task_that_is_cancelled_before_it_begins_is_forgotten() -> None:
+async def test_a_task_that_is_cancelled_before_it_begins_is_forgotten() -> None:
     async def main() -> Result:
         clock = ManualClock()
         store = Breaking("", RuntimeError, clock)
@@ -217,4 +213,4 @@ def test_a_task_that_is_cancelled_before_it_begins_is_forgotten() -> None:
             assert "r" not in engine.hosting
             return await taken_by_another(store, "r", clock)
 
-    assert run(main()).output == "done by another"
+    assert (await main()).output == "done by another"

@@ -10,30 +10,26 @@ from lib.algorithms import React
 from lib.engine import Engine, RunAbandoned
 from lib.engine.driver import Driver
 from lib.errors import StoreError
-from lib.events import Event, Lease, MemoryEventStore, NewEvent, RunInfo
+from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 from lib.tools import tool
 
 from .run_kit import NEVER_ANSWERS, ask, pay, reached, stubborn_until
 
 
-def test_a_result_that_comes_while_the_engine_closes_is_kept() -> None:
-    async def main() -> Sequence[str]:
-        store = MemoryEventStore()
-        async with make_engine(ScriptedClient([ask("pay")]), pay, store=store) as engine:
-            started = await engine.start("go")
-            await reached(started, k.TOOL_REQUESTED)
-        await store.setup()
-        return kinds(await store.read(started.id))
-
-    assert run(main())[-2:] == ["tool.requested", "tool.completed"]
+async def test_a_result_that_comes_while_the_engine_closes_is_kept() -> None:
+    store = MemoryEventStore()
+    async with make_engine(ScriptedClient([ask("pay")]), pay, store=store) as engine:
+        started = await engine.start("go")
+        await reached(started, k.TOOL_REQUESTED)
+    await store.setup()
+    assert kinds(await store.read(started.id))[-2:] == ["tool.requested", "tool.completed"]
 
 
-def test_intents_are_not_recorded_once_the_engine_closes() -> None:
+async def test_intents_are_not_recorded_once_the_engine_closes() -> None:
     class Closing(MemoryEventStore):
         engine: Engine
 
@@ -50,22 +46,19 @@ def test_intents_are_not_recorded_once_the_engine_closes() -> None:
     async def act() -> str:
         return "acted"
 
-    async def main() -> Sequence[str]:
-        store = Closing()
-        store.engine = make_engine(ScriptedClient([ask("act")]), act, store=store)
-        async with store.engine as engine:
-            started = await engine.start("go")
-            await engine.hosted(started.id)
-            await started.deny("tool/1/c1")
-            with pytest.raises(RunAbandoned):
-                await started.result()
-        await store.setup()
-        return kinds(await store.read(started.id))
-
-    assert run(main())[-2:] == ["tool.requested", "tool.failed"]
+    store = Closing()
+    store.engine = make_engine(ScriptedClient([ask("act")]), act, store=store)
+    async with store.engine as engine:
+        started = await engine.start("go")
+        await engine.hosted(started.id)
+        await started.deny("tool/1/c1")
+        with pytest.raises(RunAbandoned):
+            await started.result()
+    await store.setup()
+    assert kinds(await store.read(started.id))[-2:] == ["tool.requested", "tool.failed"]
 
 
-def test_nothing_is_taken_up_while_the_engine_closes() -> None:
+async def test_nothing_is_taken_up_while_the_engine_closes() -> None:
     class Slow(MemoryEventStore):
         claimed = asyncio.Event()
 
@@ -76,63 +69,52 @@ def test_nothing_is_taken_up_while_the_engine_closes() -> None:
                 await asyncio.sleep(0)  # noqa: TID251 - the engine closes meanwhile
             return leases
 
-    async def main() -> RunInfo | None:
-        store = Slow()
-        engine = make_engine(ScriptedClient([]), store=store)
-        async with engine:
-            starting = asyncio.create_task(engine.start("go"))
-            await store.claimed.wait()
-            closing = asyncio.create_task(engine.close())
-            started = await starting
-            await closing
-        await store.setup()
-        return await store.run(started.id)
-
-    info = run(main())
+    store = Slow()
+    engine = make_engine(ScriptedClient([]), store=store)
+    async with engine:
+        starting = asyncio.create_task(engine.start("go"))
+        await store.claimed.wait()
+        closing = asyncio.create_task(engine.close())
+        started = await starting
+        await closing
+    await store.setup()
+    info = await store.run(started.id)
     assert info is not None
     assert (info.status, info.head) == ("open", 1)
 
 
-def test_a_close_that_was_given_up_can_be_waited_for_again() -> None:
+async def test_a_close_that_was_given_up_can_be_waited_for_again() -> None:
     release = asyncio.Event()
 
-    async def main() -> None:
-        engine = make_engine(
-            ScriptedClient([ask("stubborn")]), stubborn_until(release), grace_s=30.0
-        )
-        async with engine:
-            started = await engine.start("go")
-            await reached(started, k.TOOL_REQUESTED)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0):
-                    await engine.close()
-            release.set()
-            await engine.close()
-            with pytest.raises(StoreError):
-                await engine.store.runs()
-
-    run(main())
+    engine = make_engine(ScriptedClient([ask("stubborn")]), stubborn_until(release), grace_s=30.0)
+    async with engine:
+        started = await engine.start("go")
+        await reached(started, k.TOOL_REQUESTED)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await engine.close()
+        release.set()
+        await engine.close()
+        with pytest.raises(StoreError):
+            await engine.store.runs()
 
 
-def test_an_engine_that_was_never_entered_has_nothing_to_close() -> None:
-    run(make_engine(ScriptedClient([])).close())
+async def test_an_engine_that_was_never_entered_has_nothing_to_close() -> None:
+    await make_engine(ScriptedClient([])).close()
 
 
-def test_a_driver_that_is_cancelled_from_outside_gives_its_run_back() -> None:
-    async def main() -> RunInfo:
-        async with make_engine(NEVER_ANSWERS) as engine:
-            started = await engine.start("go")
-            await reached(started, k.LLM_REQUESTED)
-            (driving,) = [t for t in asyncio.all_tasks() if t.get_name().startswith("lib.run")]
-            driving.cancel()
-            await asyncio.wait([driving])
-            return await started.info()
-
-    info = run(main())
+async def test_a_driver_that_is_cancelled_from_outside_gives_its_run_back() -> None:
+    async with make_engine(NEVER_ANSWERS) as engine:
+        started = await engine.start("go")
+        await reached(started, k.LLM_REQUESTED)
+        (driving,) = [t for t in asyncio.all_tasks() if t.get_name().startswith("lib.run")]
+        driving.cancel()
+        await asyncio.wait([driving])
+        info = await started.info()
     assert (info.status, info.ready, info.owner) == ("open", True, None)
 
 
-def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> None:
+async def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> None:
     client = ScriptedClient([])
 
     async def main() -> Sequence[str]:
@@ -146,10 +128,10 @@ def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> None:
                 await driver.drive()
             return kinds(await store.read("r"))
 
-    assert run(main()) == ["run.started"]
+    assert (await main()) == ["run.started"]
 
 
-def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
+async def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
     store = MemoryEventStore()
 
     async def main() -> str:
@@ -158,14 +140,11 @@ def test_an_engine_that_closes_at_once_leaves_the_run_to_the_next() -> None:
         async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
             return (await engine.run(started.id).result()).output
 
-    assert run(main()) == "answer"
+    assert (await main()) == "answer"
 
 
-def test_an_engine_may_be_closed_twice() -> None:
-    async def main() -> None:
-        engine = make_engine(ScriptedClient([]))
-        async with engine:
-            pass
-        await engine.close()
-
-    run(main())
+async def test_an_engine_may_be_closed_twice() -> None:
+    engine = make_engine(ScriptedClient([]))
+    async with engine:
+        pass
+    await engine.close()

@@ -13,7 +13,6 @@ from lib.events import Event, MemoryEventStore, RunInfo
 from lib.events import kinds as k
 from lib.llm import FunctionClient
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 
 
 class Flaky(MemoryEventStore):
@@ -54,34 +53,30 @@ def answering(store: MemoryEventStore, **options: Any) -> Engine:
 
 
 @pytest.mark.parametrize("call", ["run", "claim", "read"])
-def test_what_was_sent_is_answered_once_though_the_connection_is_lost_after_it(
+async def test_what_was_sent_is_answered_once_though_the_connection_is_lost_after_it(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        store = Flaky(k.TURN_REQUESTED, call)
-        async with answering(store) as engine:
-            session = await engine.start_session()
-            await engine.hosted(session.id)
-            with caplog.at_level(logging.WARNING):
-                turn = await session.send("pay my bill")
-            assert store.lost == 1
-            assert "could not be" in caplog.text
-            assert (await turn.result()).output == "ok"
-            assert [message.text for message in await session.history()] == ["pay my bill", "ok"]
-
-    run(main())
+    store = Flaky(k.TURN_REQUESTED, call)
+    async with answering(store) as engine:
+        session = await engine.start_session()
+        await engine.hosted(session.id)
+        with caplog.at_level(logging.WARNING):
+            turn = await session.send("pay my bill")
+        assert store.lost == 1
+        assert "could not be" in caplog.text
+        assert (await turn.result()).output == "ok"
+        assert [message.text for message in await session.history()] == ["pay my bill", "ok"]
 
 
-def test_a_run_that_was_started_is_not_started_again_when_it_cannot_be_driven_at_once() -> None:
-    async def main() -> None:
-        store = Flaky(k.RUN_STARTED, "claim")
-        async with answering(store) as engine:
-            started = await engine.start("pay my bill")
-            assert store.lost == 1
-            assert (await started.result()).output == "ok"
-            assert len(await store.runs()) == 1
-
-    run(main())
+async def test_a_run_that_was_started_is_not_started_again_when_it_cannot_be_driven_at_once() -> (
+    None
+):
+    store = Flaky(k.RUN_STARTED, "claim")
+    async with answering(store) as engine:
+        started = await engine.start("pay my bill")
+        assert store.lost == 1
+        assert (await started.result()).output == "ok"
+        assert len(await store.runs()) == 1
 
 
 class Yielding(MemoryEventStore):
@@ -93,39 +88,33 @@ class Yielding(MemoryEventStore):
         return events
 
 
-def test_of_two_texts_that_are_sent_at_once_under_one_key_the_second_is_refused() -> None:
-    async def main() -> None:
-        client = FunctionClient(lambda messages: f"answer to {messages[-1].text}")
-        async with make_engine(client, store=Yielding()) as engine:
-            session = await engine.start_session()
-            sent = await asyncio.gather(
-                *(
-                    engine.session(session.id).send(text, idempotency_key="k")
-                    for text in ("A", "B", "A")
-                ),
-                return_exceptions=True,
-            )
-            refused = [each for each in sent if isinstance(each, IdempotencyMismatch)]
-            assert [error.run_id for error in refused] == [session.id]
-            outputs = [(await t.result()).output for t in sent if not isinstance(t, BaseException)]
-            assert outputs in (["answer to A"] * 2, ["answer to B"])
-
-    run(main())
+async def test_of_two_texts_that_are_sent_at_once_under_one_key_the_second_is_refused() -> None:
+    client = FunctionClient(lambda messages: f"answer to {messages[-1].text}")
+    async with make_engine(client, store=Yielding()) as engine:
+        session = await engine.start_session()
+        sent = await asyncio.gather(
+            *(
+                engine.session(session.id).send(text, idempotency_key="k")
+                for text in ("A", "B", "A")
+            ),
+            return_exceptions=True,
+        )
+        refused = [each for each in sent if isinstance(each, IdempotencyMismatch)]
+        assert [error.run_id for error in refused] == [session.id]
+        outputs = [(await t.result()).output for t in sent if not isinstance(t, BaseException)]
+        assert outputs in (["answer to A"] * 2, ["answer to B"])
 
 
-def test_a_tenant_has_a_name() -> None:
-    async def main() -> None:
-        async with answering(MemoryEventStore()) as engine:
-            with pytest.raises(ValueError, match="tenant has an id that is not empty"):
-                await engine.start("hi", tenant="")
-            with pytest.raises(ValueError, match="tenant has an id that is not empty"):
-                await engine.start_session(tenant="")
-            assert await engine.store.runs() == []
-
-    run(main())
+async def test_a_tenant_has_a_name() -> None:
+    async with answering(MemoryEventStore()) as engine:
+        with pytest.raises(ValueError, match="tenant has an id that is not empty"):
+            await engine.start("hi", tenant="")
+        with pytest.raises(ValueError, match="tenant has an id that is not empty"):
+            await engine.start_session(tenant="")
+        assert await engine.store.runs() == []
 
 
-def test_a_start_that_meets_an_erasure_says_so() -> None:
+async def test_a_start_that_meets_an_erasure_says_so() -> None:
     class Gone(MemoryEventStore):
         async def read(
             self, run_id: str, *, after: int = 0, limit: int | None = None
@@ -133,10 +122,7 @@ def test_a_start_that_meets_an_erasure_says_so() -> None:
             await self.erase(run_id)
             return await super().read(run_id, after=after, limit=limit)
 
-    async def main() -> None:
-        async with answering(Gone(), drive=False) as engine:
+    async with answering(Gone(), drive=False) as engine:
+        await engine.start("hi", idempotency_key="k")
+        with pytest.raises(RunErased):
             await engine.start("hi", idempotency_key="k")
-            with pytest.raises(RunErased):
-                await engine.start("hi", idempotency_key="k")
-
-    run(main())

@@ -30,7 +30,6 @@ from lib.llm import (
 from lib.llm.empty import ASK_AGAIN, is_empty
 from lib.observe.spans import spans_from_events
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.providers import KeepingClient
 
 EMPTY: dict[str, Reply] = {
@@ -65,11 +64,11 @@ def emptied(log: Sequence[Event]) -> list[Any]:
 
 
 @pytest.mark.parametrize("empty", EMPTY.values(), ids=EMPTY)
-def test_a_model_is_asked_once_more_after_an_empty_reply(empty: Reply) -> None:
+async def test_a_model_is_asked_once_more_after_an_empty_reply(empty: Reply) -> None:
     client = ScriptedClient([empty, "hello"])
 
     with client:
-        result, log = play(client)
+        result, log = await play(client)
 
     assert (result.outcome, result.output, result.error) == ("COMPLETED", "hello", None)
     assert result.spend.llm_calls == 2
@@ -78,8 +77,8 @@ def test_a_model_is_asked_once_more_after_an_empty_reply(empty: Reply) -> None:
 
 
 @pytest.mark.parametrize("empty", EMPTY.values(), ids=EMPTY)
-def test_a_second_empty_reply_fails_the_run_with_a_reason(empty: Reply) -> None:
-    result, log = play(ScriptedClient([empty, empty]))
+async def test_a_second_empty_reply_fails_the_run_with_a_reason(empty: Reply) -> None:
+    result, log = await play(ScriptedClient([empty, empty]))
 
     assert (result.outcome, result.output, result.reason) == ("FAILED", "", "empty")
     assert result.error is not None
@@ -108,13 +107,13 @@ def test_what_says_anything_at_all_is_a_reply() -> None:
         ("content_filter", "BLOCKED", "change what is sent"),
     ],
 )
-def test_a_model_that_was_stopped_is_not_asked_again_and_the_error_says_why(
+async def test_a_model_that_was_stopped_is_not_asked_again_and_the_error_says_why(
     stop: Any, outcome: str, advice: str
 ) -> None:
     client = ScriptedClient([Reply((Thinking("and then"),), stop=stop)])
 
     with client:
-        result, _ = play(client)
+        result, _ = await play(client)
 
     assert (result.outcome, result.output, result.reason) == (outcome, "", stop)
     assert result.error is not None
@@ -122,35 +121,35 @@ def test_a_model_that_was_stopped_is_not_asked_again_and_the_error_says_why(
     assert advice in result.error["message"]
 
 
-def test_an_empty_reply_between_calls_of_tools_is_repaired_each_time() -> None:
+async def test_an_empty_reply_between_calls_of_tools_is_repaired_each_time() -> None:
     client = ScriptedClient(["", CALL, "", "3"])
 
     with client:
-        result, _ = play(client, add)
+        result, _ = await play(client, add)
 
     assert (result.outcome, result.output, result.spend.llm_calls) == ("COMPLETED", "3", 4)
     assert roles(client.calls[-1].messages) == ["user", "user", "assistant", "tool", "user"]
 
 
-def test_both_requests_are_paid() -> None:
+async def test_both_requests_are_paid() -> None:
     paid = Reply((), usage=Usage(input_tokens=10, output_tokens=5, cost=0.25))
 
-    result, _ = play(ScriptedClient([paid, paid]))
+    result, _ = await play(ScriptedClient([paid, paid]))
 
     assert (result.spend.tokens, result.spend.cost, result.spend.llm_calls) == (30, 0.5, 2)
 
 
-def test_no_step_and_no_budget_is_left_for_asking_again() -> None:
-    steps, _ = play(ScriptedClient([""]), agent=React(max_steps=1))
+async def test_no_step_and_no_budget_is_left_for_asking_again() -> None:
+    steps, _ = await play(ScriptedClient([""]), agent=React(max_steps=1))
 
     assert (steps.outcome, steps.reason) == ("LIMITED", "max_steps")
 
 
-def test_an_agent_whose_tools_do_the_work_may_end_without_a_word() -> None:
+async def test_an_agent_whose_tools_do_the_work_may_end_without_a_word() -> None:
     client = ScriptedClient([CALL, ""])
 
     with client:
-        result, log = play(client, add, agent=React(allow_empty=True))
+        result, log = await play(client, add, agent=React(allow_empty=True))
 
     assert (result.outcome, result.output, result.reason) == ("COMPLETED", "", "")
     assert log[0].data["config"]["allow_empty"] is True
@@ -164,7 +163,7 @@ def test_an_agent_of_the_front_door_may_end_without_a_word_or_fails_with_the_rea
     assert (failing.outcome, failing.reason, failing.text) == ("FAILED", "empty", "")
 
 
-def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
+async def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     fitting = '{"n": 1}'
     for steps, outcome, reason in [
@@ -176,42 +175,36 @@ def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
         (["", "{}", "{}"], "FAILED", "output"),
     ]:
         with ScriptedClient(steps) as client:
-            result, _ = play(client, agent=React(output=schema))
+            result, _ = await play(client, agent=React(output=schema))
         assert (result.outcome, result.reason) == (outcome, reason), steps
 
 
-def test_a_stream_shows_only_what_was_said() -> None:
-    async def main() -> tuple[str, Result]:
-        async with make_engine(ScriptedClient(["", "hello"])) as engine:
-            started = await engine.start("go")
-            said = [piece.delta.text async for piece in started.live()]
-            return "".join(said), await started.result()
-
-    said, result = run(main())
+async def test_a_stream_shows_only_what_was_said() -> None:
+    async with make_engine(ScriptedClient(["", "hello"])) as engine:
+        started = await engine.start("go")
+        said = [piece.delta.text async for piece in started.live()]
+        said, result = "".join(said), await started.result()
 
     assert (said, result.output) == ("hello", "hello")
 
 
-def test_a_turn_after_an_empty_one_begins_without_it() -> None:
+async def test_a_turn_after_an_empty_one_begins_without_it() -> None:
     sent: list[Sequence[Message]] = []
 
     def answer(messages: Sequence[Message]) -> str:
         sent.append(messages)
         return "" if len(sent) < 3 else f"{len(sent)}"
 
-    async def main() -> tuple[Result, Result]:
-        async with in_session(answer=answer) as (_, session):
-            silent = await (await session.send("one")).result()
-            return silent, await (await session.send("two")).result()
-
-    silent, spoken = run(main())
+    async with in_session(answer=answer) as (_, session):
+        silent = await (await session.send("one")).result()
+        spoken = await (await session.send("two")).result()
 
     assert (silent.outcome, silent.reason) == ("FAILED", "empty")
     assert (spoken.outcome, spoken.output) == ("COMPLETED", "3")
     assert [message.text for message in sent[2]] == ["be kind", "one", "two"]
 
 
-def test_an_agent_that_is_called_tells_its_caller_why_it_has_no_answer() -> None:
+async def test_an_agent_that_is_called_tells_its_caller_why_it_has_no_answer() -> None:
     def think(messages: Sequence[Message]) -> Reply | str:
         if messages[0].text == "help me":
             return ""
@@ -219,48 +212,45 @@ def test_an_agent_that_is_called_tells_its_caller_why_it_has_no_answer() -> None
             return told(messages)
         return Reply((ToolCall("c1", "helper", {"task": "help me"}),))
 
-    async def main() -> Result:
-        handlers = [
-            LLMHandler(FunctionClient(think)),
-            ChildHandler([AgentTool("helper", "Helps.", "helper")]),
-        ]
-        algorithms = [React("boss"), React("helper", tools=[])]
-        async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
-            return await (await engine.start("go")).result()
-
-    result = run(main())
+    handlers = [
+        LLMHandler(FunctionClient(think)),
+        ChildHandler([AgentTool("helper", "Helps.", "helper")]),
+    ]
+    algorithms = [React("boss"), React("helper", tools=[])]
+    async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
+        result = await (await engine.start("go")).result()
 
     assert "FAILED (empty: the model replied with no text" in result.output
 
 
-def test_what_a_provider_keeps_of_an_empty_reply_is_not_used() -> None:
+async def test_what_a_provider_keeps_of_an_empty_reply_is_not_used() -> None:
     client = KeepingClient(lambda messages: "hello" if messages[-1] == ASK_AGAIN else "")
 
-    result, log = play(client, agent=React(provider_state=True))
+    result, log = await play(client, agent=React(provider_state=True))
 
     assert (result.outcome, result.output) == ("COMPLETED", "hello")
     assert [e.data.get("provider_state") for e in log if e.kind == k.LLM_REQUESTED] == [None, None]
 
 
-def test_a_run_goes_on_in_another_process_after_every_event_of_a_repair() -> None:
-    _, log = play(ScriptedClient(["", "hello"]))
+async def test_a_run_goes_on_in_another_process_after_every_event_of_a_repair() -> None:
+    _, log = await play(ScriptedClient(["", "hello"]))
 
     for count in range(1, len(log)):
-        result, faults = run(resumed(log[:count], ScriptedClient(["", "hello"])))
+        result, faults = await resumed(log[:count], ScriptedClient(["", "hello"]))
         assert (result.outcome, result.output, faults) == ("COMPLETED", "hello", []), count
 
 
-def test_an_old_log_ends_as_it_ended() -> None:
-    _, log = play(ScriptedClient(["", ""]))
+async def test_an_old_log_ends_as_it_ended() -> None:
+    _, log = await play(ScriptedClient(["", ""]))
     old = [replace(e, data={n: v for n, v in e.data.items() if n != "empty"}) for e in log]
 
-    result, faults = run(resumed(old[:3], ScriptedClient([])))
+    result, faults = await resumed(old[:3], ScriptedClient([]))
 
     assert (result.outcome, result.output, faults) == ("COMPLETED", "", [])
 
 
-def test_a_trace_names_an_empty_reply_and_shows_it_to_no_later_call() -> None:
-    _, log = play(ScriptedClient(["", "hello"]))
+async def test_a_trace_names_an_empty_reply_and_shows_it_to_no_later_call() -> None:
+    _, log = await play(ScriptedClient(["", "hello"]))
 
     calls = [span for span in spans_from_events(log) if span.kind == "llm"]
 

@@ -8,14 +8,13 @@ import pytest
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
-from lib.engine import AgentTool, Budget, Engine, Result
+from lib.engine import AgentTool, Budget, Engine
 from lib.errors import RunAbandoned, RunNotFound, StoreError
 from lib.events import Event, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall
 from lib.privacy import erase_run, erase_tenant
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.providers import KeepingClient, StrictClient
 from lib.testing.team import boss_of, call, child_of, echo, say, task, team, until
 from lib.tools import tool
@@ -43,29 +42,26 @@ def texts(messages: Sequence[Message]) -> list[str]:
     return [message.text for message in messages]
 
 
-def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> None:
-    async def main() -> None:
-        asked = Asked()
-        async with make_engine(StrictClient(asked)) as engine:
-            session = await engine.start_session(tenant="acme")
-            first = await session.send("MARKER")
-            await first.result()
-            await (await session.send("two")).result()
-            assert texts(await session.history()) == ["MARKER", "a1", "two", "a2"]
+async def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> None:
+    asked = Asked()
+    async with make_engine(StrictClient(asked)) as engine:
+        session = await engine.start_session(tenant="acme")
+        first = await session.send("MARKER")
+        await first.result()
+        await (await session.send("two")).result()
+        assert texts(await session.history()) == ["MARKER", "a1", "two", "a2"]
 
-            erased = await erase_run(engine.store, first.run_id)
-            assert texts(await session.history()) == ["two", "a2"]
-            await (await session.send("three")).result()
-            assert asked.shown[-1] == ["two", "a2", "three"]
-            assert erased.parent_id == session.id
+        erased = await erase_run(engine.store, first.run_id)
+        assert texts(await session.history()) == ["two", "a2"]
+        await (await session.send("three")).result()
+        assert asked.shown[-1] == ["two", "a2", "three"]
+        assert erased.parent_id == session.id
 
-            await erase_tenant(engine.store, "acme", force=True)
-            with pytest.raises(RunNotFound):
-                await session.history()
-            past = await engine.histories.upto(session.id, 100)
-            assert not past.conversation
-
-    run(main())
+        await erase_tenant(engine.store, "acme", force=True)
+        with pytest.raises(RunNotFound):
+            await session.history()
+        past = await engine.histories.upto(session.id, 100)
+        assert not past.conversation
 
 
 class Looker:
@@ -101,30 +97,29 @@ class Looker:
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_a_handle_of_a_provider_is_not_used_when_what_it_rests_on_was_erased(within: bool) -> None:
+async def test_a_handle_of_a_provider_is_not_used_when_what_it_rests_on_was_erased(
+    within: bool,
+) -> None:
     looker = Looker(held_up=within)
 
-    async def main() -> None:
-        store = Shared()
-        async with looker.engine(store) as engine:
-            session = await engine.start_session()
-            first = await session.send("MARKER")
-            await first.result()
-            second = await session.send("two")
-            await (looker.looking.wait() if within else second.result())
-        async with looker.engine(store) as engine:
-            await erase_run(store, first.run_id)
-            before = len(looker.shown)
-            session = engine.session(session.id)
-            results = [await turn.result() for turn in await session.turns()]
-            assert [result.outcome for result in results] == ["COMPLETED"] * 2
-            for word in ("three", "four"):
-                await (await session.send(word)).result()
-            assert len(looker.shown) == before + 2 + within
-            assert not [one for one in looker.shown[before:] if "MARKER" in one]
-            assert looker.client.sent[-1] == 1  # since then everything is held that was said
-
-    run(main())
+    store = Shared()
+    async with looker.engine(store) as engine:
+        session = await engine.start_session()
+        first = await session.send("MARKER")
+        await first.result()
+        second = await session.send("two")
+        await (looker.looking.wait() if within else second.result())
+    async with looker.engine(store) as engine:
+        await erase_run(store, first.run_id)
+        before = len(looker.shown)
+        session = engine.session(session.id)
+        results = [await turn.result() for turn in await session.turns()]
+        assert [result.outcome for result in results] == ["COMPLETED"] * 2
+        for word in ("three", "four"):
+            await (await session.send(word)).result()
+        assert len(looker.shown) == before + 2 + within
+        assert not [one for one in looker.shown[before:] if "MARKER" in one]
+        assert looker.client.sent[-1] == 1  # since then everything is held that was said
 
 
 class Slow(MemoryEventStore):
@@ -144,7 +139,7 @@ class Slow(MemoryEventStore):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_child_that_begins_after_its_parent_was_erased_does_nothing(whole: bool) -> None:
+async def test_a_child_that_begins_after_its_parent_was_erased_does_nothing(whole: bool) -> None:
     done: list[int] = []
 
     @tool(effects="once")
@@ -157,25 +152,22 @@ def test_a_child_that_begins_after_its_parent_was_erased_does_nothing(whole: boo
             return call(ToolCall("c1", "pay", {"n": 1}))
         return say("done")
 
-    async def main() -> None:
-        store = Slow()
-        async with team(boss_of(task(0, "MARKER")), helper, pay, store=store) as engine:
-            started = await engine.start("go", tenant="acme")
-            await store.at.wait()
-            if whole:
-                assert (await erase_run(store, started.id, force=True)).runs == 1
-            else:
-                await store.erase(started.id)
-            store.gate.set()
-            with pytest.raises(RunNotFound):
-                await started.result()
-            assert await store.runs(RunQuery()) == []
-        assert done == []
-
-    run(main())
+    store = Slow()
+    async with team(boss_of(task(0, "MARKER")), helper, pay, store=store) as engine:
+        started = await engine.start("go", tenant="acme")
+        await store.at.wait()
+        if whole:
+            assert (await erase_run(store, started.id, force=True)).runs == 1
+        else:
+            await store.erase(started.id)
+        store.gate.set()
+        with pytest.raises(RunNotFound):
+            await started.result()
+        assert await store.runs(RunQuery()) == []
+    assert done == []
 
 
-def test_a_child_that_begins_after_its_root_was_erased_does_nothing() -> None:
+async def test_a_child_that_begins_after_its_root_was_erased_does_nothing() -> None:
     """Its parent is there: another worker has taken that up, and it is about to go itself."""
     thoughts: list[str] = []
 
@@ -183,27 +175,24 @@ def test_a_child_that_begins_after_its_root_was_erased_does_nothing() -> None:
         thoughts.append(messages[-1].text)
         return say("done")
 
-    async def main() -> Result:
-        store = MemoryEventStore()
-        async with team(boss_of(task(0, "deep")), helper, store=store) as engine:
-            await store.erase("root")
-            data = {
-                "algorithm": "boss",
-                "input": [{"role": "user", "content": "go"}],
-                "config": {"system": "boss"},
-                "parent": {"run_id": "root", "key": "tool/1/c0"},
-                "root": "root",
-            }
-            await store.append("parent", [await engine.event(k.RUN_STARTED, data)], expected=0)
-            return await engine.run("parent").result()
-
-    result = run(main())
+    store = MemoryEventStore()
+    async with team(boss_of(task(0, "deep")), helper, store=store) as engine:
+        await store.erase("root")
+        data = {
+            "algorithm": "boss",
+            "input": [{"role": "user", "content": "go"}],
+            "config": {"system": "boss"},
+            "parent": {"run_id": "root", "key": "tool/1/c0"},
+            "root": "root",
+        }
+        await store.append("parent", [await engine.event(k.RUN_STARTED, data)], expected=0)
+        result = await engine.run("parent").result()
 
     assert thoughts == []
     assert "FAILED (erased" in result.output
 
 
-def test_an_engine_that_is_closed_meanwhile_leaves_no_orphan() -> None:
+async def test_an_engine_that_is_closed_meanwhile_leaves_no_orphan() -> None:
     class Closing(Shared):
         async def append(
             self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
@@ -220,36 +209,30 @@ def test_an_engine_that_is_closed_meanwhile_leaves_no_orphan() -> None:
     closing: list[asyncio.Task[None]] = []
     engine = team(boss_of(task(0, "a")), store=Closing())
 
-    async def main() -> None:
-        async with engine:
-            started = await engine.start("go")
-            with pytest.raises((RunNotFound, RunAbandoned)):
-                await started.result()
-            await asyncio.wait(closing)
-            assert await engine.store.runs(RunQuery()) == []
-
-    run(main())
+    async with engine:
+        started = await engine.start("go")
+        with pytest.raises((RunNotFound, RunAbandoned)):
+            await started.result()
+        await asyncio.wait(closing)
+        assert await engine.store.runs(RunQuery()) == []
 
 
 @pytest.mark.parametrize("budget", [None, Budget(tokens=400, cost=2.0, llm_calls=3)])
-def test_an_erased_child_has_spent_what_it_was_granted(budget: Budget | None) -> None:
+async def test_an_erased_child_has_spent_what_it_was_granted(budget: Budget | None) -> None:
     """Nobody knows what it has spent: what it might have is not granted again."""
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, dict[str, Any]]:
-        agents = [AgentTool("helper", "Helps.", "helper", budget=budget)]
-        async with team(boss_of(task(0, "a")), _never, store=store, agents=agents) as engine:
-            started = await engine.start("go")
-            child = await child_of(store, started.id)
-            await until(store, child.run_id, k.LLM_REQUESTED)
-        await store.setup()
-        await erase_run(store, child.run_id, force=True)
-        async with team(boss_of(task(0, "a")), echo, store=store, agents=agents) as engine:
-            result = await engine.run(started.id).result()
-            told = await until(store, started.id, k.CHILD_COMPLETED)
-            return result, told.data
-
-    result, told = run(main())
+    agents = [AgentTool("helper", "Helps.", "helper", budget=budget)]
+    async with team(boss_of(task(0, "a")), _never, store=store, agents=agents) as engine:
+        started = await engine.start("go")
+        child = await child_of(store, started.id)
+        await until(store, child.run_id, k.LLM_REQUESTED)
+    await store.setup()
+    await erase_run(store, child.run_id, force=True)
+    async with team(boss_of(task(0, "a")), echo, store=store, agents=agents) as engine:
+        result = await engine.run(started.id).result()
+        told = await until(store, started.id, k.CHILD_COMPLETED)
+        told = told.data
 
     assert (told["outcome"], told["reason"]) == ("FAILED", "erased")
     if budget is None:
@@ -265,7 +248,9 @@ async def _never(_messages: Sequence[Message]) -> Reply:
     return say("never")
 
 
-def test_a_child_whose_start_was_not_answered_is_no_orphan_when_its_parent_was_erased() -> None:
+async def test_a_child_whose_start_was_not_answered_is_no_orphan_when_its_parent_was_erased() -> (
+    None
+):
     """Whoever erased the parent had looked for children before this one was there."""
 
     class Losing(MemoryEventStore):
@@ -281,15 +266,12 @@ def test_a_child_whose_start_was_not_answered_is_no_orphan_when_its_parent_was_e
                 raise StoreError("the connection was lost", retryable=True)
             return appended
 
-    async def main() -> None:
-        store = Losing()
-        async with team(boss_of(task(0, "a")), _never, store=store) as engine:
-            started = await engine.start("go")
-            with pytest.raises(RunNotFound):
-                await started.result()
-            async with asyncio.timeout(200):
-                while await store.runs(RunQuery()):
-                    await SYSTEM_CLOCK.sleep(0.01)
-        assert store.lost == 1
-
-    run(main())
+    store = Losing()
+    async with team(boss_of(task(0, "a")), _never, store=store) as engine:
+        started = await engine.start("go")
+        with pytest.raises(RunNotFound):
+            await started.result()
+        async with asyncio.timeout(200):
+            while await store.runs(RunQuery()):
+                await SYSTEM_CLOCK.sleep(0.01)
+    assert store.lost == 1

@@ -13,7 +13,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 from .fault_kit import asks_helper, until_done, with_helper
@@ -33,7 +32,9 @@ class Unredacted:
 
 
 @pytest.mark.parametrize("cancel", [False, True])
-def test_a_redactor_that_fails_at_every_text_ends_the_run_without_any(*, cancel: bool) -> None:
+async def test_a_redactor_that_fails_at_every_text_ends_the_run_without_any(
+    *, cancel: bool
+) -> None:
     redactor = Unredacted()
 
     @tool
@@ -41,28 +42,25 @@ def test_a_redactor_that_fails_at_every_text_ends_the_run_without_any(*, cancel:
         redactor.failing = True
         return "acted"
 
-    async def main() -> tuple[Result, Sequence[Event]]:
-        client = ScriptedClient([ask("act")])
-        async with make_engine(client, act, redactor=redactor) as engine:
-            started = await engine.start("go")
-            for _ in range(MAX_RESUMES):
-                with pytest.raises(RedactionFailed):
-                    await started.result()
-                if cancel:
-                    redactor.failing = False
-                    await started.cancel("stop")
-                    redactor.failing = True
-            result = await started.result()
-            return result, await engine.store.read(started.id)
-
-    result, log = run(main())
+    client = ScriptedClient([ask("act")])
+    async with make_engine(client, act, redactor=redactor) as engine:
+        started = await engine.start("go")
+        for _ in range(MAX_RESUMES):
+            with pytest.raises(RedactionFailed):
+                await started.result()
+            if cancel:
+                redactor.failing = False
+                await started.cancel("stop")
+                redactor.failing = True
+        result = await started.result()
+        log = await engine.store.read(started.id)
     assert result.outcome == "FAILED"
     assert result.error == {"type": "poison", "message": ""}
     assert kinds(log).count("run.resumed") == MAX_RESUMES
     assert kinds(log)[-2:] == ["tool.failed", "run.completed"]
 
 
-def test_a_poisoned_run_with_a_child_ends_though_nothing_can_be_redacted() -> None:
+async def test_a_poisoned_run_with_a_child_ends_though_nothing_can_be_redacted() -> None:
     redactor = Unredacted()
 
     @tool(approval=True)
@@ -84,10 +82,10 @@ def test_a_poisoned_run_with_a_child_ends_though_nothing_can_be_redacted() -> No
             redactor.failing = True
             return await until_done(started.result, fault=RedactionFailed)
 
-    assert run(main()).outcome == "FAILED"
+    assert (await main()).outcome == "FAILED"
 
 
-def test_a_child_that_cannot_be_started_for_want_of_redaction_fails_its_parent() -> None:
+async def test_a_child_that_cannot_be_started_for_want_of_redaction_fails_its_parent() -> None:
     redactor = Unredacted()
 
     class Noticing(MemoryEventStore):
@@ -98,13 +96,10 @@ def test_a_child_that_cannot_be_started_for_want_of_redaction_fails_its_parent()
             redactor.failing = any(event.kind == k.CHILD_REQUESTED for event in events)
             return stored
 
-    async def main() -> Sequence[Event]:
-        child = React("child", tools=[])
-        async with with_helper(child, store=Noticing(), redactor=redactor) as engine:
-            started = await engine.start("go")
-            with pytest.raises(RedactionFailed):
-                await started.result()
-            return await engine.store.read(started.id)
-
-    log = run(main())
+    child = React("child", tools=[])
+    async with with_helper(child, store=Noticing(), redactor=redactor) as engine:
+        started = await engine.start("go")
+        with pytest.raises(RedactionFailed):
+            await started.result()
+        log = await engine.store.read(started.id)
     assert log[-1].data["error"] == {"type": "RedactionFailed"}

@@ -12,7 +12,6 @@ from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.tools import Tool
 
 from .run_kit import ask, pay, reached
@@ -49,35 +48,29 @@ async def interrupted_while(store: MemoryEventStore, used: Tool, **options: Any)
     return kinds(await store.read(started.id))
 
 
-def test_a_run_whose_lease_cannot_be_given_back_has_ended_nonetheless(
+async def test_a_run_whose_lease_cannot_be_given_back_has_ended_nonetheless(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        store = Failing()
-        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
-            started = await engine.start("go")
-            assert (await started.result()).output == "done"
-        assert store.given_back == 1
-
-    run(main())
+    store = Failing()
+    async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+        started = await engine.start("go")
+        assert (await started.result()).output == "done"
+    assert store.given_back == 1
     told = [record for record in caplog.records if "was not given back" in record.getMessage()]
     assert [record.levelno for record in told] == [logging.WARNING]
 
 
-def test_a_lease_that_cannot_be_given_back_does_not_hide_what_went_wrong_before() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient(["done"]), store=Failing(k.LLM_COMPLETED)) as engine:
-            started = await engine.start("go")
-            with pytest.raises(StoreError, match="the first thing that went wrong"):
-                await started.result()
-
-    run(main())
+async def test_a_lease_that_cannot_be_given_back_does_not_hide_what_went_wrong_before() -> None:
+    async with make_engine(ScriptedClient(["done"]), store=Failing(k.LLM_COMPLETED)) as engine:
+        started = await engine.start("go")
+        with pytest.raises(StoreError, match="the first thing that went wrong"):
+            await started.result()
 
 
-def test_a_result_that_cannot_be_written_while_the_engine_closes_is_told(
+async def test_a_result_that_cannot_be_written_while_the_engine_closes_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log = run(interrupted_while(Failing(k.TOOL_COMPLETED), pay))
+    log = await interrupted_while(Failing(k.TOOL_COMPLETED), pay)
 
     assert log[-1] == "tool.requested"
     [told] = [r for r in caplog.records if "results may be lost" in r.getMessage()]
@@ -85,7 +78,7 @@ def test_a_result_that_cannot_be_written_while_the_engine_closes_is_told(
     assert str(told.exc_info[1]) == "the first thing that went wrong"
 
 
-def test_a_result_that_comes_after_a_signal_while_the_engine_closes_is_kept() -> None:
+async def test_a_result_that_comes_after_a_signal_while_the_engine_closes_is_kept() -> None:
     class Signalled(MemoryEventStore):
         signalled = False
 
@@ -98,6 +91,6 @@ def test_a_result_that_comes_after_a_signal_while_the_engine_closes_is_kept() ->
                 await super().append(run_id, [signal], expected=None)
             return await super().append(run_id, events, expected=expected)
 
-    log = run(interrupted_while(Signalled(), pay))
+    log = await interrupted_while(Signalled(), pay)
 
     assert log[-3:] == ["tool.requested", "cancel.requested", "tool.completed"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Result
 from lib.engine.core.algorithm import Wait
 from lib.engine.core.blind import BLIND
 from lib.engine.core.state import MAX_RESUMES
@@ -18,7 +17,6 @@ from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 
 from .fault_kit import Undecided, until_done, with_helper
 from .run_kit import NEVER_ANSWERS, Kept, reached
@@ -37,22 +35,19 @@ FAULTY = [Undecided(), Unfolded()]
 
 
 @pytest.mark.parametrize("agent", FAULTY, ids=["decide", "evolve"])
-def test_a_run_whose_algorithm_always_fails_ends_as_failed(agent: React) -> None:
-    async def main() -> None:
-        store = Kept()
-        async with make_engine(ScriptedClient(["hi"]), store=store, agent=agent) as engine:
-            started = await engine.start("go")
-            result = await until_done(started.result)
-            assert (result.outcome, result.reason) == ("FAILED", "poison")
-        async with make_engine(ScriptedClient([]), store=store, agent=agent) as engine:
-            again = await engine.run(started.id).result()  # from the log, which nobody can fold
-            assert again == result
-            log = await store.read(started.id)
-            assert kinds(log).count("run.resumed") == MAX_RESUMES
-            assert {"type": "ZeroDivisionError"} in [event.data.get("error") for event in log]
-            assert (await verify_store(store)).faults == []
-
-    run(main())
+async def test_a_run_whose_algorithm_always_fails_ends_as_failed(agent: React) -> None:
+    store = Kept()
+    async with make_engine(ScriptedClient(["hi"]), store=store, agent=agent) as engine:
+        started = await engine.start("go")
+        result = await until_done(started.result)
+        assert (result.outcome, result.reason) == ("FAILED", "poison")
+    async with make_engine(ScriptedClient([]), store=store, agent=agent) as engine:
+        again = await engine.run(started.id).result()  # from the log, which nobody can fold
+        assert again == result
+        log = await store.read(started.id)
+        assert kinds(log).count("run.resumed") == MAX_RESUMES
+        assert {"type": "ZeroDivisionError"} in [event.data.get("error") for event in log]
+        assert (await verify_store(store)).faults == []
 
 
 class Unhashed(React):
@@ -65,47 +60,38 @@ class Unhashed(React):
         return [replace(request, settings={"odd": object()}) for request in decision]
 
 
-def test_a_run_whose_open_call_cannot_be_made_again_ends_as_failed() -> None:
-    async def main() -> Result:
-        store = Kept()
-        async with make_engine(NEVER_ANSWERS, store=store) as engine:
-            started = await engine.start("go")
-            await reached(started, k.LLM_REQUESTED)
-        async with make_engine(ScriptedClient([]), store=store, agent=Unhashed()) as engine:
-            return await until_done(engine.run(started.id).result, fault=TypeError)
-
-    result = run(main())
+async def test_a_run_whose_open_call_cannot_be_made_again_ends_as_failed() -> None:
+    store = Kept()
+    async with make_engine(NEVER_ANSWERS, store=store) as engine:
+        started = await engine.start("go")
+        await reached(started, k.LLM_REQUESTED)
+    async with make_engine(ScriptedClient([]), store=store, agent=Unhashed()) as engine:
+        result = await until_done(engine.run(started.id).result, fault=TypeError)
     assert (result.outcome, result.reason) == ("FAILED", "poison")
 
 
 @pytest.mark.parametrize("agent", FAULTY, ids=["decide", "evolve"])
-def test_a_run_whose_algorithm_fails_can_be_cancelled(agent: React) -> None:
-    async def main() -> Result:
-        async with make_engine(ScriptedClient(["hi"]), agent=agent) as engine:
-            started = await engine.start("go")
-            with pytest.raises(ZeroDivisionError):
-                await started.result()
-            await started.cancel("enough")
-            return await started.result()
-
-    result = run(main())
+async def test_a_run_whose_algorithm_fails_can_be_cancelled(agent: React) -> None:
+    async with make_engine(ScriptedClient(["hi"]), agent=agent) as engine:
+        started = await engine.start("go")
+        with pytest.raises(ZeroDivisionError):
+            await started.result()
+        await started.cancel("enough")
+        result = await started.result()
     assert (result.outcome, result.reason) == ("CANCELLED", "enough")
 
 
-def test_the_faults_of_a_child_are_its_own_and_its_parent_is_told_how_it_ended() -> None:
-    async def main() -> tuple[Result, Sequence[Event]]:
-        async with with_helper(Undecided("child", tools=[])) as engine:
-            started = await engine.start("go")
-            result = await until_done(started.result)
-            return result, await engine.store.read(started.id)
-
-    result, log = run(main())
+async def test_the_faults_of_a_child_are_its_own_and_its_parent_is_told_how_it_ended() -> None:
+    async with with_helper(Undecided("child", tools=[])) as engine:
+        started = await engine.start("go")
+        result = await until_done(started.result)
+        log = await engine.store.read(started.id)
     assert (result.outcome, result.output) == ("COMPLETED", "done without")
     [ended] = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
     assert (ended["outcome"], ended["reason"]) == ("FAILED", "poison")
 
 
-def test_a_turn_that_always_fails_leaves_its_session_for_the_next() -> None:
+async def test_a_turn_that_always_fails_leaves_its_session_for_the_next() -> None:
     class Moody(React):
         def decide(self, state: Any) -> Any:
             if self.moody:
@@ -114,20 +100,17 @@ def test_a_turn_that_always_fails_leaves_its_session_for_the_next() -> None:
 
         moody = True
 
-    async def main() -> None:
-        agent = Moody()
-        async with make_engine(ScriptedClient(["hi"]), agent=agent) as engine:
-            session = await engine.start_session()
-            first = await session.send("one")
-            result = await until_done(first.result)
-            assert (result.outcome, result.reason) == ("FAILED", "poison")
-            agent.moody = False
-            assert (await (await session.send("two")).result()).output == "hi"
-
-    run(main())
+    agent = Moody()
+    async with make_engine(ScriptedClient(["hi"]), agent=agent) as engine:
+        session = await engine.start_session()
+        first = await session.send("one")
+        result = await until_done(first.result)
+        assert (result.outcome, result.reason) == ("FAILED", "poison")
+        agent.moody = False
+        assert (await (await session.send("two")).result()).output == "hi"
 
 
-def test_a_fault_of_a_parent_beside_its_child_counts() -> None:
+async def test_a_fault_of_a_parent_beside_its_child_counts() -> None:
     """What breaks is the handler of children itself, before there is a child."""
 
     class Unconfigured(React):
@@ -138,20 +121,17 @@ def test_a_fault_of_a_parent_beside_its_child_counts() -> None:
 
         broken = False
 
-    async def main() -> Result:
-        child = Unconfigured("child")
-        async with with_helper(child) as engine:
-            child.broken = True
-            started = await engine.start("go")
-            with pytest.raises(AssertionError, match="does not end"):
-                await until_done(started.result)
-            log = await engine.store.read(started.id)
-            counted = [event for event in log if "error" in event.data]
-            assert len(counted) == MAX_RESUMES
-            child.broken = False
-            return await started.result()
-
-    result = run(main())
+    child = Unconfigured("child")
+    async with with_helper(child) as engine:
+        child.broken = True
+        started = await engine.start("go")
+        with pytest.raises(AssertionError, match="does not end"):
+            await until_done(started.result)
+        log = await engine.store.read(started.id)
+        counted = [event for event in log if "error" in event.data]
+        assert len(counted) == MAX_RESUMES
+        child.broken = False
+        result = await started.result()
     assert (result.outcome, result.reason) == ("FAILED", "poison")
 
 
@@ -159,7 +139,7 @@ def test_a_fold_without_an_algorithm_asks_for_nothing() -> None:
     assert (BLIND.config(), BLIND.decide(None)) == ({}, Wait())
 
 
-def test_the_engine_says_what_stopped_a_run(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_engine_says_what_stopped_a_run(caplog: pytest.LogCaptureFixture) -> None:
     class Breaking(MemoryEventStore):
         async def append(
             self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
@@ -173,5 +153,5 @@ def test_the_engine_says_what_stopped_a_run(caplog: pytest.LogCaptureFixture) ->
             await engine.start("go")
 
     with caplog.at_level(logging.ERROR):
-        run(main())
+        await main()
     assert "stopped here" in caplog.text

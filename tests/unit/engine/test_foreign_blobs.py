@@ -10,7 +10,6 @@ from lib.errors import BlobMissing
 from lib.events import MemoryBlobStore, MemoryEventStore
 from lib.llm import Attachment, BlobRef, FunctionClient, Image, Message
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 
 CONTENT = b"private" * 50_000
 REF = BlobRef(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "image/png")
@@ -32,37 +31,31 @@ def showing(ref: BlobRef) -> Message:
 
 
 @pytest.mark.parametrize("ref", [REF, NOWHERE])
-def test_a_blob_that_no_run_of_the_tenant_refers_to_is_a_missing_one(ref: BlobRef) -> None:
-    async def main() -> None:
-        shown: list[int] = []
-        async with looking(shown) as engine:
-            own = Message.user("look", Image(data=CONTENT, media_type="image/png"))
-            await (await engine.start(own, tenant="a")).result()
-            assert shown == [len(CONTENT)]
-            session = await engine.start_session(tenant="b")
-            with pytest.raises(BlobMissing) as caught:
-                await engine.start(showing(ref), tenant="b")
-            assert str(caught.value) == str(BlobMissing(ref.sha256))
-            with pytest.raises(BlobMissing):
-                await session.send(showing(ref))
-            with pytest.raises(BlobMissing):
-                await engine.session(session.id, tenant="b").send(showing(ref))
-            assert len(shown) == 1
-            assert await session.turns() == []
-
-    run(main())
+async def test_a_blob_that_no_run_of_the_tenant_refers_to_is_a_missing_one(ref: BlobRef) -> None:
+    shown: list[int] = []
+    async with looking(shown) as engine:
+        own = Message.user("look", Image(data=CONTENT, media_type="image/png"))
+        await (await engine.start(own, tenant="a")).result()
+        assert shown == [len(CONTENT)]
+        session = await engine.start_session(tenant="b")
+        with pytest.raises(BlobMissing) as caught:
+            await engine.start(showing(ref), tenant="b")
+        assert str(caught.value) == str(BlobMissing(ref.sha256))
+        with pytest.raises(BlobMissing):
+            await session.send(showing(ref))
+        with pytest.raises(BlobMissing):
+            await engine.session(session.id, tenant="b").send(showing(ref))
+        assert len(shown) == 1
+        assert await session.turns() == []
 
 
-def test_a_tenant_refers_to_its_own_content_and_who_has_none_to_any() -> None:
-    async def main() -> None:
-        shown: list[int] = []
-        async with looking(shown) as engine:
-            own = Message.user("look", Image(data=CONTENT, media_type="image/png"))
-            await (await engine.start(own, tenant="a")).result()
-            await (await engine.start(showing(REF), tenant="a")).result()
-            session = await engine.start_session(tenant="a")
-            await (await session.send(showing(REF))).result()
-            await (await engine.start(showing(REF))).result()
-            assert shown == [len(CONTENT)] * 4
-
-    run(main())
+async def test_a_tenant_refers_to_its_own_content_and_who_has_none_to_any() -> None:
+    shown: list[int] = []
+    async with looking(shown) as engine:
+        own = Message.user("look", Image(data=CONTENT, media_type="image/png"))
+        await (await engine.start(own, tenant="a")).result()
+        await (await engine.start(showing(REF), tenant="a")).result()
+        session = await engine.start_session(tenant="a")
+        await (await session.send(showing(REF))).result()
+        await (await engine.start(showing(REF))).result()
+        assert shown == [len(CONTENT)] * 4

@@ -12,7 +12,6 @@ from lib.events import Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
@@ -20,7 +19,7 @@ from .fault_kit import Undecided
 from .run_kit import NoteBefore, ask, new, reached
 
 
-def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -> None:
+async def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -> None:
     @tool(approval=True)
     def act() -> str:
         return "acted"
@@ -31,18 +30,15 @@ def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -> None
                 await asyncio.sleep(0)  # noqa: TID251 - the decision comes meanwhile
             await super().release(lease, idle_at=idle_at)
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient([ask("act"), "done"]), act, store=Slow()) as engine:
-            started = await engine.start("go")
-            await reached(started, k.APPROVAL_REQUESTED)
-            await started.approve("tool/1/c1")
-            while (await started.info()).status == "open":  # noqa: ASYNC110 - nobody waits for it
-                await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
-
-    run(main())
+    async with make_engine(ScriptedClient([ask("act"), "done"]), act, store=Slow()) as engine:
+        started = await engine.start("go")
+        await reached(started, k.APPROVAL_REQUESTED)
+        await started.approve("tool/1/c1")
+        while (await started.info()).status == "open":  # noqa: ASYNC110 - nobody waits for it
+            await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
 
 
-def test_a_run_that_ends_while_it_is_taken_over_is_left_as_it_is() -> None:
+async def test_a_run_that_ends_while_it_is_taken_over_is_left_as_it_is() -> None:
     class Ending(MemoryEventStore):
         async def claim(self, owner: str, **options: Any) -> list[Lease]:
             (lease,) = await super().claim(owner, **options)
@@ -50,47 +46,41 @@ def test_a_run_that_ends_while_it_is_taken_over_is_left_as_it_is() -> None:
             await self.append(lease.run_id, [end], expected=1)
             return [replace(lease, epoch=2, takeover=True)]
 
-    async def main() -> tuple[Result, Sequence[str]]:
-        store = Ending()
-        async with make_engine(ScriptedClient([]), store=store) as engine:
-            started = await engine.start("go")
-            return await started.result(), kinds(await store.read(started.id))
-
-    result, happened = run(main())
+    store = Ending()
+    async with make_engine(ScriptedClient([]), store=store) as engine:
+        started = await engine.start("go")
+        result, happened = await started.result(), kinds(await store.read(started.id))
     assert (result.output, happened) == ("theirs", ["run.started", "run.completed"])
 
 
-def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() -> None:
+async def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() -> None:
     async def main(kind: str) -> tuple[Result, Sequence[str]]:
         store = NoteBefore(k.LLM_COMPLETED, new(kind, signal_id="s"))
         async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
             started = await engine.start("go")
             return await started.result(), kinds(await store.read(started.id))
 
-    noted, happened = run(main("acme.note"))
+    noted, happened = await main("acme.note")
     assert (noted.outcome, noted.output) == ("COMPLETED", "answer")
     assert happened[2:] == ["acme.note", "llm.completed", "run.completed"]
-    cancelled, happened = run(main(k.CANCEL_REQUESTED))
+    cancelled, happened = await main(k.CANCEL_REQUESTED)
     assert cancelled.outcome == "CANCELLED"
     assert happened[2:] == ["cancel.requested", "llm.completed", "run.completed"]
 
 
-def test_an_owner_that_finds_another_ones_event_stops() -> None:
-    async def main() -> None:
-        resumed = new(k.RUN_RESUMED, worker="other", epoch=2)
-        store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
-        async with make_engine(ScriptedClient(["kept"]), store=store) as engine:
-            started = await engine.start("go")
-            assert await engine.hosted(started.id) is None
-            happened = kinds(await store.read(started.id))
-            assert happened[:3] == ["run.started", "llm.requested", "run.resumed"]
-            assert happened[3:] == ["lease.lost"]  # it says that it lives, and nothing else
-            assert (await started.result()).output == "kept"
-
-    run(main())
+async def test_an_owner_that_finds_another_ones_event_stops() -> None:
+    resumed = new(k.RUN_RESUMED, worker="other", epoch=2)
+    store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
+    async with make_engine(ScriptedClient(["kept"]), store=store) as engine:
+        started = await engine.start("go")
+        assert await engine.hosted(started.id) is None
+        happened = kinds(await store.read(started.id))
+        assert happened[:3] == ["run.started", "llm.requested", "run.resumed"]
+        assert happened[3:] == ["lease.lost"]  # it says that it lives, and nothing else
+        assert (await started.result()).output == "kept"
 
 
-def test_a_failure_is_counted_though_a_signal_comes_first() -> None:
+async def test_a_failure_is_counted_though_a_signal_comes_first() -> None:
     async def main() -> Sequence[str]:
         store = NoteBefore(k.RUN_RESUMED, new("acme.note"))
         async with make_engine(ScriptedClient([]), store=store, agent=Undecided()) as engine:
@@ -99,4 +89,4 @@ def test_a_failure_is_counted_though_a_signal_comes_first() -> None:
                 await started.result()
             return kinds(await store.read(started.id))
 
-    assert run(main())[:3] == ["run.started", "acme.note", "run.resumed"]
+    assert (await main())[:3] == ["run.started", "acme.note", "run.resumed"]

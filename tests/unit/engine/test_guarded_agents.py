@@ -13,12 +13,11 @@ from lib.events.verify import verify_store
 from lib.guards import Guard
 from lib.llm import Message, Reply, ScriptedClient, ToolCall, ToolResult
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 
 from .guard_kit import Watch, verdicts
 
 
-def test_a_child_is_guarded_like_any_run() -> None:
+async def test_a_child_is_guarded_like_any_run() -> None:
     asked = Reply((ToolCall("c1", "helper", {"task": "be evil"}),))
     agent = AgentTool(name="helper", description="helps", algorithm="react")
     watch = Watch("input")
@@ -38,7 +37,7 @@ def test_a_child_is_guarded_like_any_run() -> None:
             return result.outcome, child["outcome"]
 
     # The parent then reads of the block; that text holds no "evil" any more.
-    assert run(main()) == ("COMPLETED", "BLOCKED")
+    assert (await main()) == ("COMPLETED", "BLOCKED")
 
 
 class Silent(React):
@@ -52,7 +51,7 @@ class Silent(React):
 BELOW = React("below", system="child", tools=[])
 
 
-def called(
+async def called(
     task: str, answer: Any, *guards: Guard, below: React = BELOW
 ) -> tuple[list[Event], list[Event], Any]:
     """Return the logs of a run that calls an agent and of that, and what the caller was told."""
@@ -88,12 +87,12 @@ def called(
             )
             return log, inner, parent.calls[1].messages[-1].parts[0]
 
-    return run(main())
+    return await main()
 
 
-def test_a_call_of_an_agent_that_is_blocked_starts_no_run() -> None:
+async def test_a_call_of_an_agent_that_is_blocked_starts_no_run() -> None:
     watch = Watch("tool_call", "tool_result")
-    log, below, told = called("be evil", "fine", watch)
+    log, below, told = await called("be evil", "fine", watch)
 
     message = "not called: blocked by the guard 'watch': a bad word"
     assert below == []
@@ -109,9 +108,9 @@ def test_a_call_of_an_agent_that_is_blocked_starts_no_run() -> None:
     )
 
 
-def test_an_agents_answer_that_is_blocked_is_withheld_from_its_caller() -> None:
+async def test_an_agents_answer_that_is_blocked_is_withheld_from_its_caller() -> None:
     watch = Watch("tool_call", "tool_result")
-    log, below, told = called("help", "an evil answer", watch)
+    log, below, told = await called("help", "an evil answer", watch)
 
     why = "blocked by the guard 'watch': a bad word"
     assert told == ToolResult(
@@ -125,9 +124,9 @@ def test_an_agents_answer_that_is_blocked_is_withheld_from_its_caller() -> None:
     ]
 
 
-def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
+async def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
     watch = Watch("tool_result")
-    log, _, told = called("help", LLMError("an evil page"), watch)
+    log, _, told = await called("help", LLMError("an evil page"), watch)
 
     (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
     assert (done["outcome"], "error" in done) == ("FAILED", False)
@@ -135,8 +134,8 @@ def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
     assert "evil" not in told.content
 
 
-def test_an_answer_that_says_nothing_is_not_checked() -> None:
+async def test_an_answer_that_says_nothing_is_not_checked() -> None:
     watch = Watch("tool_result")
-    called("help", "fine", watch, below=Silent("below", system="child", tools=[]))
+    await called("help", "fine", watch, below=Silent("below", system="child", tools=[]))
 
     assert watch.seen == []

@@ -14,7 +14,6 @@ from lib.events.verify import verify_store
 from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.privacy import erase_run
-from lib.testing.aio import run
 from lib.testing.team import child_of, until
 
 
@@ -67,68 +66,61 @@ def engine_of(store: MemoryEventStore, guard: Fickle, *, hangs: bool = False) ->
 
 
 @pytest.mark.parametrize("erased", [False, True])
-def test_a_guard_is_not_asked_again_about_a_run_that_its_verdict_let_begin(erased: bool) -> None:
-    async def main() -> None:
-        store, guard = Shared(), Fickle(1)
-        async with engine_of(store, guard, hangs=True) as engine:
-            started = await engine.start("go")
-            child = await child_of(store, started.id)
-            await until(store, child.run_id, k.LLM_REQUESTED)
-        if erased:
-            await erase_run(store, child.run_id, force=True)
-        async with engine_of(store, guard) as engine:
-            await engine.run(started.id).result()
-            told = (await until(store, started.id, k.CHILD_COMPLETED)).data
-            rest = await store.run(child.run_id)
-        assert guard.asked == 1
-        assert told.get("unstarted") is None
-        if erased:
-            assert (told["outcome"], told["reason"]) == ("FAILED", "erased")
-        else:
-            assert (told["outcome"], told["output"]) == ("COMPLETED", "done")
-            assert rest is not None
-            assert rest.status == "closed"
-            assert (await verify_store(store, deep=True)).faults == []
-
-    run(main())
-
-
-def test_a_call_whose_run_was_not_begun_yet_is_checked_again_after_a_crash() -> None:
-    async def main() -> None:
-        store, guard = Shared(), Fickle(0)
-        async with engine_of(store, guard) as engine:
-            started = await engine.start("go")
-            await started.result()
-            log = await store.read(started.id)
-        (asked,) = [event.seq for event in log if event.kind == k.CHILD_REQUESTED]
-        cut = Shared()
-        async with engine_of(cut, guard) as engine:
-            begun = [NewEvent(e.kind, e.data, e.at, e.tenant, e.user) for e in log[:asked]]
-            await cut.append("again", begun, expected=0)
-            await engine.run("again").result()
-            told = (await until(cut, "again", k.CHILD_COMPLETED)).data
-        assert guard.asked == 2
-        assert (told["outcome"], told["unstarted"]) == ("BLOCKED", True)
-
-    run(main())
+async def test_a_guard_is_not_asked_again_about_a_run_that_its_verdict_let_begin(
+    erased: bool,
+) -> None:
+    store, guard = Shared(), Fickle(1)
+    async with engine_of(store, guard, hangs=True) as engine:
+        started = await engine.start("go")
+        child = await child_of(store, started.id)
+        await until(store, child.run_id, k.LLM_REQUESTED)
+    if erased:
+        await erase_run(store, child.run_id, force=True)
+    async with engine_of(store, guard) as engine:
+        await engine.run(started.id).result()
+        told = (await until(store, started.id, k.CHILD_COMPLETED)).data
+        rest = await store.run(child.run_id)
+    assert guard.asked == 1
+    assert told.get("unstarted") is None
+    if erased:
+        assert (told["outcome"], told["reason"]) == ("FAILED", "erased")
+    else:
+        assert (told["outcome"], told["output"]) == ("COMPLETED", "done")
+        assert rest is not None
+        assert rest.status == "closed"
+        assert (await verify_store(store, deep=True)).faults == []
 
 
-def test_a_lost_answer_to_the_start_of_a_run_costs_neither_its_verdict_nor_its_result() -> None:
-    async def main() -> None:
-        store, guard = Shared(), Fickle(1)
-        store.loses = True
-        async with engine_of(store, guard) as engine:
-            result = await (started := await engine.start("go")).result()
-            log = await store.read(started.id)
-            runs = await store.runs()
-        assert not store.loses
-        assert (result.outcome, guard.asked) == ("COMPLETED", 1)
-        assert [event.data["verdict"] for event in log if event.kind == k.GUARD_VERDICT] == [
-            "allowed"
-        ]
-        (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
-        assert (done["outcome"], done["output"]) == ("COMPLETED", "done")
-        assert [each.run_id for each in runs] == [started.id, done["run_id"]]
-        assert {each.status for each in runs} == {"closed"}
+async def test_a_call_whose_run_was_not_begun_yet_is_checked_again_after_a_crash() -> None:
+    store, guard = Shared(), Fickle(0)
+    async with engine_of(store, guard) as engine:
+        started = await engine.start("go")
+        await started.result()
+        log = await store.read(started.id)
+    (asked,) = [event.seq for event in log if event.kind == k.CHILD_REQUESTED]
+    cut = Shared()
+    async with engine_of(cut, guard) as engine:
+        begun = [NewEvent(e.kind, e.data, e.at, e.tenant, e.user) for e in log[:asked]]
+        await cut.append("again", begun, expected=0)
+        await engine.run("again").result()
+        told = (await until(cut, "again", k.CHILD_COMPLETED)).data
+    assert guard.asked == 2
+    assert (told["outcome"], told["unstarted"]) == ("BLOCKED", True)
 
-    run(main())
+
+async def test_a_lost_answer_to_the_start_of_a_run_costs_neither_its_verdict_nor_its_result() -> (
+    None
+):
+    store, guard = Shared(), Fickle(1)
+    store.loses = True
+    async with engine_of(store, guard) as engine:
+        result = await (started := await engine.start("go")).result()
+        log = await store.read(started.id)
+        runs = await store.runs()
+    assert not store.loses
+    assert (result.outcome, guard.asked) == ("COMPLETED", 1)
+    assert [event.data["verdict"] for event in log if event.kind == k.GUARD_VERDICT] == ["allowed"]
+    (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
+    assert (done["outcome"], done["output"]) == ("COMPLETED", "done")
+    assert [each.run_id for each in runs] == [started.id, done["run_id"]]
+    assert {each.status for each in runs} == {"closed"}

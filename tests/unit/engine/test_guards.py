@@ -9,7 +9,7 @@ from lib._util.json import canonical
 from lib.algorithms import React
 from lib.engine import Budget, Engine, LLMHandler
 from lib.errors import LLMError, ToolError
-from lib.events import Event, MemoryEventStore
+from lib.events import MemoryEventStore
 from lib.events import kinds as k
 from lib.guards import GuardContent, SensitiveDataGuard, Stage, Verdict
 from lib.llm import Reply, ScriptedClient, Text, ToolCall, ToolResult, Usage
@@ -17,16 +17,15 @@ from lib.observe import spans_from_events, spend_of
 from lib.privacy.redactor import PatternRedactor
 from lib.resilience import RetryPolicy
 from lib.testing.agents import kinds
-from lib.testing.aio import run
 from lib.tools import tool
 
 from .guard_kit import CALL, KEY, Watch, drive, guarded, look, sha, verdicts
 
 
-def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about() -> None:
+async def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about() -> None:
     guards = Watch("input", "output"), Watch("tool_call", "tool_result")
     engine = guarded(ScriptedClient([CALL, "fine"]), look, llm=guards[:1], calls=guards[1:])
-    result, log = drive(engine)
+    result, log = await drive(engine)
 
     assert result.outcome == "COMPLETED"
     assert kinds(log) == [
@@ -54,9 +53,9 @@ def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about() ->
     assert hashes[3] == sha("seen in the box")
 
 
-def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
+async def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
     client = ScriptedClient([])
-    result, log = drive(guarded(client, llm=[Watch("input")]), "be evil")
+    result, log = await drive(guarded(client, llm=[Watch("input")]), "be evil")
 
     message = "the input is blocked by the guard 'watch': a bad word"
     assert (result.outcome, result.reason) == ("BLOCKED", "guard")
@@ -66,11 +65,11 @@ def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
     assert client.calls == []
 
 
-def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
+async def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
     store = MemoryEventStore()
     reply = Reply((Text("evil plan"),), usage=Usage(input_tokens=7, output_tokens=5, cost=0.5))
     watch = Watch("output", usage=Usage(input_tokens=2, output_tokens=1, cost=0.25))
-    result, log = drive(guarded(ScriptedClient([reply]), llm=[watch], store=store))
+    result, log = await drive(guarded(ScriptedClient([reply]), llm=[watch], store=store))
 
     assert result.outcome == "BLOCKED"
     assert "evil" not in canonical([event.data for event in log])
@@ -84,7 +83,7 @@ def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
     }
 
 
-def test_what_guards_cost_counts_against_the_budget() -> None:
+async def test_what_guards_cost_counts_against_the_budget() -> None:
     watch = Watch("input", usage=Usage(input_tokens=1000))
 
     async def main() -> str | None:
@@ -93,10 +92,10 @@ def test_what_guards_cost_counts_against_the_budget() -> None:
             started = await engine.start("hi", budget=Budget(tokens=500))
             return (await started.result()).outcome
 
-    assert run(main()) == "LIMITED"
+    assert (await main()) == "LIMITED"
 
 
-def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
+async def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
     made: list[str] = []
 
     @tool
@@ -107,7 +106,7 @@ def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
 
     asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
     client = ScriptedClient([asked, "sorry"])
-    result, log = drive(guarded(client, write, calls=[Watch("tool_call")]))
+    result, log = await drive(guarded(client, write, calls=[Watch("tool_call")]))
 
     assert (result.outcome, made) == ("COMPLETED", [])
     (failed,) = [event.data for event in log if event.kind == k.TOOL_FAILED]
@@ -126,7 +125,7 @@ def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
         ("once", True, "called, and it failed, and may have had its effect; what came of it is"),
     ],
 )
-def test_a_blocked_result_is_withheld_and_says_whether_there_was_an_effect(
+async def test_a_blocked_result_is_withheld_and_says_whether_there_was_an_effect(
     effects: Any, fails: bool, told: str
 ) -> None:
     @tool(name="fetch", effects=effects)
@@ -137,7 +136,7 @@ def test_a_blocked_result_is_withheld_and_says_whether_there_was_an_effect(
         return "evil page"
 
     client = ScriptedClient([Reply((ToolCall("c1", "fetch", {}),)), "fine"])
-    result, log = drive(guarded(client, fetch, calls=[Watch("tool_result")]))
+    result, log = await drive(guarded(client, fetch, calls=[Watch("tool_result")]))
 
     assert result.outcome == "COMPLETED"
     (failed,) = [event.data for event in log if event.kind == k.TOOL_FAILED]
@@ -175,8 +174,10 @@ class Broken:
         (None, "it returned no verdict"),
     ],
 )
-def test_a_guard_that_fails_allows_nothing_and_tells_nothing(result: Any, reason: str) -> None:
-    ended, log = drive(guarded(ScriptedClient([]), llm=[Broken(result)]))
+async def test_a_guard_that_fails_allows_nothing_and_tells_nothing(
+    result: Any, reason: str
+) -> None:
+    ended, log = await drive(guarded(ScriptedClient([]), llm=[Broken(result)]))
 
     (verdict,) = verdicts(log)
     assert ended.outcome == "BLOCKED"
@@ -186,18 +187,18 @@ def test_a_guard_that_fails_allows_nothing_and_tells_nothing(result: Any, reason
     assert KEY not in canonical([event.data for event in log])
 
 
-def test_only_true_allows() -> None:
+async def test_only_true_allows() -> None:
     no: Any = "no"
     sloppy = Verdict(allowed=no)
-    ended, log = drive(guarded(ScriptedClient([]), llm=[Broken(sloppy)]))
+    ended, log = await drive(guarded(ScriptedClient([]), llm=[Broken(sloppy)]))
 
     assert (ended.outcome, verdicts(log)[0]["verdict"]) == ("BLOCKED", "blocked")
 
 
-def test_guards_are_asked_in_order_until_one_blocks() -> None:
+async def test_guards_are_asked_in_order_until_one_blocks() -> None:
     first, second = Watch("input", name="first", word="-"), Watch("input", name="second")
     third, elsewhere = Watch("input", name="third"), Watch("output", name="elsewhere")
-    _, log = drive(guarded(ScriptedClient([]), llm=[first, elsewhere, second, third]), "evil")
+    _, log = await drive(guarded(ScriptedClient([]), llm=[first, elsewhere, second, third]), "evil")
 
     assert [(each["guard"], each["verdict"]) for each in verdicts(log)] == [
         *(("first", "allowed"), ("second", "blocked"))
@@ -205,11 +206,11 @@ def test_guards_are_asked_in_order_until_one_blocks() -> None:
     assert third.seen == elsewhere.seen == []
 
 
-def test_verdicts_and_spans_hold_no_content() -> None:
+async def test_verdicts_and_spans_hold_no_content() -> None:
     secret = f"the key is {KEY}"
     guards = [SensitiveDataGuard(stages=["input", "output"])]
     engine = guarded(ScriptedClient([secret]), llm=guards)
-    _, log = drive(engine)
+    _, log = await drive(engine)
 
     (allowed, blocked) = verdicts(log)
     assert blocked["content_hash"] == sha(secret)
@@ -223,17 +224,17 @@ def test_verdicts_and_spans_hold_no_content() -> None:
     assert "hello" not in repr(spans)
 
 
-def test_with_a_redactor_the_hash_is_of_what_the_log_keeps() -> None:
+async def test_with_a_redactor_the_hash_is_of_what_the_log_keeps() -> None:
     redactor = PatternRedactor()
     watch = Watch("output")
     engine = guarded(ScriptedClient([f"use {KEY}"]), llm=[watch], redactor=redactor)
-    _, log = drive(engine)
+    _, log = await drive(engine)
 
     assert watch.seen[0].text == f"use {KEY}"
     assert verdicts(log)[0]["content_hash"] == sha("use [SECRET]")
 
 
-def test_nothing_is_shown_live_before_the_verdict() -> None:
+async def test_nothing_is_shown_live_before_the_verdict() -> None:
     class Slow(Watch):
         def __init__(self) -> None:
             super().__init__("output")
@@ -260,12 +261,14 @@ def test_nothing_is_shown_live_before_the_verdict() -> None:
             await watching
         return "".join(pieces), early
 
-    assert run(shown("a fine answer")) == ("a fine answer", 0)
-    assert run(shown("an evil answer")) == ("", 0)
+    assert (await shown("a fine answer")) == ("a fine answer", 0)
+    assert (await shown("an evil answer")) == ("", 0)
 
 
-def test_a_failed_model_call_keeps_the_verdicts_before_it() -> None:
-    _, log = drive(guarded(ScriptedClient([LLMError("down")]), llm=[Watch("input", "output")]))
+async def test_a_failed_model_call_keeps_the_verdicts_before_it() -> None:
+    _, log = await drive(
+        guarded(ScriptedClient([LLMError("down")]), llm=[Watch("input", "output")])
+    )
 
     assert kinds(log)[2:] == ["guard.verdict", "llm.failed", "run.completed"]
     assert log[3].data["reason"] == "error"
@@ -275,7 +278,9 @@ class Died(BaseException):
     pass
 
 
-def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_verdict() -> None:
+async def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_verdict() -> (
+    None
+):
     store, made = MemoryEventStore(), list[str]()
 
     @tool(effects="idempotent")
@@ -290,25 +295,22 @@ def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_ve
 
     asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
 
-    async def main() -> tuple[str | None, list[Event]]:
-        first = guarded(ScriptedClient([asked]), write, calls=[Dies("tool_call")], store=store)
-        async with first as engine:
-            started = await engine.start("go")
-            with pytest.raises(Died):
-                await started.result()
-            assert made == []
-            client = ScriptedClient(["sorry"])
-            second = guarded(client, write, calls=[Watch("tool_call")], store=store)
-            async with second as again:
-                result = await again.run(started.id).result()
-                return result.outcome, await store.read(started.id)
-
-    outcome, log = run(main())
+    first = guarded(ScriptedClient([asked]), write, calls=[Dies("tool_call")], store=store)
+    async with first as engine:
+        started = await engine.start("go")
+        with pytest.raises(Died):
+            await started.result()
+        assert made == []
+        client = ScriptedClient(["sorry"])
+        second = guarded(client, write, calls=[Watch("tool_call")], store=store)
+        async with second as again:
+            result = await again.run(started.id).result()
+            outcome, log = result.outcome, await store.read(started.id)
     assert (outcome, made) == ("COMPLETED", [])
     assert [each["verdict"] for each in verdicts(log)] == ["blocked"]
 
 
-def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
+async def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
     watch = Watch("input")
 
     async def main() -> list[str | None]:
@@ -317,24 +319,24 @@ def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None:
             said = ("hello", "be evil", "sorry")
             return [(await (await session.send(text)).result()).outcome for text in said]
 
-    assert run(main()) == ["COMPLETED", "BLOCKED", "COMPLETED"]
+    assert (await main()) == ["COMPLETED", "BLOCKED", "COMPLETED"]
     assert [each.text for each in watch.seen][:2] == ["hello", "be evil"]
 
 
-def test_a_reply_that_took_several_attempts_is_blocked_with_their_number() -> None:
+async def test_a_reply_that_took_several_attempts_is_blocked_with_their_number() -> None:
     client = ScriptedClient([LLMError("busy", retryable=True), "evil"])
     retries = RetryPolicy(attempts=2, base_s=0.001)
     handlers = [LLMHandler(client, guards=[Watch("output")], retries=retries)]
-    _, log = drive(Engine(MemoryEventStore(), handlers, algorithms=[React()]))
+    _, log = await drive(Engine(MemoryEventStore(), handlers, algorithms=[React()]))
 
     assert (log[-2].data["reason"], log[-2].data["attempts"]) == ("blocked", 2)
 
 
-def test_a_reply_without_usage_and_model_is_blocked_all_the_same() -> None:
+async def test_a_reply_without_usage_and_model_is_blocked_all_the_same() -> None:
     class Silent(ScriptedClient):
         def _reply(self, answer: object, call: Any) -> Reply:
             return Reply((Text("evil"),))
 
-    _, log = drive(guarded(Silent(["evil"]), llm=[Watch("output")]))
+    _, log = await drive(guarded(Silent(["evil"]), llm=[Watch("output")]))
 
     assert set(log[-2].data) == {"key", "reason", "error"}

@@ -17,7 +17,6 @@ from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import Message
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.providers import StrictClient
 
@@ -58,53 +57,44 @@ async def conversation(store: MemoryEventStore, turns: int) -> tuple[str, list[s
         return session.id, [turn.run_id for turn in sent]
 
 
-def test_the_next_turn_reads_the_last_one_only() -> None:
-    async def main() -> None:
-        store = Counting()
-        async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
-            session = await engine.start_session()
-            turns = [await (await session.send(f"{number}")).result() for number in range(5)]
-            store.reads.clear()
-            await (await session.send("last")).result()
+async def test_the_next_turn_reads_the_last_one_only() -> None:
+    store = Counting()
+    async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+        session = await engine.start_session()
+        turns = [await (await session.send(f"{number}")).result() for number in range(5)]
+        store.reads.clear()
+        await (await session.send("last")).result()
 
-            whole = [run_id for run_id, count in store.reads if count > 1]
-            assert set(whole) & {turn.run_id for turn in turns} == {turns[-1].run_id}
-
-    run(main())
+        whole = [run_id for run_id, count in store.reads if count > 1]
+        assert set(whole) & {turn.run_id for turn in turns} == {turns[-1].run_id}
 
 
-def test_sessions_that_were_not_used_for_long_are_read_again() -> None:
-    async def main() -> None:
-        store = Counting()
-        ids = [(await conversation(store, 2))[0] for _ in range(3)]
-        histories = Histories(store, {"react": AGENT}, kept=2)
-        for session_id in ids:
-            past = await histories.upto(session_id, 100)
-            assert len(past.conversation) == 4
-            assert not past.whole  # there are not so many events
-        for session_id, expected in ((ids[2], 1), (ids[0], 3)):
-            store.reads.clear()
-            await histories.upto(session_id, 100)
-            assert len(store.reads) == expected
-
-    run(main())
+async def test_sessions_that_were_not_used_for_long_are_read_again() -> None:
+    store = Counting()
+    ids = [(await conversation(store, 2))[0] for _ in range(3)]
+    histories = Histories(store, {"react": AGENT}, kept=2)
+    for session_id in ids:
+        past = await histories.upto(session_id, 100)
+        assert len(past.conversation) == 4
+        assert not past.whole  # there are not so many events
+    for session_id, expected in ((ids[2], 1), (ids[0], 3)):
+        store.reads.clear()
+        await histories.upto(session_id, 100)
+        assert len(store.reads) == expected
 
 
-def test_an_older_turn_is_told_what_it_went_on_with() -> None:
-    async def main() -> None:
-        store = Counting()
-        session_id, turns = await conversation(store, 3)
-        histories = Histories(store, {"react": AGENT})
-        starts = [(await store.read(turn, limit=1))[0] for turn in turns]
-        lengths = [len((await histories.before(start)).conversation) for start in reversed(starts)]
-        assert lengths == [4, 2, 0]
-        whole = (await histories.upto(session_id, starts[-1].data["upto"])).conversation
-        assert [message.text for message in whole][::2] == ["word 0", "word 1"]
-
-    run(main())
+async def test_an_older_turn_is_told_what_it_went_on_with() -> None:
+    store = Counting()
+    session_id, turns = await conversation(store, 3)
+    histories = Histories(store, {"react": AGENT})
+    starts = [(await store.read(turn, limit=1))[0] for turn in turns]
+    lengths = [len((await histories.before(start)).conversation) for start in reversed(starts)]
+    assert lengths == [4, 2, 0]
+    whole = (await histories.upto(session_id, starts[-1].data["upto"])).conversation
+    assert [message.text for message in whole][::2] == ["word 0", "word 1"]
 
 
-def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answer() -> None:
+async def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answer() -> None:
     class Parrot:
         name = "parrot"
 
@@ -120,35 +110,29 @@ def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answer() ->
         def decide(self, state: int) -> Finish:
             return Finish(outcome="COMPLETED", output=f"after {state}" if state else "")
 
-    async def main() -> None:
-        store = Counting()
-        engine = make_engine(StrictClient(echo), store=store, agent=Parrot())  # pyright: ignore[reportArgumentType] - any will do
-        async with engine:
-            session = await engine.start_session()
-            outputs = [(await (await session.send(w)).result()).output for w in ("a", "b", "c")]
-            assert outputs == ["", "after 1", "after 3"]
-            told = [message.text for message in await session.history()]
-            assert told == ["a", "b", "after 1", "c", "after 3"]
-
-    run(main())
+    store = Counting()
+    engine = make_engine(StrictClient(echo), store=store, agent=Parrot())  # pyright: ignore[reportArgumentType] - any will do
+    async with engine:
+        session = await engine.start_session()
+        outputs = [(await (await session.send(w)).result()).output for w in ("a", "b", "c")]
+        assert outputs == ["", "after 1", "after 3"]
+        told = [message.text for message in await session.history()]
+        assert told == ["a", "b", "after 1", "c", "after 3"]
 
 
-def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> None:
-    async def main() -> None:
-        store = Counting()
-        session_id, turns = await conversation(store, 2)
-        with pytest.raises(UnknownAlgorithm, match="other"):
-            await Histories(store, {"other": AGENT}).upto(session_id, 100)
-        checks = [request_check([React("other")], store), request_check([AGENT])]
-        assert (await verify_store(store, checks=checks)).faults == []
-        info = await store.run(turns[0])
-        assert info is not None
-        assert list(await request_check([AGENT], store)(info, [])) == []
-
-    run(main())
+async def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> None:
+    store = Counting()
+    session_id, turns = await conversation(store, 2)
+    with pytest.raises(UnknownAlgorithm, match="other"):
+        await Histories(store, {"other": AGENT}).upto(session_id, 100)
+    checks = [request_check([React("other")], store), request_check([AGENT])]
+    assert (await verify_store(store, checks=checks)).faults == []
+    info = await store.run(turns[0])
+    assert info is not None
+    assert list(await request_check([AGENT], store)(info, [])) == []
 
 
-def test_a_turn_that_its_algorithm_cannot_fold_leaves_what_was_asked_and_answered(
+async def test_a_turn_that_its_algorithm_cannot_fold_leaves_what_was_asked_and_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Brittle(React):
@@ -178,36 +162,30 @@ def test_a_turn_that_its_algorithm_cannot_fold_leaves_what_was_asked_and_answere
         faults = (await verify_store(store, checks=[request_check([React()], store)])).faults
         assert faults == []
 
-    run(main())
+    await main()
     (warned, *_) = [each for each in caplog.records if "cannot fold" in each.getMessage()]
     assert bad in warned.getMessage()
 
 
-def test_a_changed_conversation_is_found_by_the_deep_check() -> None:
-    async def main() -> None:
-        store = Counting()
-        _, turns = await conversation(store, 2)
-        store.damaged[turns[0]] = [{"role": "user", "content": "something else"}]
-        faults = (await verify_store(store, checks=[request_check([AGENT], store)])).faults
-        assert {(fault.run_id, fault.rule) for fault in faults} == {
-            (turns[0], "request-digest"),
-            (turns[1], "request-digest"),
-        }
-        faults = (await verify_store(store, checks=[request_check([AGENT])])).faults
-        assert faults == []  # without the store, nobody knows what turns go on with
-
-    run(main())
+async def test_a_changed_conversation_is_found_by_the_deep_check() -> None:
+    store = Counting()
+    _, turns = await conversation(store, 2)
+    store.damaged[turns[0]] = [{"role": "user", "content": "something else"}]
+    faults = (await verify_store(store, checks=[request_check([AGENT], store)])).faults
+    assert {(fault.run_id, fault.rule) for fault in faults} == {
+        (turns[0], "request-digest"),
+        (turns[1], "request-digest"),
+    }
+    faults = (await verify_store(store, checks=[request_check([AGENT])])).faults
+    assert faults == []  # without the store, nobody knows what turns go on with
 
 
-def test_an_unreadable_turn_is_told_once_and_not_with_those_after_it() -> None:
-    async def main() -> None:
-        store = Counting()
-        _, turns = await conversation(store, 2)
-        store.damaged[turns[0]] = []
-        faults = (await verify_store(store, checks=[request_check([AGENT], store)])).faults
-        assert [(fault.run_id, fault.rule) for fault in faults] == [(turns[0], "fold")]
-
-    run(main())
+async def test_an_unreadable_turn_is_told_once_and_not_with_those_after_it() -> None:
+    store = Counting()
+    _, turns = await conversation(store, 2)
+    store.damaged[turns[0]] = []
+    faults = (await verify_store(store, checks=[request_check([AGENT], store)])).faults
+    assert [(fault.run_id, fault.rule) for fault in faults] == [(turns[0], "fold")]
 
 
 def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> None:

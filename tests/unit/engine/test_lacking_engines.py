@@ -13,7 +13,6 @@ from lib.events import MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import FunctionClient, ScriptedClient
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 from lib.tools import tool
 
@@ -21,7 +20,7 @@ from .run_kit import NEVER_ANSWERS, Kept, add, ask
 from .session_kit import Gate
 
 
-def test_a_run_can_be_decided_on_where_its_algorithm_is_unknown() -> None:
+async def test_a_run_can_be_decided_on_where_its_algorithm_is_unknown() -> None:
     @tool(approval=True)
     def act() -> str:
         return "acted"
@@ -39,93 +38,81 @@ def test_a_run_can_be_decided_on_where_its_algorithm_is_unknown() -> None:
         async with make_engine(client, act, store=store, agent=React("shop")) as engine:
             return (await engine.run(started.id).result()).output
 
-    assert run(main()) == "done"
+    assert (await main()) == "done"
 
 
-def test_a_run_whose_algorithm_this_engine_lacks_is_left_to_others() -> None:
+async def test_a_run_whose_algorithm_this_engine_lacks_is_left_to_others() -> None:
     store = MemoryEventStore()
 
-    async def main() -> None:
-        await store.setup()
-        await begin(store, "r", algorithm="swarm", input=[])
-        async with make_engine(ScriptedClient([]), store=store) as engine:
-            assert await engine.recover() == []
-            assert (await engine.run("r").info()).owner is None
-
-    run(main())
+    await store.setup()
+    await begin(store, "r", algorithm="swarm", input=[])
+    async with make_engine(ScriptedClient([]), store=store) as engine:
+        assert await engine.recover() == []
+        assert (await engine.run("r").info()).owner is None
 
 
-def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
+async def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
     store = MemoryEventStore()
 
-    async def main() -> None:
-        async with Engine(store, [], algorithms=[React()]) as engine:
-            started = await engine.start("go")
-            with pytest.raises(MissingHandler) as undecided:
-                await started.result()
-        async with make_engine(NEVER_ANSWERS, store=store) as engine:
-            async for event in engine.run(started.id).events():
-                if event.kind == k.LLM_REQUESTED:
-                    break
-                await engine.resume(started.id)
-        async with Engine(store, [], algorithms=[React()]) as engine:
-            with pytest.raises(MissingHandler) as unfinished:
-                await engine.run(started.id).result()
-        assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.LLM_REQUESTED)
-
-    run(main())
+    async with Engine(store, [], algorithms=[React()]) as engine:
+        started = await engine.start("go")
+        with pytest.raises(MissingHandler) as undecided:
+            await started.result()
+    async with make_engine(NEVER_ANSWERS, store=store) as engine:
+        async for event in engine.run(started.id).events():
+            if event.kind == k.LLM_REQUESTED:
+                break
+            await engine.resume(started.id)
+    async with Engine(store, [], algorithms=[React()]) as engine:
+        with pytest.raises(MissingHandler) as unfinished:
+            await engine.run(started.id).result()
+    assert (undecided.value.what, unfinished.value.what) == ("LLMRequest", k.LLM_REQUESTED)
 
 
-def test_an_engine_without_a_handler_does_not_count_against_a_healthy_run() -> None:
-    async def main() -> None:
-        store, gate = Kept(), Gate()
-        async with make_engine(FunctionClient(gate.answer), store=store) as engine:
-            started = await engine.start("go")
-            await gate.asked.wait()
-        before = await store.read(started.id)
-        async with Engine(store, [], algorithms=[React()]) as lacking:
-            for _ in range(MAX_RESUMES + 1):
-                with pytest.raises(MissingHandler):
-                    await lacking.run(started.id).result()
-        assert await store.read(started.id) == before
-        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
-            assert (await engine.run(started.id).result()).output == "done"
-
-    run(main())
+async def test_an_engine_without_a_handler_does_not_count_against_a_healthy_run() -> None:
+    store, gate = Kept(), Gate()
+    async with make_engine(FunctionClient(gate.answer), store=store) as engine:
+        started = await engine.start("go")
+        await gate.asked.wait()
+    before = await store.read(started.id)
+    async with Engine(store, [], algorithms=[React()]) as lacking:
+        for _ in range(MAX_RESUMES + 1):
+            with pytest.raises(MissingHandler):
+                await lacking.run(started.id).result()
+    assert await store.read(started.id) == before
+    async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+        assert (await engine.run(started.id).result()).output == "done"
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["asked", "begun"])
-def test_a_session_whose_turns_go_on_by_what_is_not_here_is_left_as_it_is(*, begun: bool) -> None:
-    async def main() -> None:
-        store, gate = Kept(), Gate()
-        starting = make_engine(
-            FunctionClient(gate.answer), store=store, agent=React("shop"), drive=begun
-        )
-        async with starting as engine:
-            session = await engine.start_session()
-            turn = await session.send("hi")
-            if begun:
-                await gate.asked.wait()
-        before = await store.read(session.id)
-        async with make_engine(ScriptedClient([]), store=store) as other:
-            worker = Worker(other, poll_s=0.02)
-            working = asyncio.create_task(worker.run())
-            for _ in range(3):
-                with pytest.raises(UnknownAlgorithm):
-                    await other.session(session.id).run.result()
-            worker.stop()
-            await working
-        assert await store.read(session.id) == before
-        async with make_engine(
-            ScriptedClient(["done"]), store=store, agent=React("shop")
-        ) as engine:
-            again = await engine.session(session.id).send("hi", idempotency_key=turn.id)
-            assert (await again.result()).output == "done"
-
-    run(main())
+async def test_a_session_whose_turns_go_on_by_what_is_not_here_is_left_as_it_is(
+    *, begun: bool
+) -> None:
+    store, gate = Kept(), Gate()
+    starting = make_engine(
+        FunctionClient(gate.answer), store=store, agent=React("shop"), drive=begun
+    )
+    async with starting as engine:
+        session = await engine.start_session()
+        turn = await session.send("hi")
+        if begun:
+            await gate.asked.wait()
+    before = await store.read(session.id)
+    async with make_engine(ScriptedClient([]), store=store) as other:
+        worker = Worker(other, poll_s=0.02)
+        working = asyncio.create_task(worker.run())
+        for _ in range(3):
+            with pytest.raises(UnknownAlgorithm):
+                await other.session(session.id).run.result()
+        worker.stop()
+        await working
+    assert await store.read(session.id) == before
+    async with make_engine(ScriptedClient(["done"]), store=store, agent=React("shop")) as engine:
+        again = await engine.session(session.id).send("hi", idempotency_key=turn.id)
+        assert (await again.result()).output == "done"
 
 
-def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its_traceback(
+async def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fails(_: object) -> str:
@@ -136,17 +123,17 @@ def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its
             with pytest.raises(error):
                 await (await engine.start("hi")).result()
 
-    run(main([], MissingHandler))
+    await main([], MissingHandler)
     (told,) = caplog.records
     assert "stopped here: MissingHandler: run " in told.getMessage()
     assert told.exc_info is None
     caplog.clear()
-    run(main([LLMHandler(FunctionClient(fails))], KeyError))
+    await main([LLMHandler(FunctionClient(fails))], KeyError)
     (told,) = caplog.records
     assert told.exc_info is not None
 
 
-def test_an_engine_that_drives_nothing_needs_none_of_its_tools_and_a_log_may_name_a_gone_one() -> (
+async def test_an_engine_that_drives_nothing_needs_no_tools_and_a_log_may_name_a_removed_one() -> (
     None
 ):
     store, client = MemoryEventStore(), ScriptedClient(["hello"])
@@ -158,5 +145,5 @@ def test_an_engine_that_drives_nothing_needs_none_of_its_tools_and_a_log_may_nam
                 await engine.resume(started.id)
                 return (await engine.run(started.id).result()).output
 
-    assert run(main()) == "hello"
+    assert (await main()) == "hello"
     assert client.calls[0].tools == ()

@@ -10,14 +10,13 @@ from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
 from .run_kit import NEVER_ANSWERS, Kept, ask, failures, play, told
 
 
-def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
+async def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
     clock = ManualClock()
     store = MemoryEventStore(clock=clock)
 
@@ -29,13 +28,13 @@ def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
     def act() -> str:
         return "acted"
 
-    result, log = play(FunctionClient(sleep_through_the_lease), act, store=store, clock=clock)
+    result, log = await play(FunctionClient(sleep_through_the_lease), act, store=store, clock=clock)
 
     assert (result.output, failures(log)) == ("done", [])
     assert "run.resumed" not in kinds(log)
 
 
-def test_an_engine_does_not_take_over_from_itself() -> None:
+async def test_an_engine_does_not_take_over_from_itself() -> None:
     clock = ManualClock()
     release = asyncio.Event()
 
@@ -52,10 +51,10 @@ def test_an_engine_does_not_take_over_from_itself() -> None:
             release.set()
             return (await started.result()).output
 
-    assert run(main()) == "answer"
+    assert (await main()) == "answer"
 
 
-def test_one_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     class Flaky(MemoryEventStore):
         renewals = 0
         renewed = asyncio.Event()
@@ -76,46 +75,40 @@ def test_one_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture)
         return "done"
 
     client = ScriptedClient([ask("long"), "end"])
-    result, _ = play(client, long, store=store, clock=clock, lease_s=0.09)
+    result, _ = await play(client, long, store=store, clock=clock, lease_s=0.09)
 
     assert result.output == "end"
     assert "its lease was not renewed" in caplog.text
 
 
-def test_a_lease_that_cannot_be_renewed_ends_the_driving() -> None:
+async def test_a_lease_that_cannot_be_renewed_ends_the_driving() -> None:
     class Broken(MemoryEventStore):
         async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
             raise StoreError("disk gone")
 
     clock = ManualClock()
 
-    async def main() -> None:
-        store = Broken(clock=clock)
-        async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=0.03) as engine:
-            started = await engine.start("go")
-            clock.advance(1)
-            with pytest.raises(StoreError, match="disk gone"):
-                await started.result()
-
-    run(main())
+    store = Broken(clock=clock)
+    async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=0.03) as engine:
+        started = await engine.start("go")
+        clock.advance(1)
+        with pytest.raises(StoreError, match="disk gone"):
+            await started.result()
 
 
-def test_a_lease_that_another_worker_has_taken_ends_the_driving() -> None:
+async def test_a_lease_that_another_worker_has_taken_ends_the_driving() -> None:
     clock = ManualClock()
 
-    async def main() -> None:
-        store = MemoryEventStore(clock=clock)
-        async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=0.03) as engine:
-            started = await engine.start("go")
-            clock.advance(1)
-            assert await store.claim("another", ttl_s=60.0, run_id=started.id)
-            assert await engine.hosted(started.id) is None
-            assert (await started.info()).owner == "another"
-
-    run(main())
+    store = MemoryEventStore(clock=clock)
+    async with make_engine(NEVER_ANSWERS, store=store, clock=clock, lease_s=0.03) as engine:
+        started = await engine.start("go")
+        clock.advance(1)
+        assert await store.claim("another", ttl_s=60.0, run_id=started.id)
+        assert await engine.hosted(started.id) is None
+        assert (await started.info()).owner == "another"
 
 
-def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
+async def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
     clock = ManualClock()
     made: list[str] = []
 
@@ -142,11 +135,11 @@ def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
             assert await engine.hosted(started.id) is None
             return (await started.result()).output
 
-    assert run(main()).startswith("outcome unknown")
+    assert (await main()).startswith("outcome unknown")
     assert made == ["paused"]
 
 
-def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
+async def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
     clock = ManualClock()
     store = MemoryEventStore(clock=clock)
     done = asyncio.Event()
@@ -156,21 +149,18 @@ def test_a_lease_is_renewed_for_as_long_as_the_run_is_driven() -> None:
         await done.wait()
         return "done"
 
-    async def main() -> None:
-        client = ScriptedClient([ask("long"), "end"])
-        async with make_engine(client, long, store=store, clock=clock, lease_s=0.03) as engine:
-            started = await engine.start("go")
-            first = (await started.info()).lease_until
-            clock.advance(0.01)
-            while (await started.info()).lease_until == first:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0)  # noqa: TID251 - lets the lease be renewed
-            done.set()
-            assert (await started.result()).outcome == "COMPLETED"
-
-    run(main())
+    client = ScriptedClient([ask("long"), "end"])
+    async with make_engine(client, long, store=store, clock=clock, lease_s=0.03) as engine:
+        started = await engine.start("go")
+        first = (await started.info()).lease_until
+        clock.advance(0.01)
+        while (await started.info()).lease_until == first:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0)  # noqa: TID251 - lets the lease be renewed
+        done.set()
+        assert (await started.result()).outcome == "COMPLETED"
 
 
-def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end() -> None:
+async def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end() -> None:
     class Renewed(Kept):
         renewed = asyncio.Event()
 
@@ -199,11 +189,8 @@ def test_a_lease_is_kept_while_the_calls_of_an_engine_that_closes_come_to_an_end
     client = ScriptedClient([ask("pay")])
     engine = make_engine(client, pay, store=store, clock=clock, lease_s=0.1, grace_s=200)
 
-    async def main() -> Sequence[str]:
-        async with engine:
-            started = await engine.start("go")
-            await begun.wait()
-        return kinds(await store.read(started.id))
-
-    assert run(main())[-1] == "tool.completed"
+    async with engine:
+        started = await engine.start("go")
+        await begun.wait()
+    assert kinds(await store.read(started.id))[-1] == "tool.completed"
     assert held == [True]

@@ -11,7 +11,6 @@ from lib.events import kinds as k
 from lib.llm import ChatClient, ScriptedClient
 from lib.resilience import RetryPolicy
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.team import boss_of, child_of, task, team
 from lib.tools import tool
@@ -36,17 +35,14 @@ def lines(caplog: pytest.LogCaptureFixture, run_id: str) -> list[Line]:
     ]
 
 
-def test_a_run_that_starts_and_one_that_ends_are_lines_without_what_was_said(
+async def test_a_run_that_starts_and_one_that_ends_are_lines_without_what_was_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> str:
-        client = ScriptedClient([ask("add", a=1, b=2), "the secret answer"])
-        async with make_engine(client, add) as engine:
-            started = await engine.start("the secret question")
-            await started.result()
-            return started.id
-
-    run_id = run(main())
+    client = ScriptedClient([ask("add", a=1, b=2), "the secret answer"])
+    async with make_engine(client, add) as engine:
+        started = await engine.start("the secret question")
+        await started.result()
+        run_id = started.id
 
     first, last = lines(caplog, run_id)
     assert first == ("lib.engine", "INFO", "starts: react")
@@ -55,21 +51,18 @@ def test_a_run_that_starts_and_one_that_ends_are_lines_without_what_was_said(
     assert "secret" not in caplog.text
 
 
-def test_children_say_whose_they_are(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> tuple[str, str]:
-        async with team(boss_of(task(0, "count"))) as engine:
-            started = await engine.start("go")
-            await started.result()
-            return started.id, (await child_of(engine.store, started.id)).run_id
-
-    run_id, child = run(main())
+async def test_children_say_whose_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    async with team(boss_of(task(0, "count"))) as engine:
+        started = await engine.start("go")
+        await started.result()
+        run_id, child = started.id, (await child_of(engine.store, started.id)).run_id
 
     first, last = lines(caplog, child)
     assert first == ("lib.engine", "INFO", f"starts: helper for {run_id!r}")
     assert last[2].startswith("ended as COMPLETED")
 
 
-def test_a_takeover_is_a_warning_that_names_what_became_unknown(
+async def test_a_takeover_is_a_warning_that_names_what_became_unknown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hung: list[str] = []
@@ -81,18 +74,15 @@ def test_a_takeover_is_a_warning_that_names_what_became_unknown(
         await until(lambda: False)
         return ""
 
-    async def main() -> str:
-        store, clock = Kept(), ManualClock()
-        async with make_engine(ScriptedClient([ask("act")]), act, store=store) as engine:
-            started = await engine.start("go")
-            await until(lambda: hung)
-        await store.claim("dead", ttl_s=0, run_id=started.id)
-        del clock
-        async with make_engine(ScriptedClient([told]), act, store=store) as engine:
-            await engine.run(started.id).result()
-            return started.id
-
-    run_id = run(main())
+    store, clock = Kept(), ManualClock()
+    async with make_engine(ScriptedClient([ask("act")]), act, store=store) as engine:
+        started = await engine.start("go")
+        await until(lambda: hung)
+    await store.claim("dead", ttl_s=0, run_id=started.id)
+    del clock
+    async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+        await engine.run(started.id).result()
+        run_id = started.id
 
     taken, unknown, _ = lines(caplog, run_id)[-3:]
     assert taken[:2] == ("lib.engine", "WARNING")
@@ -101,24 +91,21 @@ def test_a_takeover_is_a_warning_that_names_what_became_unknown(
     assert "call 'tool/1/c1' of tool 'act'" in unknown[2]
 
 
-def test_a_run_given_back_goes_on_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> str:
-        store = Kept()
-        async with make_engine(NEVER_ANSWERS, store=store) as engine:
-            started = await engine.start("go")
-            await reached(started, k.LLM_REQUESTED)
-        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
-            await engine.run(started.id).result()
-            return started.id
-
-    run_id = run(main())
+async def test_a_run_given_back_goes_on_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    store = Kept()
+    async with make_engine(NEVER_ANSWERS, store=store) as engine:
+        started = await engine.start("go")
+        await reached(started, k.LLM_REQUESTED)
+    async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+        await engine.run(started.id).result()
+        run_id = started.id
 
     assert ("lib.engine", "INFO", "goes on with 1 calls that were under way (epoch 2)") in lines(
         caplog, run_id
     )
 
 
-def test_a_model_server_that_cannot_be_reached_is_named_and_retries_are_counted(
+async def test_a_model_server_that_cannot_be_reached_is_named_and_retries_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -130,15 +117,12 @@ def test_a_model_server_that_cannot_be_reached_is_named_and_retries_are_counted(
     )
     retries = RetryPolicy(attempts=3, base_s=0)
 
-    async def main() -> str:
-        handlers = [LLMHandler(client, retries=retries)]
-        store = MemoryEventStore()
-        async with client, Engine(store, handlers, algorithms=[React()], clock=clock) as engine:
-            started = await engine.start("go")
-            assert (await started.result()).outcome == "FAILED"
-            return started.id
-
-    run_id = run(main())
+    handlers = [LLMHandler(client, retries=retries)]
+    store = MemoryEventStore()
+    async with client, Engine(store, handlers, algorithms=[React()], clock=clock) as engine:
+        started = await engine.start("go")
+        assert (await started.result()).outcome == "FAILED"
+        run_id = started.id
 
     warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert [(each.name, "127.0.0.1:9:" in each.getMessage()) for each in warnings] == [
@@ -159,7 +143,7 @@ def test_a_model_server_that_cannot_be_reached_is_named_and_retries_are_counted(
     assert said[4][2].startswith("ended as FAILED (")
 
 
-def test_a_call_that_ran_out_of_time_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_that_ran_out_of_time_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     @tool(timeout_s=0.01)
     async def slow() -> str:
         """Take too long."""
@@ -173,11 +157,11 @@ def test_a_call_that_ran_out_of_time_is_a_warning(caplog: pytest.LogCaptureFixtu
             return started.id
 
     assert ("lib.engine", "WARNING", "got no answer of tool 'slow' within 0.01 s") in lines(
-        caplog, run(main())
+        caplog, await main()
     )
 
 
-def test_a_run_that_waits_for_a_person_says_for_which_call(
+async def test_a_run_that_waits_for_a_person_says_for_which_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @tool(approval=True)
@@ -195,7 +179,7 @@ def test_a_run_that_waits_for_a_person_says_for_which_call(
             return started.id
 
     assert ("lib.engine", "INFO", "waits for a person to decide tool/1/c1") in lines(
-        caplog, run(main())
+        caplog, await main()
     )
 
 

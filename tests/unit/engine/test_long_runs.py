@@ -10,7 +10,6 @@ from lib.engine import driver
 from lib.engine.core.history import History
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 
@@ -29,7 +28,7 @@ def histories() -> int:
     return sum(isinstance(each, History) for each in gc.get_objects())
 
 
-def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage() -> None:
+async def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage() -> None:
     async def main() -> tuple[int, int]:
         async with make_engine(FunctionClient(answer), work) as engine:
             before = histories()
@@ -42,13 +41,13 @@ def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage
     gc.collect()
     gc.disable()
     try:
-        before, after = run(main())
+        before, after = await main()
     finally:
         gc.enable()
     assert after == before
 
 
-def test_others_have_their_turn_while_a_long_conversation_is_hashed(
+async def test_others_have_their_turn_while_a_long_conversation_is_hashed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def turns_of_others(*, chars: int) -> int:
@@ -62,5 +61,5 @@ def test_others_have_their_turn_while_a_long_conversation_is_hashed(
                 turns += 1
         return turns
 
-    whole, bit_by_bit = run(turns_of_others(chars=10**6)), run(turns_of_others(chars=1))
+    whole, bit_by_bit = await turns_of_others(chars=10**6), await turns_of_others(chars=1)
     assert bit_by_bit >= whole + 39

@@ -11,7 +11,6 @@ from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 from lib.tools import tool
 
@@ -44,7 +43,7 @@ def act() -> str:
     return "acted"
 
 
-def test_a_signal_that_cannot_be_read_is_refused_and_the_run_goes_on() -> None:
+async def test_a_signal_that_cannot_be_read_is_refused_and_the_run_goes_on() -> None:
     async def main() -> Result:
         client = ScriptedClient([ask("act"), "done"])
         async with make_engine(client, act) as engine:
@@ -59,17 +58,17 @@ def test_a_signal_that_cannot_be_read_is_refused_and_the_run_goes_on() -> None:
             await started.approve("tool/1/c1")
             return await started.result()
 
-    assert run(main()).output == "done"
+    assert (await main()).output == "done"
 
 
-def test_the_error_names_the_field_and_never_its_content() -> None:
+async def test_the_error_names_the_field_and_never_its_content() -> None:
     async def main() -> None:
         async with make_engine(ScriptedClient([])) as engine:
             data = {"key": "a", "approved": "hunter2"}
             await engine.signal("r", k.APPROVAL_DECIDED, data)
 
     with pytest.raises(InvalidEvent) as caught:
-        run(main())
+        await main()
     assert str(caught.value) == (
         "the payload of 'lib.approval.decided' is malformed: expected true or false in "
         "'approved', got str; see lib.events.kinds"
@@ -94,7 +93,9 @@ def note(kind: str, data: Any) -> NewEvent:
 OF_OLDER = [entry for entry in MALFORMED if entry != (k.EVAL_SCORE, {})][:-1]
 
 
-def test_a_run_with_signals_of_an_older_release_can_be_approved_cancelled_and_verified() -> None:
+async def test_a_run_with_signals_of_an_older_release_can_be_approved_cancelled_and_verified() -> (
+    None
+):
     async def main(*, cancel: bool) -> tuple[Result, MemoryEventStore]:
         store = Older()
         client = ScriptedClient([ask("act"), "done"])
@@ -119,11 +120,11 @@ def test_a_run_with_signals_of_an_older_release_can_be_approved_cancelled_and_ve
             return result, store
 
     for cancel in (False, True):
-        result, _ = run(main(cancel=cancel))
+        result, _ = await main(cancel=cancel)
         assert result.outcome == ("CANCELLED" if cancel else "COMPLETED")
 
 
-def test_a_run_whose_start_cannot_be_read_ends_as_failed() -> None:
+async def test_a_run_whose_start_cannot_be_read_ends_as_failed() -> None:
     class Damaged(Kept):
         async def read(
             self, run_id: str, *, after: int = 0, limit: int | None = None
@@ -134,15 +135,11 @@ def test_a_run_whose_start_cannot_be_read_ends_as_failed() -> None:
                     event.data |= {"input": "go", "budget": {"tokens": "many"}}
             return events
 
-    async def main() -> Result:
-        store = Damaged()
-        await store.setup()
-        begin = NewEvent(k.RUN_STARTED, {"algorithm": "react"}, AT)
-        await store.append("r", [begin], expected=0)
-        async with make_engine(ScriptedClient([]), store=store) as engine:
-            result = await engine.run("r").result()
-            assert kinds(await store.read("r")) == ["run.started", "run.completed"]
-            return result
-
-    result = run(main())
+    store = Damaged()
+    await store.setup()
+    begin = NewEvent(k.RUN_STARTED, {"algorithm": "react"}, AT)
+    await store.append("r", [begin], expected=0)
+    async with make_engine(ScriptedClient([]), store=store) as engine:
+        result = await engine.run("r").result()
+        assert kinds(await store.read("r")) == ["run.started", "run.completed"]
     assert (result.outcome, result.reason) == ("FAILED", "malformed")

@@ -12,7 +12,6 @@ from lib.events import MemoryBlobStore, MemoryEventStore
 from lib.guards import InjectionGuard
 from lib.llm import Image, Message, ScriptedClient, Text
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 
@@ -115,18 +114,17 @@ SAYINGS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("said", "told"), SAYINGS)
-def test_what_is_no_message_is_refused_before_a_run_or_a_turn_begins(said: Any, told: str) -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(TypeError, match=re.escape(told)):
-                await engine.start(said)
-            assert await engine.store.runs() == []
-            session = await engine.start_session()
-            with pytest.raises(TypeError, match=re.escape(told)):
-                await session.send(said)
-            assert await session.turns() == []
-
-    run(main())
+async def test_what_is_no_message_is_refused_before_a_run_or_a_turn_begins(
+    said: Any, told: str
+) -> None:
+    async with make_engine(ScriptedClient([])) as engine:
+        with pytest.raises(TypeError, match=re.escape(told)):
+            await engine.start(said)
+        assert await engine.store.runs() == []
+        session = await engine.start_session()
+        with pytest.raises(TypeError, match=re.escape(told)):
+            await session.send(said)
+        assert await session.turns() == []
 
 
 PHOTO = Message.user(Image(data=b"p" * 300_000, media_type="image/png"))
@@ -154,24 +152,21 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("method", "options", "told"), CALLS)
-def test_a_call_with_the_wrong_thing_has_no_effect(
+async def test_a_call_with_the_wrong_thing_has_no_effect(
     method: str, options: dict[str, Any], told: str
 ) -> None:
     said = [PHOTO] if method in {"start", "send"} else []
 
-    async def main() -> None:
-        blobs = MemoryBlobStore()
-        async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
-            session = await engine.start_session()
-            before = await engine.store.read(session.id)
-            called = getattr(session if method in {"send", "cancel"} else engine, method)
-            with pytest.raises(TypeError, match=re.escape(told)):
-                await called(*said, **options)
-            assert await engine.store.read(session.id) == before
-            assert len(await engine.store.runs()) == 1
-            assert await blobs.stored() == []
-
-    run(main())
+    blobs = MemoryBlobStore()
+    async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
+        session = await engine.start_session()
+        before = await engine.store.read(session.id)
+        called = getattr(session if method in {"send", "cancel"} else engine, method)
+        with pytest.raises(TypeError, match=re.escape(told)):
+            await called(*said, **options)
+        assert await engine.store.read(session.id) == before
+        assert len(await engine.store.runs()) == 1
+        assert await blobs.stored() == []
 
 
 @pytest.mark.parametrize(
@@ -181,51 +176,42 @@ def test_a_call_with_the_wrong_thing_has_no_effect(
         ("idempotency_key", "an idempotency key has at least one character"),
     ],
 )
-def test_an_empty_name_is_refused_before_its_content_is_stored(name: str, told: str) -> None:
+async def test_an_empty_name_is_refused_before_its_content_is_stored(name: str, told: str) -> None:
     empty: dict[str, Any] = {name: ""}
 
-    async def main() -> None:
-        blobs = MemoryBlobStore()
-        async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
-            with pytest.raises(ValueError, match=told):
-                await engine.start(PHOTO, **empty)
-            with pytest.raises(ValueError, match=told):
-                await engine.start_session(**empty)
-            assert await blobs.stored() == []
-
-    run(main())
+    blobs = MemoryBlobStore()
+    async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
+        with pytest.raises(ValueError, match=told):
+            await engine.start(PHOTO, **empty)
+        with pytest.raises(ValueError, match=told):
+            await engine.start_session(**empty)
+        assert await blobs.stored() == []
 
 
-def test_what_a_person_says_to_a_decision_or_a_turn_is_text() -> None:
+async def test_what_a_person_says_to_a_decision_or_a_turn_is_text() -> None:
     said: Any = 5
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient(["hi"])) as engine:
-            started = await engine.start("go")
-            for decide in (started.approve, started.deny):
-                with pytest.raises(TypeError, match=r"^comment is text, got int$"):
-                    await decide("tool/1/c1", comment=said)
-            turn = await (await engine.start_session()).send("hi")
-            with pytest.raises(TypeError, match=r"^reason is text, got int$"):
-                await turn.cancel(said)
-
-    run(main())
+    async with make_engine(ScriptedClient(["hi"])) as engine:
+        started = await engine.start("go")
+        for decide in (started.approve, started.deny):
+            with pytest.raises(TypeError, match=r"^comment is text, got int$"):
+                await decide("tool/1/c1", comment=said)
+        turn = await (await engine.start_session()).send("hi")
+        with pytest.raises(TypeError, match=r"^reason is text, got int$"):
+            await turn.cancel(said)
 
 
-def test_a_run_and_a_session_are_named_by_their_ids() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            session: Any = await engine.start_session()
-            missing: Any = None
-            number: Any = 5
-            for handle in (engine.run, engine.session):
-                with pytest.raises(TypeError, match=r"a text, got NoneType$"):
-                    handle(missing)
-                with pytest.raises(TypeError, match="named by its id, a text, got Session: write "):
-                    handle(session)
-                with pytest.raises(TypeError, match="tenant is text or None, got int"):
-                    handle(session.id, tenant=number)
+async def test_a_run_and_a_session_are_named_by_their_ids() -> None:
+    async with make_engine(ScriptedClient([])) as engine:
+        session: Any = await engine.start_session()
+        missing: Any = None
+        number: Any = 5
+        for handle in (engine.run, engine.session):
             with pytest.raises(TypeError, match=r"a text, got NoneType$"):
-                await engine.resume(missing)
-
-    run(main())
+                handle(missing)
+            with pytest.raises(TypeError, match="named by its id, a text, got Session: write "):
+                handle(session)
+            with pytest.raises(TypeError, match="tenant is text or None, got int"):
+                handle(session.id, tenant=number)
+        with pytest.raises(TypeError, match=r"a text, got NoneType$"):
+            await engine.resume(missing)

@@ -33,28 +33,25 @@ from lib.tools import tool
 BUSY = LLMError("the server is busy", status=429, retryable=True, retry_after_s=2.0)
 
 
-def test_what_may_pass_is_tried_again_and_every_attempt_is_counted() -> None:
+async def test_what_may_pass_is_tried_again_and_every_attempt_is_counted() -> None:
     clock = ManualClock()
     client = ScriptedClient([BUSY, BUSY, "at last"])
 
-    async def main() -> tuple[Result, list[Event]]:
-        handler = LLMHandler(client, retries=RetryPolicy(attempts=3, base_s=0.0))
-        store = MemoryEventStore()
-        async with Engine(store, [handler], algorithms=[React()], clock=clock) as engine:
-            started = await engine.start("hi")
-            while (await started.info()).status == "open":
-                clock.advance(2.0 if clock.sleepers else 0.0)
-                await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
-            return await started.result(), await store.read(started.id)
-
-    result, log = run(main())
+    handler = LLMHandler(client, retries=RetryPolicy(attempts=3, base_s=0.0))
+    store = MemoryEventStore()
+    async with Engine(store, [handler], algorithms=[React()], clock=clock) as engine:
+        started = await engine.start("hi")
+        while (await started.info()).status == "open":
+            clock.advance(2.0 if clock.sleepers else 0.0)
+            await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
+        result, log = await started.result(), await store.read(started.id)
 
     (completed,) = [event for event in log if event.kind == k.LLM_COMPLETED]
     assert (result.output, completed.data["attempts"]) == ("at last", 3)
     assert (completed.at - log[0].at).total_seconds() == 4.0
 
 
-def test_after_the_last_attempt_the_run_fails_with_what_the_server_said() -> None:
+async def test_after_the_last_attempt_the_run_fails_with_what_the_server_said() -> None:
     async def main() -> list[Event]:
         handler = LLMHandler(
             ScriptedClient([BUSY, BUSY]), retries=RetryPolicy(attempts=2, base_s=0)
@@ -68,7 +65,7 @@ def test_after_the_last_attempt_the_run_fails_with_what_the_server_said() -> Non
                 await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
             return await store.read(started.id)
 
-    failed = run(main())[-2]
+    failed = (await main())[-2]
 
     assert failed.kind == k.LLM_FAILED
     assert failed.data == {
@@ -79,7 +76,7 @@ def test_after_the_last_attempt_the_run_fails_with_what_the_server_said() -> Non
     }
 
 
-def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() -> None:
+async def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() -> None:
     cut = CutOff("Good mor", LLMError("connection lost", retryable=True))
     client = ScriptedClient([cut, "Good morning."])
 
@@ -92,7 +89,7 @@ def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() -> None:
             await started.result()
             return pieces, [event.kind for event in await store.read(started.id)]
 
-    pieces, happened = run(main())
+    pieces, happened = await main()
 
     said = {
         attempt: "".join(piece.delta.text for piece in pieces if piece.attempt == attempt)
@@ -103,7 +100,7 @@ def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() -> None:
     assert happened == [k.RUN_STARTED, k.LLM_REQUESTED, k.LLM_COMPLETED, k.RUN_COMPLETED]
 
 
-def test_two_may_watch_and_one_may_leave() -> None:
+async def test_two_may_watch_and_one_may_leave() -> None:
     async def main() -> tuple[str, str]:
         async with make_engine(ScriptedClient(["one two three"])) as engine:
             started = await engine.start("hi")
@@ -114,7 +111,7 @@ def test_two_may_watch_and_one_may_leave() -> None:
             await leaves.aclose()
             return first.result().delta.text, pieces.result()
 
-    assert run(main()) == ("one two ", "one two three")
+    assert (await main()) == ("one two ", "one two three")
 
 
 async def _joined(pieces: AsyncIterator[Live]) -> str:
@@ -144,14 +141,11 @@ class Weather(BaseModel):
     degrees: int
 
 
-def test_output_that_does_not_fit_is_asked_for_once_more() -> None:
+async def test_output_that_does_not_fit_is_asked_for_once_more() -> None:
     client = ScriptedClient(['{"city": "Bonn"}', '{"city": "Bonn", "degrees": 7}'])
 
-    async def main() -> Result:
-        async with make_engine(client, agent=React(output=Weather)) as engine:
-            return await (await engine.start("weather?")).result()
-
-    result = run(main())
+    async with make_engine(client, agent=React(output=Weather)) as engine:
+        result = await (await engine.start("weather?")).result()
 
     assert (result.outcome, result.output) == ("COMPLETED", '{"city": "Bonn", "degrees": 7}')
     assert "does not fit the asked output" in client.calls[1].messages[-1].text
@@ -159,22 +153,19 @@ def test_output_that_does_not_fit_is_asked_for_once_more() -> None:
     assert client.calls[0].output == Weather.model_json_schema()
 
 
-def test_output_that_never_fits_fails_the_run() -> None:
+async def test_output_that_never_fits_fails_the_run() -> None:
     client = ScriptedClient(["no JSON", "still none"])
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
-    async def main() -> Result:
-        async with make_engine(client, agent=React(output=schema)) as engine:
-            return await (await engine.start("a?")).result()
-
-    result = run(main())
+    async with make_engine(client, agent=React(output=schema)) as engine:
+        result = await (await engine.start("a?")).result()
 
     assert (result.outcome, result.reason, result.output) == ("FAILED", "output", "still none")
     assert result.error is not None
     assert result.error["type"] == "InvalidReply"
 
 
-def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
+async def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
     @tool
     def known() -> None: ...
 
@@ -184,13 +175,10 @@ def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
     agent = React(model="big", settings={"temperature": 0}, tools=["known"])
     client = ScriptedClient(["hello"])
 
-    async def main() -> Event:
-        async with make_engine(client, known, hidden, agent=agent) as engine:
-            started = await engine.start("hi")
-            await started.result()
-            return (await engine.store.read(started.id))[1]
-
-    requested = run(main())
+    async with make_engine(client, known, hidden, agent=agent) as engine:
+        started = await engine.start("hi")
+        await started.result()
+        requested = (await engine.store.read(started.id))[1]
 
     call = client.calls[0]
     assert (call.model, call.settings) == ("big", {"temperature": 0})
@@ -202,7 +190,7 @@ def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
     assert requested.data["tools"] == ["known"]
 
 
-def test_a_missing_blob_fails_the_call_and_names_it() -> None:
+async def test_a_missing_blob_fails_the_call_and_names_it() -> None:
     picture = Message.user("?", Image(data=b"p" * 300_000, media_type="image/png"))
     blobs = MemoryBlobStore()
     store = MemoryEventStore()
@@ -224,7 +212,7 @@ def test_a_missing_blob_fails_the_call_and_names_it() -> None:
         async with make_engine(ScriptedClient([]), store=store) as engine:
             return deleted, await engine.run(second.id).result()
 
-    for result in run(main()):
+    for result in await main():
         assert result.outcome == "FAILED"
         assert result.error is not None
         assert result.error["type"] == "BlobMissing"
@@ -235,7 +223,7 @@ async def _first(store: MemoryEventStore, run_id: str) -> Event:
     return (await store.read(run_id, limit=1))[0]
 
 
-def test_small_attachments_and_links_stay_in_the_message() -> None:
+async def test_small_attachments_and_links_stay_in_the_message() -> None:
     parts = (
         File(data=b"%PDF", media_type="application/pdf", name="a.pdf"),
         Image(url="https://example.com/cat.png"),
@@ -243,31 +231,25 @@ def test_small_attachments_and_links_stay_in_the_message() -> None:
     question = Message.user("What are these?", *parts)
     client = ScriptedClient(["a file and a cat"], modalities=frozenset({"text", "image", "file"}))
 
-    async def main() -> None:
-        async with make_engine(client) as engine:
-            await (await engine.start(question)).result()
-
-    run(main())
+    async with make_engine(client) as engine:
+        await (await engine.start(question)).result()
     assert client.calls[0].messages == (question,)
 
 
 @pytest.mark.parametrize("modality", ["image", "file"])
-def test_an_attachment_that_the_client_did_not_declare_fails_the_call(modality: str) -> None:
+async def test_an_attachment_that_the_client_did_not_declare_fails_the_call(modality: str) -> None:
     kind = {"image": Image, "file": File}[modality]
     question = Message.user(kind(data=b"x", media_type="application/octet-stream"))
 
-    async def main() -> Result:
-        async with make_engine(ScriptedClient(["never"])) as engine:
-            return await (await engine.start(question)).result()
-
-    result = run(main())
+    async with make_engine(ScriptedClient(["never"])) as engine:
+        result = await (await engine.start(question)).result()
     assert result.error == {
         "type": "UnsupportedModality",
         "message": f"scripted takes text, not {modality}",
     }
 
 
-def test_the_log_says_who_is_paid_for_a_call_if_the_client_does() -> None:
+async def test_the_log_says_who_is_paid_for_a_call_if_the_client_does() -> None:
     class Client(ScriptedClient):
         provider = "openai"
 
@@ -279,7 +261,7 @@ def test_the_log_says_who_is_paid_for_a_call_if_the_client_does() -> None:
             (request,) = [e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED]
         return request.data
 
-    told, silent = run(asked(Client(["hello"]))), run(asked(ScriptedClient(["hello"])))
+    told, silent = await asked(Client(["hello"])), await asked(ScriptedClient(["hello"]))
 
     assert told == {**silent, "provider": "openai"}
 
@@ -294,7 +276,7 @@ def nested(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "arguments", [{"x": float("nan")}, {"x": b"raw"}, nested(150), nested(5_000)]
 )
-def test_arguments_that_no_log_can_hold_are_told_to_the_model_as_invalid(
+async def test_arguments_that_no_log_can_hold_are_told_to_the_model_as_invalid(
     arguments: dict[str, Any],
 ) -> None:
     told: list[Message] = []
@@ -311,11 +293,8 @@ def test_arguments_that_no_log_can_hold_are_told_to_the_model_as_invalid(
             told.extend(messages[-2:])
             return Reply((Text("sorry"),))
 
-    async def main() -> Result:
-        async with make_engine(Foreign([]), look) as engine:
-            return await (await engine.start("hi")).result()
-
-    result = run(main())
+    async with make_engine(Foreign([]), look) as engine:
+        result = await (await engine.start("hi")).result()
 
     assert result.output == "sorry"
     assert "1" in str(told[0])

@@ -18,7 +18,6 @@ from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.servers import postgres
 from lib.testing.servers.redis import own_server
@@ -80,25 +79,22 @@ def paying(during: Callable[[], object]) -> tuple[Tool, list[str]]:
 
 
 @pytest.mark.parametrize("stores", [True, False])
-def test_a_result_outlives_an_outage_and_is_written_once(
+async def test_a_result_outlives_an_outage_and_is_written_once(
     caplog: pytest.LogCaptureFixture, *, stores: bool
 ) -> None:
     store = Unsteady(stores=stores)
     pay, made = paying(lambda: setattr(store, "down", True))
 
-    async def main() -> Sequence[Event]:
-        client = ScriptedClient([CALL, "done"])
-        async with make_engine(client, pay, store=store, poll_s=60) as engine:
-            started = await engine.start("go")
-            await _until(lambda: store.tried > 1)
-            if stores:  # what came after it is not passed over
-                note = NewEvent("acme.note", {}, engine.clock.now())
-                await MemoryEventStore.append(store, started.id, [note], expected=None)
-            store.down = False
-            assert (await started.result()).output == "done"
-            return await store.read(started.id)
-
-    log = run(main())
+    client = ScriptedClient([CALL, "done"])
+    async with make_engine(client, pay, store=store, poll_s=60) as engine:
+        started = await engine.start("go")
+        await _until(lambda: store.tried > 1)
+        if stores:  # what came after it is not passed over
+            note = NewEvent("acme.note", {}, engine.clock.now())
+            await MemoryEventStore.append(store, started.id, [note], expected=None)
+        store.down = False
+        assert (await started.result()).output == "done"
+        log = await store.read(started.id)
     written = [kind for kind in kinds(log) if kind != "acme.note"]
     assert written[-5:] == [
         "tool.requested",
@@ -111,23 +107,20 @@ def test_a_result_outlives_an_outage_and_is_written_once(
     assert caplog.text.count("the store fails, trying again") == 1
 
 
-def test_an_outage_is_waited_out_whatever_the_clock_of_the_store_says() -> None:
+async def test_an_outage_is_waited_out_whatever_the_clock_of_the_store_says() -> None:
     store = Unsteady(stores=False, clock=ManualClock())  # months behind the engine's
     pay, made = paying(lambda: setattr(store, "down", True))
 
-    async def main() -> None:
-        client = ScriptedClient([CALL, "done"])
-        async with make_engine(client, pay, store=store, poll_s=60) as engine:
-            started = await engine.start("go")
-            await _until(lambda: store.tried > 1)
-            store.down = False
-            assert (await started.result()).output == "done"
-        assert made == ["paid"]
-
-    run(main())
+    client = ScriptedClient([CALL, "done"])
+    async with make_engine(client, pay, store=store, poll_s=60) as engine:
+        started = await engine.start("go")
+        await _until(lambda: store.tried > 1)
+        store.down = False
+        assert (await started.result()).output == "done"
+    assert made == ["paid"]
 
 
-def test_no_effect_begins_while_its_intent_is_not_known_to_be_stored() -> None:
+async def test_no_effect_begins_while_its_intent_is_not_known_to_be_stored() -> None:
     store = Unsteady(stores=True)
     pay, made = paying(lambda: None)
 
@@ -135,39 +128,31 @@ def test_no_effect_begins_while_its_intent_is_not_known_to_be_stored() -> None:
         store.down = len(messages) == 1
         return CALL if store.down else "done"
 
-    async def main() -> None:
-        async with make_engine(FunctionClient(think), pay, store=store, poll_s=60) as engine:
-            started = await engine.start("go")
-            await _until(lambda: store.tried > 1)
-            assert k.TOOL_REQUESTED in {
-                e.kind for e in await MemoryEventStore.read(store, started.id)
-            }
-            assert made == []
-            store.down = False
-            assert (await started.result()).output == "done"
-            assert kinds(await store.read(started.id)).count("tool.requested") == 1
-
-    run(main())
+    async with make_engine(FunctionClient(think), pay, store=store, poll_s=60) as engine:
+        started = await engine.start("go")
+        await _until(lambda: store.tried > 1)
+        assert k.TOOL_REQUESTED in {e.kind for e in await MemoryEventStore.read(store, started.id)}
+        assert made == []
+        store.down = False
+        assert (await started.result()).output == "done"
+        assert kinds(await store.read(started.id)).count("tool.requested") == 1
     assert made == ["paid"]
 
 
-def test_an_owner_whose_append_was_stored_before_another_took_over_stops() -> None:
+async def test_an_owner_whose_append_was_stored_before_another_took_over_stops() -> None:
     store = Unsteady(stores=True)
     pay, made = paying(lambda: setattr(store, "down", True))
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
-            started = await engine.start("go")
-            waiting = asyncio.create_task(engine.hosted(started.id))
-            await _until(lambda: store.tried)
-            head = len(await MemoryEventStore.read(store, started.id))
-            other = NewEvent(k.RUN_RESUMED, {"worker": "other", "epoch": 9}, engine.clock.now())
-            await MemoryEventStore.append(store, started.id, [other], expected=head)
-            store.down = False
-            assert await waiting is None
-            assert kinds(await store.read(started.id))[-2:] == ["run.resumed", "lease.lost"]
-
-    run(main())
+    async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
+        started = await engine.start("go")
+        waiting = asyncio.create_task(engine.hosted(started.id))
+        await _until(lambda: store.tried)
+        head = len(await MemoryEventStore.read(store, started.id))
+        other = NewEvent(k.RUN_RESUMED, {"worker": "other", "epoch": 9}, engine.clock.now())
+        await MemoryEventStore.append(store, started.id, [other], expected=head)
+        store.down = False
+        assert await waiting is None
+        assert kinds(await store.read(started.id))[-2:] == ["run.resumed", "lease.lost"]
     assert made == ["paid"]
 
 
@@ -181,7 +166,7 @@ class Coarse(Unsteady):
         return await super().append(run_id, coarse, expected=expected)
 
 
-def test_an_intent_is_known_again_from_a_store_that_keeps_whole_seconds() -> None:
+async def test_an_intent_is_known_again_from_a_store_that_keeps_whole_seconds() -> None:
     store = Coarse(stores=True)
     pay, made = paying(lambda: None)
 
@@ -189,15 +174,12 @@ def test_an_intent_is_known_again_from_a_store_that_keeps_whole_seconds() -> Non
         store.down = len(messages) == 1
         return CALL if store.down else "done"
 
-    async def main() -> None:
-        async with make_engine(FunctionClient(think), pay, store=store, poll_s=60) as engine:
-            started = await engine.start("go")
-            await _until(lambda: store.tried > 1)
-            store.down = False
-            assert (await started.result()).output == "done"
-            assert (await verify_store(store)).faults == []
-
-    run(main())
+    async with make_engine(FunctionClient(think), pay, store=store, poll_s=60) as engine:
+        started = await engine.start("go")
+        await _until(lambda: store.tried > 1)
+        store.down = False
+        assert (await started.result()).output == "done"
+        assert (await verify_store(store)).faults == []
     assert made == ["paid"]
 
 
@@ -229,97 +211,85 @@ class Forgetful(MemoryEventStore):
 
 
 @pytest.mark.parametrize("count", [True, False], ids=["counts it the same", "counts on"])
-def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_its_own(
+async def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_its_own(
     count: bool,
 ) -> None:
     called = list[str]()
 
-    async def main() -> None:
-        clock = ManualClock()  # everything happens at the same microsecond
-        store, stopped = Forgetful(clock), asyncio.Event()
+    clock = ManualClock()  # everything happens at the same microsecond
+    store, stopped = Forgetful(clock), asyncio.Event()
 
-        def model(name: str) -> FunctionClient:
-            async def think(_: Sequence[Message]) -> str:
-                called.append(name)
-                await stopped.wait()
-                return "done"
+    def model(name: str) -> FunctionClient:
+        async def think(_: Sequence[Message]) -> str:
+            called.append(name)
+            await stopped.wait()
+            return "done"
 
-            return FunctionClient(think)
+        return FunctionClient(think)
 
-        async with (
-            make_engine(model("first"), store=store, poll_s=60, clock=clock) as first,
-            make_engine(model("second"), store=store, poll_s=60, clock=clock) as second,
-        ):
-            started = await first.start("go")
-            await store.held.wait()
-            await store.lose_claim(started.id, count=count)
-            assert await second.resume(started.id)
-            await _until(lambda: "second" in called)
-            store.go_on.set()
-            await _until(lambda: "first" in called or started.id not in first.hosting)
-            stopped.set()
-            assert (await second.run(started.id).result()).output == "done"
-            asked = next(e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED)
-            assert asked.data["epoch"] == (1 if count else 2)
-
-    run(main())
+    async with (
+        make_engine(model("first"), store=store, poll_s=60, clock=clock) as first,
+        make_engine(model("second"), store=store, poll_s=60, clock=clock) as second,
+    ):
+        started = await first.start("go")
+        await store.held.wait()
+        await store.lose_claim(started.id, count=count)
+        assert await second.resume(started.id)
+        await _until(lambda: "second" in called)
+        store.go_on.set()
+        await _until(lambda: "first" in called or started.id not in first.hosting)
+        stopped.set()
+        assert (await second.run(started.id).result()).output == "done"
+        asked = next(e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED)
+        assert asked.data["epoch"] == (1 if count else 2)
     assert called == ["second"]
 
 
-def test_a_driver_gives_up_when_its_lease_has_ended() -> None:
+async def test_a_driver_gives_up_when_its_lease_has_ended() -> None:
     clock = ManualClock()
     store = Unsteady(stores=False, clock=clock)
     pay, _ = paying(lambda: setattr(store, "down", True))
 
-    async def main() -> None:
-        engine = make_engine(ScriptedClient([CALL]), pay, store=store, clock=clock, lease_s=10)
-        async with engine:
-            started = await engine.start("go")
-            waiting = asyncio.create_task(engine.hosted(started.id))
-            await _until(lambda: store.tried and clock.sleepers)
-            clock.advance(11)
-            with pytest.raises(StoreError, match="connection was lost"):
-                await waiting
-
-    run(main())
+    engine = make_engine(ScriptedClient([CALL]), pay, store=store, clock=clock, lease_s=10)
+    async with engine:
+        started = await engine.start("go")
+        waiting = asyncio.create_task(engine.hosted(started.id))
+        await _until(lambda: store.tried and clock.sleepers)
+        clock.advance(11)
+        with pytest.raises(StoreError, match="connection was lost"):
+            await waiting
 
 
-def test_a_lease_that_is_never_renewed_ends_the_driving() -> None:
+async def test_a_lease_that_is_never_renewed_ends_the_driving() -> None:
     class Unrenewed(MemoryEventStore):
         async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
             raise StoreError("not renewed", retryable=True)
 
-    async def main() -> None:
-        pay, _ = await asyncio.to_thread(paying, asyncio.Event().wait)
-        engine = make_engine(ScriptedClient([CALL]), pay, store=Unrenewed(), lease_s=0.2)
-        async with engine:
-            started = await engine.start("go")
-            with pytest.raises(StoreError, match="not renewed"):
-                await started.result()
-
-    run(main())
+    pay, _ = await asyncio.to_thread(paying, asyncio.Event().wait)
+    engine = make_engine(ScriptedClient([CALL]), pay, store=Unrenewed(), lease_s=0.2)
+    async with engine:
+        started = await engine.start("go")
+        with pytest.raises(StoreError, match="not renewed"):
+            await started.result()
 
 
-def test_a_log_that_cannot_be_read_is_no_fault_of_its_run() -> None:
+async def test_a_log_that_cannot_be_read_is_no_fault_of_its_run() -> None:
     async def unread(run_id: str, **_: object) -> list[Event]:
         raise StoreError("unreadable")
 
-    async def later() -> None:
-        store = MemoryEventStore()
-        starter = make_engine(ScriptedClient([]), store=store, drive=False)
-        async with starter, make_engine(ScriptedClient(["done"]), store=store) as engine:
-            started = await starter.start("go")
-            read, store.read = store.read, unread
-            with pytest.raises(StoreError, match="unreadable"):
-                await engine.run(started.id).result()
-            store.read = read
-            assert (await engine.run(started.id).result()).output == "done"
-            assert "run.resumed" not in kinds(await store.read(started.id))
-
-    run(later())
+    store = MemoryEventStore()
+    starter = make_engine(ScriptedClient([]), store=store, drive=False)
+    async with starter, make_engine(ScriptedClient(["done"]), store=store) as engine:
+        started = await starter.start("go")
+        read, store.read = store.read, unread
+        with pytest.raises(StoreError, match="unreadable"):
+            await engine.run(started.id).result()
+        store.read = read
+        assert (await engine.run(started.id).result()).output == "done"
+        assert "run.resumed" not in kinds(await store.read(started.id))
 
 
-def test_an_engine_that_closes_tries_no_longer_than_its_grace() -> None:
+async def test_an_engine_that_closes_tries_no_longer_than_its_grace() -> None:
     store = Unsteady(stores=False)
     pay, _ = paying(lambda: setattr(store, "down", True))
 
@@ -337,31 +307,28 @@ def test_an_engine_that_closes_tries_no_longer_than_its_grace() -> None:
         async with asyncio.timeout(200):
             return await main()
 
-    assert run(bounded())[-1] == "tool.requested"
+    assert (await bounded())[-1] == "tool.requested"
 
 
-def test_a_signal_that_wakes_a_run_during_an_outage_does_not_end_its_calls() -> None:
+async def test_a_signal_that_wakes_a_run_during_an_outage_does_not_end_its_calls() -> None:
     store = Unsteady(stores=False)
     gate = asyncio.Event()
     pay, made = paying(gate.wait)
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
-            started = await engine.start("go")
-            await _until(lambda: made)
-            note = NewEvent("acme.note", {}, engine.clock.now())
-            await store.append(started.id, [note], expected=None)
-            store.down = True
-            await _until(lambda: store.tried)
-            store.down = False
-            gate.set()
-            assert (await started.result()).output == "done"
-            assert kinds(await store.read(started.id)).count("run.resumed") == 0
-
-    run(main())
+    async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
+        started = await engine.start("go")
+        await _until(lambda: made)
+        note = NewEvent("acme.note", {}, engine.clock.now())
+        await store.append(started.id, [note], expected=None)
+        store.down = True
+        await _until(lambda: store.tried)
+        store.down = False
+        gate.set()
+        assert (await started.result()).output == "done"
+        assert kinds(await store.read(started.id)).count("run.resumed") == 0
 
 
-def test_a_parent_outlives_an_outage_beside_its_child() -> None:
+async def test_a_parent_outlives_an_outage_beside_its_child() -> None:
     class Lost(Unsteady):
         async def run(self, run_id: str):  # noqa: ANN202 - as it is
             self.fail()
@@ -382,33 +349,30 @@ def test_a_parent_outlives_an_outage_beside_its_child() -> None:
     async def wait() -> str:
         return "waited"
 
-    async def main() -> None:
-        handlers = [
-            LLMHandler(FunctionClient(think)),
-            ToolHandler([pay, wait]),
-            ChildHandler([AgentTool("helper", "d", "child")]),
-        ]
-        agents = [React(), React("child", tools=["wait"])]
-        async with Engine(store, handlers, algorithms=agents, poll_s=0.01) as engine:
-            started = await engine.start("both")
-            while not (child := [r for r in await store.runs() if r.parent_id and not r.ready]):  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.001)  # noqa: TID251 - lets it go on
-            store.down = True
-            await _until(lambda: store.tried > 2)
-            store.down = False
-            gate.set()
-            await engine.run(child[0].run_id).approve("tool/1/c3")
-            assert (await started.result()).output == "done"
-            assert "run.resumed" not in kinds(await store.read(started.id))
-
-    run(main())
+    handlers = [
+        LLMHandler(FunctionClient(think)),
+        ToolHandler([pay, wait]),
+        ChildHandler([AgentTool("helper", "d", "child")]),
+    ]
+    agents = [React(), React("child", tools=["wait"])]
+    async with Engine(store, handlers, algorithms=agents, poll_s=0.01) as engine:
+        started = await engine.start("both")
+        while not (child := [r for r in await store.runs() if r.parent_id and not r.ready]):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.001)  # noqa: TID251 - lets it go on
+        store.down = True
+        await _until(lambda: store.tried > 2)
+        store.down = False
+        gate.set()
+        await engine.run(child[0].run_id).approve("tool/1/c3")
+        assert (await started.result()).output == "done"
+        assert "run.resumed" not in kinds(await store.read(started.id))
     assert made == ["paid"]
 
 
 # -- real servers --------------------------------------------------------------------------
 
 
-def through_a_restart(
+async def through_a_restart(
     store: EventStore, stop: Callable[[], object], start: Callable[[], object]
 ) -> Sequence[Event]:
     """Return the log of a run whose tool was under way when the server went and came back."""
@@ -436,7 +400,7 @@ def through_a_restart(
             assert (await verify_store(store)).faults == []
             return await store.read(started.id)
 
-    return run(main())
+    return await main()
 
 
 def check(log: Sequence[Event]) -> None:
@@ -446,22 +410,22 @@ def check(log: Sequence[Event]) -> None:
     assert "paid" in str(paid)
 
 
-def test_a_call_outlives_a_crash_of_postgresql() -> None:
-    server = postgres.PostgresServer(durable=True)
+async def test_a_call_outlives_a_crash_of_postgresql() -> None:
+    server = await asyncio.to_thread(postgres.PostgresServer, durable=True)
     store = open_store(server.url)
-    check(through_a_restart(store, lambda: server.stop("immediate"), server.start))
+    check(await through_a_restart(store, lambda: server.stop("immediate"), server.start))
 
 
-def test_a_call_outlives_a_crash_of_redis() -> None:
-    server = own_server("--appendfsync", "always")
+async def test_a_call_outlives_a_crash_of_redis() -> None:
+    server = await asyncio.to_thread(own_server, "--appendfsync", "always")
     store = open_store(server.url)
     try:
-        check(through_a_restart(store, lambda: server.stop(signal.SIGKILL), server.start))
+        check(await through_a_restart(store, lambda: server.stop(signal.SIGKILL), server.start))
     finally:
-        server.stop()
+        await asyncio.to_thread(server.stop)
 
 
-def test_a_call_outlives_somebody_who_holds_the_file_of_sqlite(
+async def test_a_call_outlives_somebody_who_holds_the_file_of_sqlite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sqlite3
@@ -470,5 +434,5 @@ def test_a_call_outlives_somebody_who_holds_the_file_of_sqlite(
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
     store = open_store(str(tmp_path / "log.db"))
     hold, let_go = partial(other.execute, "BEGIN IMMEDIATE"), partial(other.execute, "ROLLBACK")
-    check(through_a_restart(store, hold, let_go))
+    check(await through_a_restart(store, hold, let_go))
     other.close()

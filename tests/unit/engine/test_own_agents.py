@@ -10,7 +10,6 @@ from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler
 from lib.events import MemoryEventStore, RunQuery
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, ToolSpec
-from lib.testing.aio import run
 from lib.testing.team import boss_of, call, say, task, told
 
 HELPER = AgentTool("helper", "Helps.", "helper")
@@ -36,7 +35,7 @@ def engine_of(client: FunctionClient, *algorithms: React, drive: bool = True) ->
     return Engine(store, handlers, algorithms=algorithms, poll_s=0.01, drive=drive)
 
 
-def test_who_names_no_tools_is_offered_all_agents_but_itself() -> None:
+async def test_who_names_no_tools_is_offered_all_agents_but_itself() -> None:
     def think(messages: Sequence[Message]) -> Any:
         if messages[0].text == "boss":
             return boss_of(task(0, "go"))(messages)
@@ -44,39 +43,31 @@ def test_who_names_no_tools_is_offered_all_agents_but_itself() -> None:
             return call(task(0, "again"))  # it was not told of itself, and makes it up
         return say(told(messages)[0].content)
 
-    async def main() -> None:
-        client = Offered(think)
-        boss, helper = React("boss", system="boss"), React("helper", system="helper")
-        async with engine_of(client, boss, helper) as engine:
-            result = await (await engine.start("go")).result()
-            runs = await engine.store.runs(RunQuery())
-            log = await engine.store.read(runs[1].run_id)
-        assert client.names == [["helper"], ["other"], ["other"], ["helper"]]
-        assert len(runs) == 2
-        assert "no tool is named 'helper'" in result.output
-        assert [e.kind for e in log if e.kind in (k.CHILD_REQUESTED, k.TOOL_FAILED)] == [
-            k.TOOL_FAILED
-        ]
-        digests = {e.data["tools_digest"] for e in log if e.kind == k.LLM_REQUESTED}
-        assert len(digests) == 1
-
-    run(main())
+    client = Offered(think)
+    boss, helper = React("boss", system="boss"), React("helper", system="helper")
+    async with engine_of(client, boss, helper) as engine:
+        result = await (await engine.start("go")).result()
+        runs = await engine.store.runs(RunQuery())
+        log = await engine.store.read(runs[1].run_id)
+    assert client.names == [["helper"], ["other"], ["other"], ["helper"]]
+    assert len(runs) == 2
+    assert "no tool is named 'helper'" in result.output
+    assert [e.kind for e in log if e.kind in (k.CHILD_REQUESTED, k.TOOL_FAILED)] == [k.TOOL_FAILED]
+    digests = {e.data["tools_digest"] for e in log if e.kind == k.LLM_REQUESTED}
+    assert len(digests) == 1
 
 
-def test_an_agent_that_names_itself_calls_itself_until_no_depth_is_left() -> None:
+async def test_an_agent_that_names_itself_calls_itself_until_no_depth_is_left() -> None:
     def think(messages: Sequence[Message]) -> Any:
         return call(task(0, "deeper")) if messages[-1].role == "user" else say("done")
 
-    async def main() -> None:
-        client = Offered(think)
-        agents = [React("helper", tools=["helper"]), React("boss")]
-        async with engine_of(client, *agents) as engine:
-            result = await (await engine.start("go", budget=Budget(depth=2))).result()
-            assert result.output == "done"
-            assert len(await engine.store.runs(RunQuery())) == 3
-        assert set(map(tuple, client.names)) == {("helper",)}
-
-    run(main())
+    client = Offered(think)
+    agents = [React("helper", tools=["helper"]), React("boss")]
+    async with engine_of(client, *agents) as engine:
+        result = await (await engine.start("go", budget=Budget(depth=2))).result()
+        assert result.output == "done"
+        assert len(await engine.store.runs(RunQuery())) == 3
+    assert set(map(tuple, client.names)) == {("helper",)}
 
 
 def test_an_agent_answers_and_ends_so_it_is_no_session() -> None:

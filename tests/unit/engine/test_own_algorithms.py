@@ -12,7 +12,6 @@ from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import Message, ScriptedClient, reply_from_json
-from lib.testing.aio import run
 
 
 class Asked(NamedTuple):
@@ -57,7 +56,7 @@ class Forgetful(Once):
         return super().evolve(state, event)._replace(asked=False)
 
 
-def test_a_request_that_waits_for_its_result_is_not_made_again() -> None:
+async def test_a_request_that_waits_for_its_result_is_not_made_again() -> None:
     async def main() -> list[str]:
         client = ScriptedClient(["hello"])
         forgetful = Forgetful(list)
@@ -68,10 +67,10 @@ def test_a_request_that_waits_for_its_result_is_not_made_again() -> None:
             await started.result()
             return [event.kind async for event in started.events()]
 
-    assert run(main()) == [k.RUN_STARTED, k.LLM_REQUESTED, k.LLM_COMPLETED, k.RUN_COMPLETED]
+    assert (await main()) == [k.RUN_STARTED, k.LLM_REQUESTED, k.LLM_COMPLETED, k.RUN_COMPLETED]
 
 
-def test_a_model_request_takes_any_sequence_of_messages() -> None:
+async def test_a_model_request_takes_any_sequence_of_messages() -> None:
     async def main(kind: Any) -> tuple[str, int]:
         store, once = MemoryEventStore(), Once(kind)
         client = ScriptedClient(["hello"])
@@ -82,7 +81,7 @@ def test_a_model_request_takes_any_sequence_of_messages() -> None:
         return result.output, len(report.faults)
 
     for kind in (list, tuple, deque):
-        assert run(main(kind)) == ("hello", 0), kind
+        assert (await main(kind)) == ("hello", 0), kind
 
 
 def test_what_is_no_sequence_of_messages_is_refused_where_it_is_made() -> None:

@@ -13,7 +13,6 @@ from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import LLMClient, PriceBook, Reply, ScriptedClient, Text, ToolCall, Usage
 from lib.observe import spend_of
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
 USED = Usage(input_tokens=100, output_tokens=20)
@@ -38,7 +37,7 @@ class PaidClient(ScriptedClient):
     provider = "openai"
 
 
-def run_with(
+async def run_with(
     client: LLMClient,
     prices: PriceBook | None,
     *,
@@ -54,18 +53,18 @@ def run_with(
             started = await engine.start("hi", budget=budget)
             return await started.result(), await store.read(started.id)
 
-    return run(main())
+    return await main()
 
 
 def usages(log: list[Event]) -> list[Any]:
     return [event.data["reply"].get("usage") for event in log if event.kind == k.LLM_COMPLETED]
 
 
-def test_a_reply_is_recorded_with_its_price_at_that_time() -> None:
+async def test_a_reply_is_recorded_with_its_price_at_that_time() -> None:
     prices = Prices()
     client = PaidClient([Reply((Text("hi"),), usage=USED, model="m-0101")])
 
-    result, log = run_with(client, prices)
+    result, log = await run_with(client, prices)
 
     tokens = {"input_tokens": 100, "output_tokens": 20}
     assert prices.asked == [("openai", "m-0101", tokens, log[0].at)]
@@ -74,36 +73,36 @@ def test_a_reply_is_recorded_with_its_price_at_that_time() -> None:
     assert (result.spend.cost, spend_of(log).total.cost) == (0.1, Decimal("0.1"))
 
 
-def test_the_log_keeps_the_price_that_it_was_recorded_with() -> None:
+async def test_the_log_keeps_the_price_that_it_was_recorded_with() -> None:
     prices = Prices()
-    _, log = run_with(ScriptedClient(["hi"]), prices)
+    _, log = await run_with(ScriptedClient(["hi"]), prices)
 
     first, again = spend_of(log, prices=prices), spend_of(log, prices=prices)
 
     assert (first, len(prices.asked)) == (again, 1)
 
 
-def test_a_cost_that_the_provider_states_is_left_as_it_is() -> None:
+async def test_a_cost_that_the_provider_states_is_left_as_it_is() -> None:
     prices = Prices()
     usage = Usage(input_tokens=1, cost=0.75)
 
-    result, _ = run_with(ScriptedClient([Reply((Text("hi"),), usage=usage)]), prices)
+    result, _ = await run_with(ScriptedClient([Reply((Text("hi"),), usage=usage)]), prices)
 
     assert (result.spend.cost, prices.asked) == (0.75, [])
 
 
 @pytest.mark.parametrize("prices", [None, Prices()])
-def test_an_unknown_price_is_not_recorded_as_zero(prices: PriceBook | None) -> None:
+async def test_an_unknown_price_is_not_recorded_as_zero(prices: PriceBook | None) -> None:
     client = ScriptedClient([Reply((Text("hi"),), usage=USED, model="unknown")])
 
-    result, log = run_with(client, prices)
+    result, log = await run_with(client, prices)
 
     assert usages(log) == [{"input_tokens": 100, "output_tokens": 20}]
     assert (result.spend.cost, spend_of(log).total.unpriced) == (None, 1)
 
 
 @pytest.mark.parametrize(("asked", "model"), [(None, "own"), ("other", "other")])
-def test_without_a_named_model_the_one_that_was_asked_for_is_priced(
+async def test_without_a_named_model_the_one_that_was_asked_for_is_priced(
     asked: str | None, model: str
 ) -> None:
     class Nameless(ScriptedClient):
@@ -112,48 +111,45 @@ def test_without_a_named_model_the_one_that_was_asked_for_is_priced(
             return Reply(reply.parts, usage=reply.usage)
 
     prices = Prices()
-    run_with(Nameless(["hi"], model="own"), prices, agent=React(model=asked))
+    await run_with(Nameless(["hi"], model="own"), prices, agent=React(model=asked))
 
     assert [(provider, priced) for provider, priced, *_ in prices.asked] == [(None, model)]
 
 
-def test_a_budget_of_costs_holds_with_prices() -> None:
+async def test_a_budget_of_costs_holds_with_prices() -> None:
     ask = Reply((ToolCall("c", "missing"),), usage=USED, stop="tool_calls")
     client = ScriptedClient([ask, ask, "never asked for"])
 
-    result, _ = run_with(client, Prices(), budget=Budget(cost=0.3))
+    result, _ = await run_with(client, Prices(), budget=Budget(cost=0.3))
 
     assert (result.outcome, result.reason, len(client.calls)) == ("LIMITED", "cost", 2)
     assert result.spend.cost == pytest.approx(0.3)
 
 
-def test_a_ceiling_of_cost_that_nothing_can_hold_is_warned_of_once_for_each_handler(
+async def test_a_ceiling_of_cost_that_nothing_can_hold_is_warned_of_once_for_each_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = ScriptedClient(["one", Reply((Text("two"),), model="m"), "three"])
     store, handler = MemoryEventStore(), LLMHandler(client)
 
-    async def main() -> list[str]:
-        async with Engine(store, [handler], algorithms=[React()]) as engine:
-            started: list[str] = []
-            for budget in (Budget(tokens=9), Budget(cost=0.01), Budget(cost=0.01)):
-                run_ = await engine.start("hi", budget=budget)
-                assert (await run_.result()).outcome == "COMPLETED"
-                started.append(run_.id)
-            return started
-
-    _, warned, _ = run(main())
+    async with Engine(store, [handler], algorithms=[React()]) as engine:
+        started: list[str] = []
+        for budget in (Budget(tokens=9), Budget(cost=0.01), Budget(cost=0.01)):
+            run_ = await engine.start("hi", budget=budget)
+            assert (await run_.result()).outcome == "COMPLETED"
+            started.append(run_.id)
+        _, warned, _ = started
 
     (told,) = [line for line in caplog.messages if "cost" in line]
     assert repr(warned) in told
     assert "the call counts as nothing: give the LLMHandler prices=" in told
 
 
-def test_a_ceiling_of_cost_is_not_warned_of_where_costs_are_known(
+async def test_a_ceiling_of_cost_is_not_warned_of_where_costs_are_known(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     replies = [Reply((Text("hi"),), usage=USED, model="m-0101")]
 
-    run_with(PaidClient(replies), Prices(), budget=Budget(cost=1))
+    await run_with(PaidClient(replies), Prices(), budget=Budget(cost=1))
 
     assert caplog.messages == []

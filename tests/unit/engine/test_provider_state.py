@@ -12,7 +12,6 @@ from lib.events.verify import verify_store
 from lib.llm import Message, Reply, ToolCall
 from lib.privacy.redactor import PatternRedactor
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.providers import KeepingClient, StrictClient
 from lib.tools import tool
 
@@ -57,10 +56,10 @@ def flags(log: Sequence[Event]) -> list[bool]:
     return [e.data.get("provider_state", False) for e in log if e.kind == k.LLM_REQUESTED]
 
 
-def test_only_what_is_new_is_sent_in_a_turn_and_across_turns() -> None:
+async def test_only_what_is_new_is_sent_in_a_turn_and_across_turns() -> None:
     client = KeepingClient(think)
 
-    results, logs = run(talk(client, ["one", "look", "two"]))
+    results, logs = await talk(client, ["one", "look", "two"])
 
     assert [result.output for result in results] == ["2 one", "6 ", "8 two"]
     assert client.sent == [2, 1, 1, 1]
@@ -69,11 +68,11 @@ def test_only_what_is_new_is_sent_in_a_turn_and_across_turns() -> None:
     assert not any("resp" in str(e.data) for log in logs for e in log if e.kind == k.LLM_REQUESTED)
 
 
-def test_a_handle_that_has_expired_costs_one_more_attempt_and_nothing_else() -> None:
+async def test_a_handle_that_has_expired_costs_one_more_attempt_and_nothing_else() -> None:
     client, reference = KeepingClient(think), StrictClient(think)
 
-    results, logs = run(talk(client, ["one", "FORGET", "two"]))
-    expected, _ = run(talk(reference, ["one", "FORGET_", "two"][:1]))
+    results, logs = await talk(client, ["one", "FORGET", "two"])
+    expected, _ = await talk(reference, ["one", "FORGET_", "two"][:1])
 
     assert client.refused == 1
     assert client.sent == [2, 4, 1]
@@ -82,11 +81,11 @@ def test_a_handle_that_has_expired_costs_one_more_attempt_and_nothing_else() -> 
     assert attempts == [2]
 
 
-def test_a_run_asks_the_same_with_the_handle_and_without_it() -> None:
+async def test_a_run_asks_the_same_with_the_handle_and_without_it() -> None:
     words = ["one", "look", "two", "look"]
 
-    with_it, logs = run(talk(KeepingClient(think), words))
-    without, plain = run(talk(StrictClient(think), words, agents=[React(system="be kind")]))
+    with_it, logs = await talk(KeepingClient(think), words)
+    without, plain = await talk(StrictClient(think), words, agents=[React(system="be kind")])
 
     def digests(turns: Sequence[Sequence[Event]]) -> list[str]:
         return [e.data["digest"] for log in turns for e in log if e.kind == k.LLM_REQUESTED]
@@ -95,58 +94,58 @@ def test_a_run_asks_the_same_with_the_handle_and_without_it() -> None:
     assert digests(logs) == digests(plain)
 
 
-def test_a_handle_is_not_used_for_another_conversation_than_it_stands_for() -> None:
+async def test_a_handle_is_not_used_for_another_conversation_than_it_stands_for() -> None:
     client = KeepingClient(think)
     changed = React(system="be stern", provider_state=True)
 
-    _, logs = run(talk(client, ["one", "two", "three"], agents=[AGENT, changed]))
+    _, logs = await talk(client, ["one", "two", "three"], agents=[AGENT, changed])
 
     assert client.sent == [2, 4, 6]
     assert [flags(log) for log in logs] == [[False], [False], [False]]
 
 
-def test_a_reply_that_the_log_holds_differently_leaves_no_handle() -> None:
+async def test_a_reply_that_the_log_holds_differently_leaves_no_handle() -> None:
     def twice(messages: Sequence[Message]) -> Any:
         if len(messages) == 2:
             return Reply((ToolCall("c", "look", {"place": "a"}), ToolCall("c", "look", {})))
         return "done"
 
     client = KeepingClient(twice)
-    _, logs = run(talk(client, ["one"]))
+    _, logs = await talk(client, ["one"])
     assert flags(logs[0]) == [False, False]
 
     def filtered(messages: Sequence[Message]) -> Any:
         return Reply((ToolCall("c", "look", {}),), stop="content_filter")
 
     client = KeepingClient(filtered)
-    _, logs = run(talk(client, ["one", "two"]))
+    _, logs = await talk(client, ["one", "two"])
     assert [flags(log) for log in logs] == [[False], [False]]
 
     def leak(messages: Sequence[Message]) -> Any:
         return "write to ada@example.org"
 
     client = KeepingClient(leak)
-    _, logs = run(talk(client, ["one", "two"], redactor=PatternRedactor()))
+    _, logs = await talk(client, ["one", "two"], redactor=PatternRedactor())
     assert [flags(log) for log in logs] == [[False], [False]]
 
 
-def test_a_redactor_that_finds_nothing_leaves_the_handle() -> None:
+async def test_a_redactor_that_finds_nothing_leaves_the_handle() -> None:
     client = KeepingClient(think)
 
-    run(talk(client, ["one", "two"], redactor=PatternRedactor()))
+    await talk(client, ["one", "two"], redactor=PatternRedactor())
 
     assert client.sent == [2, 1]
 
 
-def test_an_agent_that_does_not_ask_for_it_rests_on_nothing() -> None:
+async def test_an_agent_that_does_not_ask_for_it_rests_on_nothing() -> None:
     client = KeepingClient(think)
 
-    run(talk(client, ["one", "two"], agents=[React(system="be kind")]))
+    await talk(client, ["one", "two"], agents=[React(system="be kind")])
 
     assert client.sent == [2, 4]
 
 
-def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next() -> None:
+async def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next() -> None:
     client = KeepingClient(think)
 
     async def main() -> list[tuple[int, str]]:
@@ -157,4 +156,4 @@ def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next() -> N
             turn = await session.send("two")
             return [(piece.attempt, piece.delta.text) async for piece in turn.live()]
 
-    assert run(main()) == [(2, "4 two")]
+    assert (await main()) == [(2, "4 two")]

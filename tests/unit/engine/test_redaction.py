@@ -22,7 +22,6 @@ from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import Image, Message, Reply, ScriptedClient, Text, Thinking, ToolCall, message_to_json
 from lib.privacy.redactor import PatternRedactor
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.tools import Tool, tool
 
 from .run_kit import NEVER_ANSWERS, reached
@@ -124,80 +123,65 @@ def planted_in(text: str) -> list[str]:
     return [secret for secret in PLANTED if secret in text]
 
 
-def test_nothing_planted_is_in_the_log_and_the_live_run_folds_what_is() -> None:
+async def test_nothing_planted_is_in_the_log_and_the_live_run_folds_what_is() -> None:
     agent, store = Folded(), MemoryEventStore()
     client = ScriptedClient(script())
 
-    async def main() -> None:
-        run_id = await whole_life(store, client, agent)
-        await store.setup()
-        log = await store.read(run_id)
+    run_id = await whole_life(store, client, agent)
+    await store.setup()
+    log = await store.read(run_id)
 
-        assert planted_in(canonical([event.data for event in log])) == []
-        assert planted_in(canonical([shown(call.messages) for call in client.calls])) == []
-        assert [event for event in agent.folded if event not in log] == []
-        assert {event.seq for event in agent.folded} >= {e.seq for e in log if e.seq > 1} - {
-            log[-2].seq,
-            log[-1].seq,
-        }
-        checks = [request_check([agent])]
-        assert (await verify_store(store, deep=True, checks=checks)).faults == []
-        assert set(kinds(log)) >= {
-            *("run.started", "llm.completed", "tool.requested", "tool.completed", "tool.failed"),
-            *("approval.requested", "approval.decided", "eval.score", "run.completed"),
-        }
-
-    run(main())
+    assert planted_in(canonical([event.data for event in log])) == []
+    assert planted_in(canonical([shown(call.messages) for call in client.calls])) == []
+    assert [event for event in agent.folded if event not in log] == []
+    assert {event.seq for event in agent.folded} >= {e.seq for e in log if e.seq > 1} - {
+        log[-2].seq,
+        log[-1].seq,
+    }
+    checks = [request_check([agent])]
+    assert (await verify_store(store, deep=True, checks=checks)).faults == []
+    assert set(kinds(log)) >= {
+        *("run.started", "llm.completed", "tool.requested", "tool.completed", "tool.failed"),
+        *("approval.requested", "approval.decided", "eval.score", "run.completed"),
+    }
 
 
 def shown(messages: Iterable[Message]) -> list[Any]:
     return [message_to_json(message) for message in messages]
 
 
-def test_no_planted_byte_is_in_the_files_of_a_store(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = SQLiteEventStore(tmp_path / "runs.db")
-        await whole_life(store, ScriptedClient(script()), Folded())
-
-    run(main())
+async def test_no_planted_byte_is_in_the_files_of_a_store(tmp_path: Path) -> None:
+    store = SQLiteEventStore(tmp_path / "runs.db")
+    await whole_life(store, ScriptedClient(script()), Folded())
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
     assert b"[EMAIL:" in raw
     assert [secret for secret in PLANTED if secret.encode() in raw] == []
 
 
-def test_a_cancelled_and_a_failed_run_keep_nothing_either() -> None:
+async def test_a_cancelled_and_a_failed_run_keep_nothing_either() -> None:
     store = MemoryEventStore()
 
-    async def main() -> None:
-        client = ScriptedClient([LLMError(ALL), Reply((ToolCall("c", "send", {"text": ALL}),))])
-        async with make_engine(client, *TOOLS, store=store, redactor=KEYED) as engine:
-            failed = await engine.start(ALL)
-            assert (await failed.result()).outcome == "FAILED"
-            cancelled = await engine.start(ALL)
-            await wait_for_approval(cancelled)
-            await cancelled.cancel(f"by {ALL}")
-            assert planted_in((await cancelled.result()).reason) == []
-            logs = [*await store.read(cancelled.id), *await store.read(failed.id)]
-            assert planted_in(canonical([event.data for event in logs])) == []
-
-    run(main())
+    client = ScriptedClient([LLMError(ALL), Reply((ToolCall("c", "send", {"text": ALL}),))])
+    async with make_engine(client, *TOOLS, store=store, redactor=KEYED) as engine:
+        failed = await engine.start(ALL)
+        assert (await failed.result()).outcome == "FAILED"
+        cancelled = await engine.start(ALL)
+        await wait_for_approval(cancelled)
+        await cancelled.cancel(f"by {ALL}")
+        assert planted_in((await cancelled.result()).reason) == []
+        logs = [*await store.read(cancelled.id), *await store.read(failed.id)]
+        assert planted_in(canonical([event.data for event in logs])) == []
 
 
 class Stopped(Exception):
     pass
 
 
-def test_a_resumed_run_sends_the_same_bytes_as_the_one_that_was_never_interrupted() -> None:
+async def test_a_resumed_run_sends_the_same_bytes_as_the_one_that_was_never_interrupted() -> None:
     def steps() -> list[Any]:
         asked = Reply((ToolCall("c1", "look_up", {"who": ALL, "details": {}}),))
         return [asked, f"done {ALL}"]
-
-    async def undisturbed() -> list[Any]:
-        client = ScriptedClient(steps())
-        async with make_engine(client, *TOOLS, redactor=KEYED) as engine:
-            await (await engine.start(ALL)).result()
-        return [shown(call.messages) for call in client.calls]
 
     async def interrupted(path: MemoryEventStore) -> list[Any]:
         first, second = steps()
@@ -212,32 +196,31 @@ def test_a_resumed_run_sends_the_same_bytes_as_the_one_that_was_never_interrupte
                 assert (await fresh.run(started.id).result()).outcome == "COMPLETED"
         return [shown(call.messages) for call in (*before.calls[:1], *after.calls)]
 
-    assert run(interrupted(MemoryEventStore())) == run(undisturbed())
+    client = ScriptedClient(steps())
+    async with make_engine(client, *TOOLS, redactor=KEYED) as engine:
+        await (await engine.start(ALL)).result()
+    assert (await interrupted(MemoryEventStore())) == [
+        shown(call.messages) for call in client.calls
+    ]
 
 
-def test_bytes_of_attachments_are_left_as_they_are() -> None:
-    async def main() -> None:
-        store = MemoryEventStore()
-        client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
-        picture = Image(data=MAIL.encode(), media_type="image/png")
-        async with make_engine(client, store=store, redactor=KEYED) as engine:
-            await (await engine.start(Message.user(Text(MAIL), picture))).result()
-        assert client.calls[0].messages[0].parts[1] == picture
-
-    run(main())
+async def test_bytes_of_attachments_are_left_as_they_are() -> None:
+    store = MemoryEventStore()
+    client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
+    picture = Image(data=MAIL.encode(), media_type="image/png")
+    async with make_engine(client, store=store, redactor=KEYED) as engine:
+        await (await engine.start(Message.user(Text(MAIL), picture))).result()
+    assert client.calls[0].messages[0].parts[1] == picture
 
 
-def test_the_same_key_with_the_same_secret_is_the_same_start() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient(["ok"]), redactor=KEYED) as engine:
-            first = await engine.start(f"to {MAIL}", idempotency_key="k")
-            again = await engine.start(f"to {MAIL}", idempotency_key="k")
-            assert first.id == again.id
-            with pytest.raises(IdempotencyMismatch):
-                await engine.start("to mo@secret.example", idempotency_key="k")
-            await first.result()
-
-    run(main())
+async def test_the_same_key_with_the_same_secret_is_the_same_start() -> None:
+    async with make_engine(ScriptedClient(["ok"]), redactor=KEYED) as engine:
+        first = await engine.start(f"to {MAIL}", idempotency_key="k")
+        again = await engine.start(f"to {MAIL}", idempotency_key="k")
+        assert first.id == again.id
+        with pytest.raises(IdempotencyMismatch):
+            await engine.start("to mo@secret.example", idempotency_key="k")
+        await first.result()
 
 
 class Flaky:
@@ -252,29 +235,26 @@ class Flaky:
         return text
 
 
-def test_a_redactor_that_fails_stops_the_run_before_anything_is_written() -> None:
+async def test_a_redactor_that_fails_stops_the_run_before_anything_is_written() -> None:
     store = MemoryEventStore()
 
-    async def main() -> None:
-        client = ScriptedClient(["boom"])
-        async with make_engine(client, store=store, redactor=Flaky("boom")) as engine:
-            with pytest.raises(RedactionFailed):
-                await engine.start("boom")
-            started = await engine.start("hello")
-            with pytest.raises(RedactionFailed) as raised:
-                await started.result()
-            assert raised.value.kind == k.LLM_COMPLETED
-            with pytest.raises(RedactionFailed):
-                await engine.signal(started.id, k.CANCEL_REQUESTED, {"reason": "boom"})
-            log = await store.read(started.id)
-            assert kinds(log) == ["run.started", "llm.requested"]
-            info = await started.info()
-            assert (info.status, info.owner) == ("open", None)
-
-    run(main())
+    client = ScriptedClient(["boom"])
+    async with make_engine(client, store=store, redactor=Flaky("boom")) as engine:
+        with pytest.raises(RedactionFailed):
+            await engine.start("boom")
+        started = await engine.start("hello")
+        with pytest.raises(RedactionFailed) as raised:
+            await started.result()
+        assert raised.value.kind == k.LLM_COMPLETED
+        with pytest.raises(RedactionFailed):
+            await engine.signal(started.id, k.CANCEL_REQUESTED, {"reason": "boom"})
+        log = await store.read(started.id)
+        assert kinds(log) == ["run.started", "llm.requested"]
+        info = await started.info()
+        assert (info.status, info.owner) == ("open", None)
 
 
-def test_another_engine_with_a_redactor_that_works_finishes_the_run() -> None:
+async def test_another_engine_with_a_redactor_that_works_finishes_the_run() -> None:
     store = MemoryEventStore()
 
     async def main() -> str:
@@ -287,54 +267,49 @@ def test_another_engine_with_a_redactor_that_works_finishes_the_run() -> None:
             async with make_engine(ScriptedClient(["boom"]), store=store) as two:
                 return (await two.run(started.id).result()).output
 
-    assert run(main()) == "boom"
+    assert (await main()) == "boom"
 
 
-def test_without_a_redactor_everything_is_kept() -> None:
+async def test_without_a_redactor_everything_is_kept() -> None:
     async def main() -> RunState[Any]:
         async with make_engine(ScriptedClient([ALL])) as engine:
             started = await engine.start(ALL)
             assert (await started.result()).output == ALL
             return await started.state()
 
-    assert run(main()).loop.messages[0].text == ALL
+    assert (await main()).loop.messages[0].text == ALL
 
 
-def test_sessions_and_children_keep_nothing_either() -> None:
+async def test_sessions_and_children_keep_nothing_either() -> None:
     store = MemoryEventStore()
     asked = Reply((ToolCall("c", "helper", {"task": f"write to {ALL}"}),))
     client = ScriptedClient([asked, f"helped {ALL}", f"done {ALL}", f"again {ALL}"])
     helper = AgentTool(name="helper", description="helps", algorithm="react")
     handlers = [LLMHandler(client), ChildHandler([helper])]
 
-    async def main() -> None:
-        agent = React(system=f"write to {MAIL}", tools=["helper"])
-        async with Engine(
-            store, handlers, algorithms=[agent], redactor=KEYED, poll_s=0.01
-        ) as engine:
-            session = await engine.start_session()
-            for text in (ALL, f"once more, {ALL}"):
-                turn = await session.send(text, idempotency_key=f"say {text[:4]}")
-                again = await session.send(text, idempotency_key=f"say {text[:4]}")
-                assert turn.id == again.id
-                assert (await turn.result()).outcome == "COMPLETED"
-            await session.close()
-            await session.run.result()
-            logs = [
-                event
-                for info in await store.runs(RunQuery())
-                for event in await store.read(info.run_id)
-            ]
-            assert planted_in(canonical([event.data for event in logs])) == []
-            assert planted_in(canonical([shown(call.messages) for call in client.calls])) == []
-            assert set(kinds(logs)) >= {
-                *("turn.requested", "turn.started", "turn.completed", "close.requested"),
-                *("child.requested", "child.completed"),
-            }
-            checks = [request_check([agent], store)]
-            assert (await verify_store(store, deep=True, checks=checks)).faults == []
-
-    run(main())
+    agent = React(system=f"write to {MAIL}", tools=["helper"])
+    async with Engine(store, handlers, algorithms=[agent], redactor=KEYED, poll_s=0.01) as engine:
+        session = await engine.start_session()
+        for text in (ALL, f"once more, {ALL}"):
+            turn = await session.send(text, idempotency_key=f"say {text[:4]}")
+            again = await session.send(text, idempotency_key=f"say {text[:4]}")
+            assert turn.id == again.id
+            assert (await turn.result()).outcome == "COMPLETED"
+        await session.close()
+        await session.run.result()
+        logs = [
+            event
+            for info in await store.runs(RunQuery())
+            for event in await store.read(info.run_id)
+        ]
+        assert planted_in(canonical([event.data for event in logs])) == []
+        assert planted_in(canonical([shown(call.messages) for call in client.calls])) == []
+        assert set(kinds(logs)) >= {
+            *("turn.requested", "turn.started", "turn.completed", "close.requested"),
+            *("child.requested", "child.completed"),
+        }
+        checks = [request_check([agent], store)]
+        assert (await verify_store(store, deep=True, checks=checks)).faults == []
 
 
 def test_a_handle_on_a_conversation_goes_with_what_was_taken_out_of_it() -> None:
@@ -369,7 +344,7 @@ def read_long() -> str:
     return f"{MAIL} " * 2_000
 
 
-def test_large_payloads_are_redacted_in_a_thread_and_small_ones_on_the_event_loop() -> None:
+async def test_large_payloads_are_redacted_in_a_thread_and_small_ones_on_the_event_loop() -> None:
     redactor = Noting()
     script = [Reply((ToolCall("c1", "read_long", {}),)), Reply((Text("done"),))]
 
@@ -379,7 +354,7 @@ def test_large_payloads_are_redacted_in_a_thread_and_small_ones_on_the_event_loo
             await started.result()
             return [event async for event in started.events()]
 
-    events = run(read())
+    events = await read()
 
     assert not [size for size, on_loop in redactor.calls if on_loop and size > LARGE_CHARS]
     assert [size for size, on_loop in redactor.calls if not on_loop and size > LARGE_CHARS]
@@ -396,7 +371,7 @@ def on_loop_and_off(redactor: Noting) -> tuple[list[int], list[int]]:
     return [n for n, on_loop in large if on_loop], [n for n, on_loop in large if not on_loop]
 
 
-def test_large_inputs_and_signals_are_redacted_in_a_thread() -> None:
+async def test_large_inputs_and_signals_are_redacted_in_a_thread() -> None:
     async def act(what: str, redactor: Noting) -> None:
         async with make_engine(ScriptedClient(["done"] * 2), redactor=redactor) as engine:
             if what == "session":
@@ -415,12 +390,12 @@ def test_large_inputs_and_signals_are_redacted_in_a_thread() -> None:
 
     for what in ("input", "session", "score", "signal"):
         redactor = Noting()
-        run(act(what, redactor))
+        await act(what, redactor)
         on_loop, off_loop = on_loop_and_off(redactor)
         assert (on_loop, bool(off_loop)) == ([], True), what
 
 
-def test_a_large_reason_for_a_cancellation_is_redacted_in_a_thread() -> None:
+async def test_a_large_reason_for_a_cancellation_is_redacted_in_a_thread() -> None:
     redactor = Noting()
 
     async def main() -> str | None:
@@ -430,11 +405,13 @@ def test_a_large_reason_for_a_cancellation_is_redacted_in_a_thread() -> None:
             await started.cancel(LONG)
             return (await started.result()).outcome
 
-    assert run(main()) == "CANCELLED"
+    assert (await main()) == "CANCELLED"
     assert on_loop_and_off(redactor)[0] == []
 
 
-def test_large_texts_that_guards_have_checked_are_hashed_as_they_are_kept_in_a_thread() -> None:
+async def test_large_texts_that_guards_have_checked_are_hashed_as_they_are_kept_in_a_thread() -> (
+    None
+):
     redactor = Noting()
     seen: list[int] = []
 
@@ -454,6 +431,6 @@ def test_large_texts_that_guards_have_checked_are_hashed_as_they_are_kept_in_a_t
         ) as engine:
             return (await (await engine.start(LONG)).result()).outcome
 
-    assert run(main()) == "COMPLETED"
+    assert (await main()) == "COMPLETED"
     assert seen[0] > LARGE_CHARS
     assert on_loop_and_off(redactor)[0] == []

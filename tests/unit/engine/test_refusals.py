@@ -10,44 +10,37 @@ from lib.errors import ContentTooLarge, RunNotFound
 from lib.events import INLINE_LIMIT, MemoryEventStore
 from lib.llm import Image, Message, ScriptedClient
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 from .run_kit import add
 
 
-def test_large_attachments_without_a_blob_store_are_refused_before_the_run_begins() -> None:
+async def test_large_attachments_without_a_blob_store_are_refused_before_the_run_begins() -> None:
     question = Message.user(Image(data=b"p" * (INLINE_LIMIT + 1), media_type="image/png"))
 
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(ContentTooLarge) as caught:
-                await engine.start(question)
-            assert (caught.value.size, caught.value.limit) == (INLINE_LIMIT + 1, INLINE_LIMIT)
-            assert await engine.store.runs() == []
-
-    run(main())
+    async with make_engine(ScriptedClient([])) as engine:
+        with pytest.raises(ContentTooLarge) as caught:
+            await engine.start(question)
+        assert (caught.value.size, caught.value.limit) == (INLINE_LIMIT + 1, INLINE_LIMIT)
+        assert await engine.store.runs() == []
 
 
-def test_what_is_not_there_is_named() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(UnknownAlgorithm) as unknown:
-                await engine.start("hi", algorithm="reflexion")
-            assert (unknown.value.name, unknown.value.known) == ("reflexion", ("react",))
-            for missing in (
-                engine.run("nope").info(),
-                engine.run("nope").result(),
-                engine.run("nope").state(),
-                engine.resume("nope"),
-                engine.run("nope").pending(),
-                anext(engine.run("nope").events()),
-            ):
-                with pytest.raises(RunNotFound) as caught:
-                    await missing
-                assert caught.value.run_id == "nope"
-
-    run(main())
+async def test_what_is_not_there_is_named() -> None:
+    async with make_engine(ScriptedClient([])) as engine:
+        with pytest.raises(UnknownAlgorithm) as unknown:
+            await engine.start("hi", algorithm="reflexion")
+        assert (unknown.value.name, unknown.value.known) == ("reflexion", ("react",))
+        for missing in (
+            engine.run("nope").info(),
+            engine.run("nope").result(),
+            engine.run("nope").state(),
+            engine.resume("nope"),
+            engine.run("nope").pending(),
+            anext(engine.run("nope").events()),
+        ):
+            with pytest.raises(RunNotFound) as caught:
+                await missing
+            assert caught.value.run_id == "nope"
 
 
 def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
@@ -93,10 +86,7 @@ def test_a_tool_that_no_handler_has_is_refused_with_those_there_are() -> None:
     assert (facts.name, facts.algorithm, facts.known) == ("add", "desk", ())
 
 
-def test_an_empty_conversation_is_refused() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient([])) as engine:
-            with pytest.raises(ValueError, match="at least one message"):
-                await engine.start([])
-
-    run(main())
+async def test_an_empty_conversation_is_refused() -> None:
+    async with make_engine(ScriptedClient([])) as engine:
+        with pytest.raises(ValueError, match="at least one message"):
+            await engine.start([])

@@ -7,16 +7,15 @@ from typing import Any, get_args
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Engine, PendingApproval, Result
+from lib.engine import Engine, PendingApproval
 from lib.engine.check import request_check
 from lib.engine.core.state import call_digest
-from lib.events import Event, MemoryEventStore, verify
+from lib.events import MemoryEventStore, verify
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient, ToolCall
 from lib.observe import spans_from_events
 from lib.privacy import PatternRedactor
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.tools import Tool, tool
 from lib.tools.definition import Effects, RepeatAfterUnknown
 
@@ -54,7 +53,7 @@ async def interrupted(store: MemoryEventStore, steps: list[Any], pay: Tool, **mo
     return make_engine(ScriptedClient(steps), pay, store=store, **more)
 
 
-def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
+async def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
     """Return what waits for a person after the resumed run has played these steps."""
     store = MemoryEventStore()
 
@@ -64,34 +63,30 @@ def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
             await engine.hosted(started.id)
             return await started.pending()
 
-    return run(main())
+    return await main()
 
 
-def test_the_same_call_after_an_unknown_outcome_waits_and_says_why() -> None:
+async def test_the_same_call_after_an_unknown_outcome_waits_and_says_why() -> None:
     pay, made = payment()
     store = MemoryEventStore()
     steps = [call(1, amount=5), call(2, amount=5), told]
 
-    async def main() -> tuple[Result, list[Event]]:
-        async with await interrupted(store, steps, pay) as engine:
-            started = await engine.start("go", idempotency_key="k")
-            await engine.hosted(started.id)
-            (waiting,) = await started.pending()
-            assert (waiting.key, waiting.reason[:32]) == (
-                "tool/2/c2",
-                "the outcome of an equal call of ",
-            )
-            assert made == [5]
-            assert "because the outcome of an equal call" in str(
-                (await started.result(wait=False)).waiting_for
-            )
-            await started.approve(waiting.key)
-            result, log = await started.result(), await store.read(started.id)
-            report = await verify.verify_store(store, checks=[request_check([React()])])
-            assert report.faults == []
-            return result, log
-
-    result, log = run(main())
+    async with await interrupted(store, steps, pay) as engine:
+        started = await engine.start("go", idempotency_key="k")
+        await engine.hosted(started.id)
+        (waiting,) = await started.pending()
+        assert (waiting.key, waiting.reason[:32]) == (
+            "tool/2/c2",
+            "the outcome of an equal call of ",
+        )
+        assert made == [5]
+        assert "because the outcome of an equal call" in str(
+            (await started.result(wait=False)).waiting_for
+        )
+        await started.approve(waiting.key)
+        result, log = await started.result(), await store.read(started.id)
+        report = await verify.verify_store(store, checks=[request_check([React()])])
+        assert report.faults == []
 
     assert (result.outcome, made) == ("COMPLETED", [5, 5])
     asked = next(event.data for event in log if event.kind == k.APPROVAL_REQUESTED)
@@ -100,7 +95,7 @@ def test_the_same_call_after_an_unknown_outcome_waits_and_says_why() -> None:
     assert [span.attributes["lib.approval.repeats"] for span in spans] == ["tool/1/c1"]
 
 
-def test_a_person_who_denies_the_repetition_ends_it() -> None:
+async def test_a_person_who_denies_the_repetition_ends_it() -> None:
     pay, made = payment()
     store = MemoryEventStore()
 
@@ -112,11 +107,11 @@ def test_a_person_who_denies_the_repetition_ends_it() -> None:
             await started.deny("tool/2/c2", comment="it was paid")
             return (await started.result()).output
 
-    assert run(main()).endswith("not called: a person denied it: it was paid")
+    assert (await main()).endswith("not called: a person denied it: it was paid")
     assert made == [5]
 
 
-def test_which_calls_are_the_same() -> None:
+async def test_which_calls_are_the_same() -> None:
     same: dict[str, tuple[Reply, Reply]] = {
         "equal": (call(1, amount=5), call(2, amount=5)),
         "in another order": (call(1, amount=5, to="b"), call(2, to="b", amount=5)),
@@ -134,19 +129,19 @@ def test_which_calls_are_the_same() -> None:
     }
     for name, steps in {**same, **other}.items():
         pay, made = payment()
-        waiting = waits(pay, *steps)
+        waiting = await waits(pay, *steps)
         assert len(waiting) == (name in same), name
         assert made.count(5) == 1 + (name == "another receiver"), name
 
 
-def test_a_redacted_call_is_still_the_same() -> None:
+async def test_a_redacted_call_is_still_the_same() -> None:
     pay, _ = payment()
     steps = [call(n, amount=5, to="jo@example.org") for n in (1, 2)]
 
-    assert len(waits(pay, *steps, redactor=KEYED)) == 1
+    assert len(await waits(pay, *steps, redactor=KEYED)) == 1
 
 
-def test_the_third_call_waits_after_two_of_which_nothing_is_known() -> None:
+async def test_the_third_call_waits_after_two_of_which_nothing_is_known() -> None:
     @tool(timeout_s=0.001)
     async def pay(amount: int) -> str:
         """Pay, too slowly."""
@@ -163,10 +158,10 @@ def test_the_third_call_waits_after_two_of_which_nothing_is_known() -> None:
             await engine.hosted(started.id)
             return [call.key for call in await started.pending()]
 
-    assert run(main()) == ["tool/3/c3"]
+    assert (await main()) == ["tool/3/c3"]
 
 
-def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> None:
+async def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> None:
     for effects in get_args(Effects):
 
         @tool(effects=effects, timeout_s=0.001)
@@ -182,14 +177,14 @@ def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> None:
                 await engine.hosted(started.id)
                 return kinds(await engine.store.read(started.id))
 
-        assert ("approval.requested" in run(main())) == (effects != "none"), effects
+        assert ("approval.requested" in (await main())) == (effects != "none"), effects
 
     paying, made = payment(repeat="allow")
-    assert waits(paying, call(1, amount=5), call(2, amount=5)) == []
+    assert (await waits(paying, call(1, amount=5), call(2, amount=5))) == []
     assert made == [5, 5]
 
 
-def test_another_run_knows_nothing_of_it() -> None:
+async def test_another_run_knows_nothing_of_it() -> None:
     pay, made = payment()
     store = MemoryEventStore()
 
@@ -198,7 +193,7 @@ def test_another_run_knows_nothing_of_it() -> None:
             await (await engine.start("go", idempotency_key="k")).result()
             return (await (await engine.start("go")).result()).output
 
-    assert (run(main()), made) == ("paid", [5, 5])
+    assert (await main(), made) == ("paid", [5, 5])
 
 
 def test_a_misspelt_declaration_is_refused() -> None:

@@ -23,8 +23,8 @@ def fails(_messages: Sequence[Message]) -> Reply:
 @pytest.mark.parametrize(
     ("agent", "asked"), [(React(), "small"), (React(model="large"), "large")], ids=["own", "named"]
 )
-def test_a_call_that_failed_names_the_model_that_was_asked(agent: React, asked: str) -> None:
-    result, log = play(FunctionClient(fails, model="small"), agent=agent)
+async def test_a_call_that_failed_names_the_model_that_was_asked(agent: React, asked: str) -> None:
+    result, log = await play(FunctionClient(fails, model="small"), agent=agent)
 
     assert result.outcome == "FAILED"
     [request] = [event for event in log if event.kind == k.LLM_REQUESTED]
@@ -34,7 +34,7 @@ def test_a_call_that_failed_names_the_model_that_was_asked(agent: React, asked: 
     assert (span.name, span.attributes["gen_ai.request.model"]) == (f"chat {asked}", asked)
 
 
-def test_a_client_that_names_no_model_is_asked_all_the_same() -> None:
+async def test_a_client_that_names_no_model_is_asked_all_the_same() -> None:
     class Nameless(FunctionClient):
         def __init__(self) -> None:
             super().__init__(lambda _: "hi", model="")
@@ -42,5 +42,5 @@ def test_a_client_that_names_no_model_is_asked_all_the_same() -> None:
     def models(log: Sequence[Event]) -> list[Any]:
         return [event.data.get("model") for event in log if event.kind == k.LLM_REQUESTED]
 
-    result, log = play(Nameless())
+    result, log = await play(Nameless())
     assert (result.output, models(log)) == ("hi", [None])

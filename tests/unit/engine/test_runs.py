@@ -21,7 +21,6 @@ from lib.llm import (
     message_from_json,
 )
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.tools import ToolContext, tool
 
 from .run_kit import add, play
@@ -31,7 +30,7 @@ def ask(*calls: ToolCall, usage: Usage | None = None) -> Reply:
     return Reply(calls, usage or Usage(), stop="tool_calls")
 
 
-def test_an_agent_calls_tools_until_it_answers() -> None:
+async def test_an_agent_calls_tools_until_it_answers() -> None:
     client = ScriptedClient(
         [
             ask(
@@ -50,7 +49,7 @@ def test_an_agent_calls_tools_until_it_answers() -> None:
             return result, kinds([event async for event in started.events()])
 
     with client:
-        result, happened = run(main())
+        result, happened = await main()
 
     assert (result.outcome, result.output, result.reason) == ("COMPLETED", "3 and 7", "")
     assert (result.spend.tokens, result.spend.cost) == (37, 0.75)
@@ -78,7 +77,7 @@ def test_an_agent_calls_tools_until_it_answers() -> None:
     )
 
 
-def test_a_conversation_can_be_continued_by_giving_its_messages() -> None:
+async def test_a_conversation_can_be_continued_by_giving_its_messages() -> None:
     conversation = [Message.user("My name is Ada."), Message.assistant("Hello Ada.")]
     client = ScriptedClient([lambda messages: messages[0].text + messages[-1].text])
 
@@ -87,46 +86,40 @@ def test_a_conversation_can_be_continued_by_giving_its_messages() -> None:
             started = await engine.start([*conversation, Message.user("Who am I?")])
             return (await started.result()).output
 
-    assert run(main()) == "My name is Ada.Who am I?"
+    assert (await main()) == "My name is Ada.Who am I?"
 
 
-def test_the_same_key_gives_the_same_run_and_another_request_under_it_is_refused() -> None:
+async def test_the_same_key_gives_the_same_run_and_another_request_under_it_is_refused() -> None:
     client = ScriptedClient(["one answer"])
 
-    async def main() -> None:
-        async with make_engine(client) as engine:
-            first = await engine.start("hi", idempotency_key="k", tenant="acme")
-            result = await first.result()
-            again = await engine.start("hi", idempotency_key="k", tenant="acme")
+    async with make_engine(client) as engine:
+        first = await engine.start("hi", idempotency_key="k", tenant="acme")
+        result = await first.result()
+        again = await engine.start("hi", idempotency_key="k", tenant="acme")
 
-            assert (again.id, await again.result()) == (first.id, result)
-            with pytest.raises(IdempotencyMismatch) as caught:
-                await engine.start("something else", idempotency_key="k", tenant="acme")
-            assert (caught.value.key, caught.value.run_id) == ("k", first.id)
-
-    run(main())
+        assert (again.id, await again.result()) == (first.id, result)
+        with pytest.raises(IdempotencyMismatch) as caught:
+            await engine.start("something else", idempotency_key="k", tenant="acme")
+        assert (caught.value.key, caught.value.run_id) == ("k", first.id)
 
 
-def test_a_key_belongs_to_its_tenant() -> None:
+async def test_a_key_belongs_to_its_tenant() -> None:
     client = ScriptedClient(["a", "b"])
 
-    async def main() -> None:
-        async with make_engine(client) as engine:
-            ours = await engine.start("hi", idempotency_key="k", tenant="acme")
-            theirs = await engine.start("hi", idempotency_key="k", tenant="globex")
+    async with make_engine(client) as engine:
+        ours = await engine.start("hi", idempotency_key="k", tenant="acme")
+        theirs = await engine.start("hi", idempotency_key="k", tenant="globex")
 
-            assert ours.id != theirs.id
-            assert (await ours.info()).tenant == "acme"
-            await ours.result()
-            await theirs.result()
-
-    run(main())
+        assert ours.id != theirs.id
+        assert (await ours.info()).tenant == "acme"
+        await ours.result()
+        await theirs.result()
 
 
-def test_a_failed_model_call_ends_the_run_as_failed_with_what_happened() -> None:
+async def test_a_failed_model_call_ends_the_run_as_failed_with_what_happened() -> None:
     client = ScriptedClient([LLMError("the server refuses: no such model", status=404)])
 
-    result, _ = play(client)
+    result, _ = await play(client)
 
     assert (result.outcome, result.reason) == ("FAILED", "llm")
     assert result.error == {
@@ -136,7 +129,7 @@ def test_a_failed_model_call_ends_the_run_as_failed_with_what_happened() -> None
     }
 
 
-def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
+async def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
     @tool
     def fragile() -> str:
         raise ValueError("disk on fire")
@@ -158,7 +151,7 @@ def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
         ]
     )
 
-    result, _ = play(client, fragile, add)
+    result, _ = await play(client, fragile, add)
 
     assert result.output.splitlines() == [
         "ValueError: disk on fire",
@@ -171,7 +164,7 @@ def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
     ]
 
 
-def test_call_ids_that_a_model_repeats_are_told_apart() -> None:
+async def test_call_ids_that_a_model_repeats_are_told_apart() -> None:
     client = ScriptedClient(
         [
             ask(ToolCall("c", "add", {"a": 1, "b": 1}), ToolCall("c", "add", {"a": 2, "b": 2})),
@@ -180,13 +173,13 @@ def test_call_ids_that_a_model_repeats_are_told_apart() -> None:
         ]
     )
 
-    _, log = play(client, add)
+    _, log = await play(client, add)
     keys = [event.data["key"] for event in log if event.kind == k.TOOL_COMPLETED]
 
     assert sorted(keys) == ["tool/1/c", "tool/1/c-2", "tool/2/c", "tool/2/call"]
 
 
-def test_a_tool_learns_who_calls_and_under_which_key() -> None:
+async def test_a_tool_learns_who_calls_and_under_which_key() -> None:
     seen: list[ToolContext] = []
 
     @tool
@@ -201,16 +194,16 @@ def test_a_tool_learns_who_calls_and_under_which_key() -> None:
             await started.result()
             return started.id
 
-    assert run(main()) == "r1"
+    assert (await main()) == "r1"
     assert seen == [
         ToolContext(run_id="r1", call_id="c1", idempotency_key="r1:1/c1", tenant="acme", user="ada")
     ]
 
 
-def test_an_agent_that_never_answers_is_stopped_at_its_last_step() -> None:
+async def test_an_agent_that_never_answers_is_stopped_at_its_last_step() -> None:
     client = ScriptedClient([ask(ToolCall("c", "add", {"a": 1, "b": 1}))] * 3)
 
-    result, _ = play(client, add, agent=React(max_steps=3))
+    result, _ = await play(client, add, agent=React(max_steps=3))
 
     assert (result.outcome, result.reason, len(client.calls)) == ("LIMITED", "max_steps", 3)
 
@@ -219,49 +212,45 @@ def test_an_agent_that_never_answers_is_stopped_at_its_last_step() -> None:
     ("stop", "outcome", "reason"),
     [("length", "LIMITED", "length"), ("content_filter", "BLOCKED", "content_filter")],
 )
-def test_a_reply_that_was_cut_short_is_no_answer(stop: str, outcome: str, reason: str) -> None:
+async def test_a_reply_that_was_cut_short_is_no_answer(
+    stop: str, outcome: str, reason: str
+) -> None:
     client = ScriptedClient([Reply((Text("once upon"),), stop=stop)])  # pyright: ignore[reportArgumentType] - parametrised
 
-    result, _ = play(client)
+    result, _ = await play(client)
 
     assert (result.outcome, result.reason, result.output) == (outcome, reason, "once upon")
 
 
-def test_large_attachments_go_to_the_blob_store_and_come_back_for_the_model() -> None:
+async def test_large_attachments_go_to_the_blob_store_and_come_back_for_the_model() -> None:
     picture = b"p" * (INLINE_LIMIT + 1)
     question = Message.user("What is this?", Image(data=picture, media_type="image/png"))
     client = ScriptedClient(["a picture"], modalities=frozenset({"text", "image"}))
 
-    async def main() -> None:
-        async with make_engine(client, blobs=MemoryBlobStore()) as engine:
-            started = await engine.start(question)
-            await started.result()
-            first = await engine.store.read(started.id, limit=1)
-            kept = message_from_json(first[0].data["input"][0]).parts[1]
-            assert isinstance(kept, Image)
-            assert (kept.data, kept.blob and kept.blob.size) == (None, INLINE_LIMIT + 1)
-
-    run(main())
+    async with make_engine(client, blobs=MemoryBlobStore()) as engine:
+        started = await engine.start(question)
+        await started.result()
+        first = await engine.store.read(started.id, limit=1)
+        kept = message_from_json(first[0].data["input"][0]).parts[1]
+        assert isinstance(kept, Image)
+        assert (kept.data, kept.blob and kept.blob.size) == (None, INLINE_LIMIT + 1)
     assert client.calls[0].messages == (question,)
 
 
-def test_events_can_be_followed_from_any_point_while_the_run_goes_on() -> None:
+async def test_events_can_be_followed_from_any_point_while_the_run_goes_on() -> None:
     client = ScriptedClient([ask(ToolCall("c", "add", {"a": 1, "b": 1})), "2"])
 
-    async def main() -> None:
-        async with make_engine(client, add) as engine:
-            started = await engine.start("go")
-            followed = [event async for event in started.events(after=2)]
-            log = await engine.store.read(started.id)
+    async with make_engine(client, add) as engine:
+        started = await engine.start("go")
+        followed = [event async for event in started.events(after=2)]
+        log = await engine.store.read(started.id)
 
-            assert followed == log[2:]
-            assert followed[-1].kind == "lib.run.completed"
-            assert [event async for event in started.events(after=len(log))] == []
-
-    run(main())
+        assert followed == log[2:]
+        assert followed[-1].kind == "lib.run.completed"
+        assert [event async for event in started.events(after=len(log))] == []
 
 
-def test_the_spend_of_a_run_is_what_it_used_and_nothing_before_it_began() -> None:
+async def test_the_spend_of_a_run_is_what_it_used_and_nothing_before_it_began() -> None:
     async def main() -> Spend:
         async with make_engine(ScriptedClient([])) as engine:
             started = await engine.start("go", budget=Budget(llm_calls=0))
@@ -269,27 +258,21 @@ def test_the_spend_of_a_run_is_what_it_used_and_nothing_before_it_began() -> Non
             assert (result.outcome, result.reason) == ("LIMITED", "llm_calls")
             return result.spend
 
-    assert run(main()) == Spend()
+    assert (await main()) == Spend()
 
 
-def test_a_long_log_is_followed_page_by_page() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient(["done"])) as engine:
-            started = await engine.start("go")
-            for number in range(300):
-                await engine.signal(started.id, "acme.note", {"number": number})
-            await started.result()
+async def test_a_long_log_is_followed_page_by_page() -> None:
+    async with make_engine(ScriptedClient(["done"])) as engine:
+        started = await engine.start("go")
+        for number in range(300):
+            await engine.signal(started.id, "acme.note", {"number": number})
+        await started.result()
 
-            assert len([event async for event in started.events()]) == 304
-
-    run(main())
+        assert len([event async for event in started.events()]) == 304
 
 
-def test_watching_a_run_that_is_not_driven_here_ends_at_once() -> None:
-    async def main() -> None:
-        async with make_engine(ScriptedClient(["done"])) as engine:
-            started = await engine.start("go")
-            await started.result()
-            assert [piece async for piece in started.live()] == []
-
-    run(main())
+async def test_watching_a_run_that_is_not_driven_here_ends_at_once() -> None:
+    async with make_engine(ScriptedClient(["done"])) as engine:
+        started = await engine.start("go")
+        await started.result()
+        assert [piece async for piece in started.live()] == []

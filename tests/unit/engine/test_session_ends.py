@@ -12,38 +12,34 @@ from lib.events import MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall
 from lib.testing.agents import kinds
-from lib.testing.aio import run
 from lib.tools import tool
 
 from .run_kit import reached
 from .session_kit import Gate, ask, echo, faults, in_session, outcome, texts
 
 
-def test_a_closed_session_answers_what_was_sent_and_takes_nothing_more() -> None:
-    async def main() -> None:
-        store = MemoryEventStore()
-        async with in_session(store) as (engine, session):
-            turns = [await session.send(word) for word in ("a", "b")]
-            other = engine.session(session.id)
-            await session.close()
-            await session.close()
-            for handle in (session, other):
-                with pytest.raises(SessionClosed) as caught:
-                    await handle.send("c")
-                assert caught.value.outcome == "COMPLETED"
-            assert [await outcome(turn) for turn in turns] == ["COMPLETED"] * 2
-            ended = await session.run.result()
-            assert (ended.outcome, ended.spend.llm_calls) == ("COMPLETED", 2)
-            await session.close()
-            assert kinds(await store.read(session.id)).count("close.requested") == 1
-            assert await session.cancel() is False
-            assert len(await session.turns()) == 2
-            assert await faults(store) == []
-
-    run(main())
+async def test_a_closed_session_answers_what_was_sent_and_takes_nothing_more() -> None:
+    store = MemoryEventStore()
+    async with in_session(store) as (engine, session):
+        turns = [await session.send(word) for word in ("a", "b")]
+        other = engine.session(session.id)
+        await session.close()
+        await session.close()
+        for handle in (session, other):
+            with pytest.raises(SessionClosed) as caught:
+                await handle.send("c")
+            assert caught.value.outcome == "COMPLETED"
+        assert [await outcome(turn) for turn in turns] == ["COMPLETED"] * 2
+        ended = await session.run.result()
+        assert (ended.outcome, ended.spend.llm_calls) == ("COMPLETED", 2)
+        await session.close()
+        assert kinds(await store.read(session.id)).count("close.requested") == 1
+        assert await session.cancel() is False
+        assert len(await session.turns()) == 2
+        assert await faults(store) == []
 
 
-def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
+async def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
     class Late(MemoryEventStore):
         """Lets somebody close the session just before a turn comes."""
 
@@ -55,47 +51,41 @@ def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
                 await super().append(run_id, [close], expected=None)
             return await super().append(run_id, events, expected=expected)
 
-    async def main() -> None:
-        store = Late()
-        async with in_session(store) as (engine, session):
-            with pytest.raises(SessionClosed):
-                await session.send("too late")
-            late = Turn(
-                engine, session.id, (await store.read(session.id))[2].data["signal_id"], after=1
-            )
-            with pytest.raises(SessionClosed):
-                await late.result()
-            with pytest.raises(SessionClosed):
-                [event async for event in late.events()]
-            assert [piece async for piece in late.live()] == []
-            assert await late.cancel() is False
-            assert (await session.run.result()).outcome == "COMPLETED"
-            assert await session.turns() == []
-
-    run(main())
+    store = Late()
+    async with in_session(store) as (engine, session):
+        with pytest.raises(SessionClosed):
+            await session.send("too late")
+        late = Turn(
+            engine, session.id, (await store.read(session.id))[2].data["signal_id"], after=1
+        )
+        with pytest.raises(SessionClosed):
+            await late.result()
+        with pytest.raises(SessionClosed):
+            [event async for event in late.events()]
+        assert [piece async for piece in late.live()] == []
+        assert await late.cancel() is False
+        assert (await session.run.result()).outcome == "COMPLETED"
+        assert await session.turns() == []
 
 
-def test_a_cancelled_session_cancels_its_turn_and_tells_those_that_wait() -> None:
-    async def main() -> None:
-        store, gate = MemoryEventStore(), Gate()
-        async with in_session(store, gate.answer) as (_, session):
-            first, second = await session.send("a"), await session.send("b")
-            await gate.asked.wait()
-            assert await session.cancel("enough") is True
-            assert await outcome(first) == "CANCELLED"
-            with pytest.raises(SessionClosed) as caught:
-                await second.result()
-            assert caught.value.outcome == "CANCELLED"
-            assert (await session.run.result()).reason == "enough"
-            with pytest.raises(SessionClosed):
-                await session.send("c")
-            assert texts(await session.history()) == ["a"]
-            assert await faults(store) == []
-
-    run(main())
+async def test_a_cancelled_session_cancels_its_turn_and_tells_those_that_wait() -> None:
+    store, gate = MemoryEventStore(), Gate()
+    async with in_session(store, gate.answer) as (_, session):
+        first, second = await session.send("a"), await session.send("b")
+        await gate.asked.wait()
+        assert await session.cancel("enough") is True
+        assert await outcome(first) == "CANCELLED"
+        with pytest.raises(SessionClosed) as caught:
+            await second.result()
+        assert caught.value.outcome == "CANCELLED"
+        assert (await session.run.result()).reason == "enough"
+        with pytest.raises(SessionClosed):
+            await session.send("c")
+        assert texts(await session.history()) == ["a"]
+        assert await faults(store) == []
 
 
-def test_a_cancelled_turn_leaves_a_conversation_that_goes_on() -> None:
+async def test_a_cancelled_turn_leaves_a_conversation_that_goes_on() -> None:
     @tool
     async def wait_for_ever() -> str:
         await asyncio.Event().wait()
@@ -106,59 +96,50 @@ def test_a_cancelled_turn_leaves_a_conversation_that_goes_on() -> None:
             return Reply((ToolCall("c1", "wait_for_ever"),), stop="tool_calls")
         return echo(messages)
 
-    async def main() -> None:
-        store = MemoryEventStore()
-        async with in_session(store, think, wait_for_ever) as (_, session):
-            turn = await session.send("work")
-            await reached(turn, k.TOOL_REQUESTED)
-            assert await turn.cancel("no time", user="ada") is True
-            result = await turn.result()
-            assert (result.outcome, result.reason) == ("CANCELLED", "no time")
-            assert await turn.cancel() is False
-            roles = [message.role for message in await session.history()]
-            assert roles == ["user", "assistant", "tool"]
-            assert (await (await session.send("go on")).result()).output == "5 go on"
-            assert await faults(store) == []
-
-    run(main())
+    store = MemoryEventStore()
+    async with in_session(store, think, wait_for_ever) as (_, session):
+        turn = await session.send("work")
+        await reached(turn, k.TOOL_REQUESTED)
+        assert await turn.cancel("no time", user="ada") is True
+        result = await turn.result()
+        assert (result.outcome, result.reason) == ("CANCELLED", "no time")
+        assert await turn.cancel() is False
+        roles = [message.role for message in await session.history()]
+        assert roles == ["user", "assistant", "tool"]
+        assert (await (await session.send("go on")).result()).output == "5 go on"
+        assert await faults(store) == []
 
 
-def test_a_turn_that_waits_for_its_turn_can_be_cancelled() -> None:
-    async def main() -> None:
-        store, gate = MemoryEventStore(), Gate()
-        async with in_session(store, gate.answer) as (engine, session):
-            turns = [await session.send(word) for word in ("a", "b", "c")]
-            await gate.asked.wait()
-            assert await turns[1].cancel("not that") is True
-            result = await turns[1].result()
-            assert (result.outcome, result.reason) == ("CANCELLED", "not that")
-            assert [event async for event in turns[1].events()] == []
-            assert await turns[1].cancel() is False
-            gate.open.set()
-            assert (await turns[2].result()).output == "4 c"
-            assert await engine.store.run(turns[1].run_id) is None
-            assert texts(await session.history()) == ["a", "2 a", "c", "4 c"]
-            assert await faults(store) == []
-
-    run(main())
+async def test_a_turn_that_waits_for_its_turn_can_be_cancelled() -> None:
+    store, gate = MemoryEventStore(), Gate()
+    async with in_session(store, gate.answer) as (engine, session):
+        turns = [await session.send(word) for word in ("a", "b", "c")]
+        await gate.asked.wait()
+        assert await turns[1].cancel("not that") is True
+        result = await turns[1].result()
+        assert (result.outcome, result.reason) == ("CANCELLED", "not that")
+        assert [event async for event in turns[1].events()] == []
+        assert await turns[1].cancel() is False
+        gate.open.set()
+        assert (await turns[2].result()).output == "4 c"
+        assert await engine.store.run(turns[1].run_id) is None
+        assert texts(await session.history()) == ["a", "2 a", "c", "4 c"]
+        assert await faults(store) == []
 
 
-def test_a_turn_that_begins_while_it_is_being_cancelled_is_cancelled_all_the_same() -> None:
-    async def main() -> None:
-        store, gate = MemoryEventStore(), Gate()
-        async with in_session(store, gate.answer) as (engine, session):
-            turn = await session.send("a")
-            stale = Turn(engine, session.id, turn.id, after=1)
-            # The handle looks before the turn begins, and cancels when it has begun.
-            await stale.refresh()
-            await gate.asked.wait()
-            assert await stale.cancel() is True
-            assert await outcome(turn) == "CANCELLED"
-
-    run(main())
+async def test_a_turn_that_begins_while_it_is_being_cancelled_is_cancelled_all_the_same() -> None:
+    store, gate = MemoryEventStore(), Gate()
+    async with in_session(store, gate.answer) as (engine, session):
+        turn = await session.send("a")
+        stale = Turn(engine, session.id, turn.id, after=1)
+        # The handle looks before the turn begins, and cancels when it has begun.
+        await stale.refresh()
+        await gate.asked.wait()
+        assert await stale.cancel() is True
+        assert await outcome(turn) == "CANCELLED"
 
 
-def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None:
+async def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None:
     """A process may die between the two."""
 
     async def main(*, erased: bool) -> tuple[bool, Result]:
@@ -177,62 +158,53 @@ def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None:
             await store.append(session.id, log, expected=1)
             return await turn.cancel(), await turn.result()
 
-    cancelled, result = run(main(erased=False))
+    cancelled, result = await main(erased=False)
     assert (cancelled, result.outcome) == (True, "CANCELLED")
-    cancelled, result = run(main(erased=True))
+    cancelled, result = await main(erased=True)
     assert (cancelled, result.outcome, result.reason) == (False, "FAILED", "erased")
 
 
-def test_calling_a_turn_off_that_has_begun_changes_nothing_in_its_session() -> None:
-    async def main() -> None:
-        gate = Gate()
-        async with in_session(answer=gate.answer) as (engine, session):
-            turn = await session.send("a", live=False)
-            await gate.asked.wait()
-            await engine.signal(session.id, k.CANCEL_REQUESTED, {"key": turn.id})
-            gate.open.set()
-            assert [event.kind async for event in turn.events()][-1] == k.RUN_COMPLETED
-            assert await outcome(turn) == "COMPLETED"
-            turn.drop_pieces()
-
-    run(main())
+async def test_calling_a_turn_off_that_has_begun_changes_nothing_in_its_session() -> None:
+    gate = Gate()
+    async with in_session(answer=gate.answer) as (engine, session):
+        turn = await session.send("a", live=False)
+        await gate.asked.wait()
+        await engine.signal(session.id, k.CANCEL_REQUESTED, {"key": turn.id})
+        gate.open.set()
+        assert [event.kind async for event in turn.events()][-1] == k.RUN_COMPLETED
+        assert await outcome(turn) == "COMPLETED"
+        turn.drop_pieces()
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_turn_that_waits_for_a_person_can_be_cancelled(whole: bool) -> None:
+async def test_a_turn_that_waits_for_a_person_can_be_cancelled(whole: bool) -> None:
     def think(messages: Sequence[Message]) -> Any:
         if messages[-1].text == "go":
             return Reply((ToolCall("c1", "ask"),), stop="tool_calls")
         return echo(messages)
 
-    async def main() -> None:
-        store = MemoryEventStore()
-        async with in_session(store, think, ask) as (_, session):
-            turn = await session.send("go")
-            await reached(turn, k.APPROVAL_REQUESTED)
-            assert await (session if whole else turn).cancel() is True
-            assert await outcome(turn) == "CANCELLED"
-            if whole:
-                assert (await session.run.result()).outcome == "CANCELLED"
-            else:
-                assert (await (await session.send("on")).result()).output == "5 on"
-            assert await faults(store) == []
-
-    run(main())
+    store = MemoryEventStore()
+    async with in_session(store, think, ask) as (_, session):
+        turn = await session.send("go")
+        await reached(turn, k.APPROVAL_REQUESTED)
+        assert await (session if whole else turn).cancel() is True
+        assert await outcome(turn) == "CANCELLED"
+        if whole:
+            assert (await session.run.result()).outcome == "CANCELLED"
+        else:
+            assert (await (await session.send("on")).result()).output == "5 on"
+        assert await faults(store) == []
 
 
-def test_an_erased_session_is_not_there_for_those_who_wait() -> None:
-    async def main() -> None:
-        store, gate = MemoryEventStore(), Gate()
-        async with in_session(store, gate.answer) as (_, session):
-            turn = await session.send("a")
-            other = await session.send("b")
-            await gate.asked.wait()
-            await store.erase(turn.run_id)
-            await store.erase(session.id)
-            gate.open.set()
-            for waiting in (turn.result(), other.result(), other.cancel()):
-                with pytest.raises((RunNotFound, RunAbandoned)):
-                    await waiting
-
-    run(main())
+async def test_an_erased_session_is_not_there_for_those_who_wait() -> None:
+    store, gate = MemoryEventStore(), Gate()
+    async with in_session(store, gate.answer) as (_, session):
+        turn = await session.send("a")
+        other = await session.send("b")
+        await gate.asked.wait()
+        await store.erase(turn.run_id)
+        await store.erase(session.id)
+        gate.open.set()
+        for waiting in (turn.result(), other.result(), other.cancel()):
+            with pytest.raises((RunNotFound, RunAbandoned)):
+                await waiting

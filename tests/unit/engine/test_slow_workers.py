@@ -6,18 +6,16 @@ from contextlib import AsyncExitStack
 
 from lib.engine import Engine
 from lib.engine.core.state import MAX_RESUMES
-from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
 from .run_kit import Kept, ask
 
 
-def test_a_run_that_slow_workers_lose_more_often_than_poison_allows_is_completed() -> None:
+async def test_a_run_that_slow_workers_lose_more_often_than_poison_allows_is_completed() -> None:
     clock = ManualClock()
     gates: list[asyncio.Event] = []
     slow = MAX_RESUMES + 2
@@ -32,29 +30,26 @@ def test_a_run_that_slow_workers_lose_more_often_than_poison_allows_is_completed
     def answer(messages: Sequence[Message]) -> Reply | str:
         return ask("work") if len(messages) == 1 else "done"
 
-    async def main() -> tuple[str, Sequence[Event]]:
-        store = Kept(clock=clock)
-        opened = AsyncExitStack()
-        engines: list[Engine] = []
-        for _ in range(slow + 1):
-            engine = make_engine(FunctionClient(answer), work, store=store, clock=clock)
-            engines.append(await opened.enter_async_context(engine))
-        started = await engines[0].start("go")
-        for number in range(slow):
-            await until(lambda so_far=number: len(gates) > so_far)
-            before = engines[number].hosted(started.id)
-            clock.advance(3600)  # its lease ends, while it goes on
-            assert await engines[number + 1].resume(started.id)
-            await until(
-                lambda so_far=number + 1: len(gates) > so_far
-            )  # the other one has taken it over
-            gates[number].set()  # it finds that it is too late, and says that it lives
-            assert await before is None
-        result = await engines[slow].run(started.id).result()
-        await opened.aclose()
-        return result.output, await store.read(started.id)
-
-    output, log = run(main())
+    store = Kept(clock=clock)
+    opened = AsyncExitStack()
+    engines: list[Engine] = []
+    for _ in range(slow + 1):
+        engine = make_engine(FunctionClient(answer), work, store=store, clock=clock)
+        engines.append(await opened.enter_async_context(engine))
+    started = await engines[0].start("go")
+    for number in range(slow):
+        await until(lambda so_far=number: len(gates) > so_far)
+        before = engines[number].hosted(started.id)
+        clock.advance(3600)  # its lease ends, while it goes on
+        assert await engines[number + 1].resume(started.id)
+        await until(
+            lambda so_far=number + 1: len(gates) > so_far
+        )  # the other one has taken it over
+        gates[number].set()  # it finds that it is too late, and says that it lives
+        assert await before is None
+    result = await engines[slow].run(started.id).result()
+    await opened.aclose()
+    output, log = result.output, await store.read(started.id)
     assert output == "done"
     assert [event.kind for event in log].count(k.RUN_RESUMED) == slow
     assert [event.kind for event in log].count(k.LEASE_LOST) == slow

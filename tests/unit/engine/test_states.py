@@ -17,7 +17,6 @@ from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 LOOP = SessionLoop()
@@ -59,124 +58,105 @@ async def idle_session(store: EventStore, turns: int = 3) -> str:
     return session.id
 
 
-def test_a_late_turn_of_a_session_reads_no_more_than_an_early_one() -> None:
-    async def main() -> list[int]:
-        store, longest = Watched(), list[int]()
-        async with talk(store) as engine:
-            session = await engine.start_session()
-            for number in range(40):
-                await (await session.send(f"{number}")).result()
-                await engine.hosted(session.id)
-                longest.append(max(store.lengths))
-                store.lengths.clear()
-        return longest
-
-    longest = run(main())
+async def test_a_late_turn_of_a_session_reads_no_more_than_an_early_one() -> None:
+    store, longest = Watched(), list[int]()
+    async with talk(store) as engine:
+        session = await engine.start_session()
+        for number in range(40):
+            await (await session.send(f"{number}")).result()
+            await engine.hosted(session.id)
+            longest.append(max(store.lengths))
+            store.lengths.clear()
 
     assert max(longest[-10:]) <= max(longest[:5])
 
 
-def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it() -> None:
-    async def main() -> tuple[list[str], Any, Any]:
-        store = MemoryEventStore()
-        async with talk(store) as one, talk(store) as two:
-            session = await one.start_session()
-            said: list[str] = []
-            for number in range(6):
-                engine = one if number % 3 == 0 else two
-                turn = await engine.session(session.id).send(f"{number}")
-                said.append((await turn.result()).output)
-                await engine.hosted(session.id)
-            log = await store.read(session.id)
-            found = await one.hosting._with.states.read(session.id, LOOP)  # pyright: ignore[reportPrivateUsage] - what it has kept
-            return said, found, refold(LOOP, log)
-
-    said, found, whole = run(main())
+async def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it() -> None:
+    store = MemoryEventStore()
+    async with talk(store) as one, talk(store) as two:
+        session = await one.start_session()
+        said: list[str] = []
+        for number in range(6):
+            engine = one if number % 3 == 0 else two
+            turn = await engine.session(session.id).send(f"{number}")
+            said.append((await turn.result()).output)
+            await engine.hosted(session.id)
+        log = await store.read(session.id)
+        found = await one.hosting._with.states.read(session.id, LOOP)  # pyright: ignore[reportPrivateUsage] - what it has kept
+        whole = refold(LOOP, log)
 
     assert said == ["1 0", "3 1", "5 2", "7 3", "9 4", "11 5"]
     assert found is not None
     assert _told(found[0]) == _told(whole[0])
 
 
-def test_an_erased_session_is_not_known_from_what_was_kept() -> None:
-    async def main() -> None:
-        store = MemoryEventStore()
-        async with talk(store) as engine:
-            session = await engine.start_session()
-            await (await session.send("a")).result()
-            await engine.hosted(session.id)
-            await store.erase(session.id)
-            assert await engine.hosting._with.states.read(session.id, LOOP) is None  # pyright: ignore[reportPrivateUsage] - what it has kept
-            with pytest.raises(RunNotFound):
-                await session.send("b")
-
-    run(main())
+async def test_an_erased_session_is_not_known_from_what_was_kept() -> None:
+    store = MemoryEventStore()
+    async with talk(store) as engine:
+        session = await engine.start_session()
+        await (await session.send("a")).result()
+        await engine.hosted(session.id)
+        await store.erase(session.id)
+        assert await engine.hosting._with.states.read(session.id, LOOP) is None  # pyright: ignore[reportPrivateUsage] - what it has kept
+        with pytest.raises(RunNotFound):
+            await session.send("b")
 
 
-def test_a_kept_state_is_not_used_for_a_log_that_has_been_replaced() -> None:
-    async def main() -> list[list[int]]:
-        source, used = MemoryEventStore(), list[list[int]]()
-        session_id = await idle_session(source)
-        log = await source.read(session_id)
-        whole, _ = refold(LOOP, log)
-        for late, cut in ((timedelta(), 0), (timedelta(seconds=1), 0), (timedelta(), 2)):
-            store = Watched()
-            await store.setup()
-            told = log[: len(log) - cut]
-            copies = [NewEvent(each.kind, each.data, each.at + late) for each in told]
-            await store.append(session_id, copies, expected=0)
-            kept = states(store)
-            kept.keep(LOOP, whole)
-            found = await kept.read(session_id, LOOP)
-            assert found is not None
-            assert found[0].head == len(told)
-            used.append(store.lengths)
-        return used
-
-    same, later, shorter = run(main())
+async def test_a_kept_state_is_not_used_for_a_log_that_has_been_replaced() -> None:
+    source, used = MemoryEventStore(), list[list[int]]()
+    session_id = await idle_session(source)
+    log = await source.read(session_id)
+    whole, _ = refold(LOOP, log)
+    for late, cut in ((timedelta(), 0), (timedelta(seconds=1), 0), (timedelta(), 2)):
+        store = Watched()
+        await store.setup()
+        told = log[: len(log) - cut]
+        copies = [NewEvent(each.kind, each.data, each.at + late) for each in told]
+        await store.append(session_id, copies, expected=0)
+        kept = states(store)
+        kept.keep(LOOP, whole)
+        found = await kept.read(session_id, LOOP)
+        assert found is not None
+        assert found[0].head == len(told)
+        used.append(store.lengths)
+    same, later, shorter = used
 
     assert same == [1]
     assert (len(later), later[0]) == (2, 1)
     assert (len(shorter), shorter[0]) == (2, 0)
 
 
-def test_requests_that_were_made_since_are_found_as_they_were_decided() -> None:
-    async def main() -> set[str]:
-        store = MemoryEventStore()
-        session_id = await idle_session(store)
-        log = await store.read(session_id)
-        kept = states(store)
+async def test_requests_that_were_made_since_are_found_as_they_were_decided() -> None:
+    store = MemoryEventStore()
+    session_id = await idle_session(store)
+    log = await store.read(session_id)
+    kept = states(store)
+    kept.keep(LOOP, refold(LOOP, log)[0])
+    at, head = log[-1].at, log[-1].seq
+    asked = {"signal_id": "new", "input": [{"role": "user", "content": "?"}]}
+    begun = {"key": "new", "run_id": "r", "algorithm": "react", "upto": head + 1}
+    new = [NewEvent(k.TURN_REQUESTED, asked, at), NewEvent(k.TURN_STARTED, begun, at)]
+    await store.append(session_id, new, expected=head)
+    found = await kept.read(session_id, LOOP)
+    assert found is not None
+    assert list(found[0].open) == ["new"]
+    assert set(found[1]) == {"new"}
+
+
+async def test_only_idle_sessions_are_kept_and_only_so_many() -> None:
+    store = Watched()
+    names = [await idle_session(store, turns=1) for _ in range(3)]
+    logs = {name: await store.read(name) for name in names}
+    kept = states(store, kept=1)
+    for log in logs.values():
         kept.keep(LOOP, refold(LOOP, log)[0])
-        at, head = log[-1].at, log[-1].seq
-        asked = {"signal_id": "new", "input": [{"role": "user", "content": "?"}]}
-        begun = {"key": "new", "run_id": "r", "algorithm": "react", "upto": head + 1}
-        new = [NewEvent(k.TURN_REQUESTED, asked, at), NewEvent(k.TURN_STARTED, begun, at)]
-        await store.append(session_id, new, expected=head)
-        found = await kept.read(session_id, LOOP)
-        assert found is not None
-        assert list(found[0].open) == ["new"]
-        return set(found[1])
-
-    assert run(main()) == {"new"}
-
-
-def test_only_idle_sessions_are_kept_and_only_so_many() -> None:
-    async def main() -> list[int]:
-        store = Watched()
-        names = [await idle_session(store, turns=1) for _ in range(3)]
-        logs = {name: await store.read(name) for name in names}
-        kept = states(store, kept=1)
-        for log in logs.values():
-            kept.keep(LOOP, refold(LOOP, log)[0])
-        kept.keep(React(), refold(LOOP, logs[names[0]])[0])
-        opened = next(n for n, each in enumerate(logs[names[0]], 1) if each.kind == k.TURN_STARTED)
-        kept.keep(LOOP, refold(LOOP, logs[names[0]][:opened])[0])
-        store.lengths.clear()
-        for name in names:
-            await kept.read(name, LOOP)
-        return [length > 1 for length in store.lengths]
-
-    assert run(main()) == [True, True, False]
+    kept.keep(React(), refold(LOOP, logs[names[0]])[0])
+    opened = next(n for n, each in enumerate(logs[names[0]], 1) if each.kind == k.TURN_STARTED)
+    kept.keep(LOOP, refold(LOOP, logs[names[0]][:opened])[0])
+    store.lengths.clear()
+    for name in names:
+        await kept.read(name, LOOP)
+    assert [length > 1 for length in store.lengths] == [True, True, False]
 
 
 @tool(effects="none")
@@ -210,37 +190,31 @@ def redecided(log: Sequence[Event]) -> dict[str, Request]:
 
 
 @pytest.mark.parametrize("page", [1, 2, 5, 500])
-def test_a_log_in_pages_gives_the_state_and_the_open_requests_of_the_whole(
+async def test_a_log_in_pages_gives_the_state_and_the_open_requests_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    async def main() -> None:
-        log = await worked()
-        opened = set[int]()
-        for size in range(1, len(log) + 1):
-            store = Watched()
-            await store.setup()
-            copies = [NewEvent(each.kind, each.data, each.at) for each in log[:size]]
-            [first, *_] = await store.append(log[0].run_id, copies, expected=0)
-            found = await states(store).read(first.run_id, React())
-            assert found is not None
-            assert found == (fold(React(), log[:size]), redecided(log[:size]))
-            assert max(store.lengths) <= page
-            opened.add(len(found[0].open))
-        assert opened == {0, 1, 2, 3}
-
     monkeypatch.setattr("lib.engine.states.PAGE", page)
-    run(main())
-
-
-def test_a_log_at_hand_is_not_read() -> None:
-    async def main() -> list[int]:
-        log, store = await worked(), Watched()
+    log = await worked()
+    opened = set[int]()
+    for size in range(1, len(log) + 1):
+        store = Watched()
         await store.setup()
-        found = await states(store).read(log[0].run_id, React(), log)
-        assert found == (fold(React(), log), {})
-        return store.lengths
+        copies = [NewEvent(each.kind, each.data, each.at) for each in log[:size]]
+        [first, *_] = await store.append(log[0].run_id, copies, expected=0)
+        found = await states(store).read(first.run_id, React())
+        assert found is not None
+        assert found == (fold(React(), log[:size]), redecided(log[:size]))
+        assert max(store.lengths) <= page
+        opened.add(len(found[0].open))
+    assert opened == {0, 1, 2, 3}
 
-    assert run(main()) == []
+
+async def test_a_log_at_hand_is_not_read() -> None:
+    log, store = await worked(), Watched()
+    await store.setup()
+    found = await states(store).read(log[0].run_id, React(), log)
+    assert found == (fold(React(), log), {})
+    assert store.lengths == []
 
 
 def _told(state: Any) -> Any:

@@ -16,7 +16,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, ScriptedClient
 from lib.testing.agents import kinds, make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
 from lib.tools import Tool, tool
@@ -60,20 +59,17 @@ async def interrupt(store: MemoryEventStore, act: Tool) -> str:
         ("once", OUTCOME_UNKNOWN, 1),
     ],
 )
-def test_an_interrupted_call_is_repeated_or_unknown_as_its_effect_class_says(
+async def test_an_interrupted_call_is_repeated_or_unknown_as_its_effect_class_says(
     effects: Effects, answer: str, calls: int
 ) -> None:
     act, made = hanging(effects)
     store = MemoryEventStore()
 
-    async def main() -> tuple[Result, list[Event]]:
-        run_id = await interrupt(store, act)
-        async with make_engine(ScriptedClient([told]), act, store=store) as engine:
-            (taken,) = await engine.recover()
-            assert taken.id == run_id
-            return await taken.result(), await engine.store.read(run_id)
-
-    result, log = run(main())
+    run_id = await interrupt(store, act)
+    async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+        (taken,) = await engine.recover()
+        assert taken.id == run_id
+        result, log = await taken.result(), await engine.store.read(run_id)
 
     assert (result.outcome, result.output, len(made)) == ("COMPLETED", answer, calls)
     resumed = [event.data["epoch"] for event in log if event.kind == k.RUN_RESUMED]
@@ -82,7 +78,7 @@ def test_an_interrupted_call_is_repeated_or_unknown_as_its_effect_class_says(
     assert len(keys) == 1
 
 
-def test_an_interrupted_model_call_is_made_again_with_the_same_request() -> None:
+async def test_an_interrupted_model_call_is_made_again_with_the_same_request() -> None:
     store = MemoryEventStore()
     seen: list[Sequence[Message]] = []
 
@@ -92,49 +88,43 @@ def test_an_interrupted_model_call_is_made_again_with_the_same_request() -> None
             await asyncio.Event().wait()
         return "answer"
 
-    async def main() -> list[Event]:
-        client = FunctionClient(answer)
-        async with make_engine(client, store=store, agent=React(system="s")) as engine:
-            started = await engine.start("go")
-            await reached(started, k.LLM_REQUESTED)
-            await asyncio.sleep(0)  # noqa: TID251 - lets the call begin
-        async with make_engine(client, store=store, agent=React(system="another")) as engine:
-            await engine.run(started.id).result()
-            return await engine.store.read(started.id)
-
-    log = run(main())
+    client = FunctionClient(answer)
+    async with make_engine(client, store=store, agent=React(system="s")) as engine:
+        started = await engine.start("go")
+        await reached(started, k.LLM_REQUESTED)
+        await asyncio.sleep(0)  # noqa: TID251 - lets the call begin
+    async with make_engine(client, store=store, agent=React(system="another")) as engine:
+        await engine.run(started.id).result()
+        log = await engine.store.read(started.id)
 
     assert seen == [(Message.system("s"), Message.user("go"))] * 2
     assert kinds(log).count("llm.requested") == 1
 
 
-def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
+async def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
     act, made = hanging("none")
     clock = ManualClock()
     store = MemoryEventStore(clock=clock)
 
-    async def main() -> None:
-        options: dict[str, Any] = {"store": store, "clock": clock, "lease_s": 0.3}
-        async with make_engine(ScriptedClient([ask("act")]), act, **options) as first:
-            started = await first.start("go")
-            await reached(started, k.TOOL_REQUESTED)
-            second = make_engine(ScriptedClient([told]), act, **options)
-            async with second:
-                assert await second.resume(started.id) is False
-                assert await second.recover() == []
-                clock.advance(31)
-                assert await second.resume(started.id) is True
-                assert (await second.run(started.id).result()).output == "acted"
-                await store.setup()
+    options: dict[str, Any] = {"store": store, "clock": clock, "lease_s": 0.3}
+    async with make_engine(ScriptedClient([ask("act")]), act, **options) as first:
+        started = await first.start("go")
+        await reached(started, k.TOOL_REQUESTED)
+        second = make_engine(ScriptedClient([told]), act, **options)
+        async with second:
+            assert await second.resume(started.id) is False
+            assert await second.recover() == []
+            clock.advance(31)
+            assert await second.resume(started.id) is True
+            assert (await second.run(started.id).result()).output == "acted"
+            await store.setup()
 
-                # The first one still believes in its run: it may finish its call, nothing else.
-                assert await first.hosted(started.id) is None
-
-    run(main())
+            # The first one still believes in its run: it may finish its call, nothing else.
+            assert await first.hosted(started.id) is None
     assert len(made) == 2
 
 
-def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryEventStore()
 
     class Deadly(ToolHandler):
@@ -154,14 +144,14 @@ def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -
             return result, await engine.store.read(started.id)
 
     with caplog.at_level(logging.ERROR):
-        result, log = run(main())
+        result, log = await main()
 
     assert (result.outcome, result.reason) == ("FAILED", "poison")
     assert kinds(log).count("run.resumed") == MAX_RESUMES
     assert kinds(log)[-2:] == ["tool.failed", "run.completed"]
 
 
-def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
+async def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Breaking(MemoryEventStore):
@@ -186,10 +176,10 @@ def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
             return (await engine.run(started.id).result()).output
 
     with caplog.at_level(logging.ERROR):
-        assert run(main()) == "kept"
+        assert (await main()) == "kept"
 
 
-def test_a_takeover_finds_its_place_beside_signals() -> None:
+async def test_a_takeover_finds_its_place_beside_signals() -> None:
     act, _ = hanging("none")
     store = NoteBefore(k.RUN_RESUMED, new("acme.note"))
 
@@ -199,38 +189,32 @@ def test_a_takeover_finds_its_place_beside_signals() -> None:
             await engine.run(run_id).result()
             return kinds(await store.read(run_id))
 
-    assert run(main())[4:7] == ["acme.note", "run.resumed", "tool.completed"]
+    assert (await main())[4:7] == ["acme.note", "run.resumed", "tool.completed"]
 
 
-def test_a_request_that_renders_differently_after_the_crash_is_told(
+async def test_a_request_that_renders_differently_after_the_crash_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryEventStore()
 
-    async def main() -> None:
-        async with make_engine(NEVER_ANSWERS, store=store) as engine:
-            started = await engine.start("go")
-            await reached(started, k.LLM_REQUESTED)
-        old = await altered(store, started.id, k.LLM_REQUESTED, digest="of another release")
-        async with make_engine(ScriptedClient(["answer"]), store=old) as engine:
-            await engine.run(started.id).result()
-
-    run(main())
+    async with make_engine(NEVER_ANSWERS, store=store) as engine:
+        started = await engine.start("go")
+        await reached(started, k.LLM_REQUESTED)
+    old = await altered(store, started.id, k.LLM_REQUESTED, digest="of another release")
+    async with make_engine(ScriptedClient(["answer"]), store=old) as engine:
+        await engine.run(started.id).result()
     assert "llm/1 renders differently now" in caplog.text
 
 
-def test_a_request_that_the_algorithm_no_longer_makes_is_settled_as_unknown() -> None:
+async def test_a_request_that_the_algorithm_no_longer_makes_is_settled_as_unknown() -> None:
     act, made = hanging("none")
     store = MemoryEventStore()
 
-    async def main() -> list[Event]:
-        run_id = await interrupt(store, act)
-        old = await altered(store, run_id, k.TOOL_REQUESTED, key="tool/of another release")
-        async with make_engine(ScriptedClient([told]), act, store=old) as engine:
-            await engine.run(run_id).result()
-            return await old.read(run_id)
-
-    log = run(main())
+    run_id = await interrupt(store, act)
+    old = await altered(store, run_id, k.TOOL_REQUESTED, key="tool/of another release")
+    async with make_engine(ScriptedClient([told]), act, store=old) as engine:
+        await engine.run(run_id).result()
+        log = await old.read(run_id)
 
     failed = [event.data for event in log if event.kind == k.TOOL_FAILED]
     assert [(data["key"], data["reason"]) for data in failed] == [
@@ -253,22 +237,19 @@ async def altered(
     return other
 
 
-def test_recovery_takes_as_many_as_it_is_told_and_passes_by_the_rest() -> None:
-    async def main() -> None:
-        store = MemoryEventStore()
-        await store.setup()
-        given = [{"role": "user", "content": "go"}]
-        for name, algorithm in (("foreign", "swarm"), ("a", "react"), ("b", "react")):
-            await begin(store, name, algorithm=algorithm, input=given)
-        async with make_engine(ScriptedClient(["1", "2"]), store=store) as engine:
-            assert [taken.id for taken in await engine.recover(limit=1)] == ["a"]
-            await engine.run("a").result()
-            await engine.run("b").result()
-
-    run(main())
+async def test_recovery_takes_as_many_as_it_is_told_and_passes_by_the_rest() -> None:
+    store = MemoryEventStore()
+    await store.setup()
+    given = [{"role": "user", "content": "go"}]
+    for name, algorithm in (("foreign", "swarm"), ("a", "react"), ("b", "react")):
+        await begin(store, name, algorithm=algorithm, input=given)
+    async with make_engine(ScriptedClient(["1", "2"]), store=store) as engine:
+        assert [taken.id for taken in await engine.recover(limit=1)] == ["a"]
+        await engine.run("a").result()
+        await engine.run("b").result()
 
 
-def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
+async def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
     clock = ManualClock()
     store = MemoryEventStore(clock=clock)
 
@@ -282,4 +263,4 @@ def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
         async with make_engine(ScriptedClient(["done"]), store=store, clock=clock) as engine:
             return (await engine.run(started.id).result()).spend.seconds
 
-    assert run(main()) == 0.0
+    assert (await main()) == 0.0

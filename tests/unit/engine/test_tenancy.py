@@ -13,7 +13,6 @@ from lib.errors import RunNotFound
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 
@@ -65,91 +64,78 @@ SESSION_CALLS: dict[str, Callable[[Session], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("call", RUN_CALLS.values(), ids=RUN_CALLS)
-def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[Any]]) -> None:
-    async def main() -> None:
-        async with engine() as made:
-            foreign = await made.start("refund", tenant="globex")
-            await _asked(foreign)
-            before = await foreign.info()
-            told: list[str] = []
-            for run_id in (foreign.id, "missing"):
-                with pytest.raises(RunNotFound) as caught:
-                    await call(made.run(run_id, tenant="acme"))
-                told.append(str(caught.value).replace(run_id, "…"))
+async def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[Any]]) -> None:
+    async with engine() as made:
+        foreign = await made.start("refund", tenant="globex")
+        await _asked(foreign)
+        before = await foreign.info()
+        told: list[str] = []
+        for run_id in (foreign.id, "missing"):
+            with pytest.raises(RunNotFound) as caught:
+                await call(made.run(run_id, tenant="acme"))
+            told.append(str(caught.value).replace(run_id, "…"))
 
-            assert told[0] == told[1]
-            assert (await foreign.info()).head == before.head
-            assert [p async for p in made.run(foreign.id, tenant="acme").live()] == []
-
-    run(main())
+        assert told[0] == told[1]
+        assert (await foreign.info()).head == before.head
+        assert [p async for p in made.run(foreign.id, tenant="acme").live()] == []
 
 
 @pytest.mark.parametrize("call", SESSION_CALLS.values(), ids=SESSION_CALLS)
-def test_a_foreign_session_is_a_missing_one(call: Callable[[Session], Awaitable[Any]]) -> None:
-    async def main() -> None:
-        async with engine() as made:
-            foreign = await made.start_session(tenant="globex")
-            told: list[str] = []
-            for session_id in (foreign.id, "missing"):
-                with pytest.raises(RunNotFound) as caught:
-                    await call(made.session(session_id, tenant="acme"))
-                told.append(str(caught.value).replace(session_id, "…"))
+async def test_a_foreign_session_is_a_missing_one(
+    call: Callable[[Session], Awaitable[Any]],
+) -> None:
+    async with engine() as made:
+        foreign = await made.start_session(tenant="globex")
+        told: list[str] = []
+        for session_id in (foreign.id, "missing"):
+            with pytest.raises(RunNotFound) as caught:
+                await call(made.session(session_id, tenant="acme"))
+            told.append(str(caught.value).replace(session_id, "…"))
 
-            assert told[0] == told[1]
-            assert len(await made.store.read(foreign.id)) == 1
-
-    run(main())
-
-
-def test_own_runs_and_sessions_are_there() -> None:
-    async def main() -> None:
-        async with engine() as made:
-            started = await made.start("refund", tenant="acme")
-            handle = made.run(started.id, tenant="acme")
-            pieces = asyncio.create_task(_pieces(handle))
-            await handle.approve(await _asked(handle), user="ada")
-            assert (await handle.result()).output == "done"
-            assert (await handle.state()).tenant == "acme"
-            assert await handle.cancel() is False
-            await pieces
-
-            session = made.session((await made.start_session(tenant="acme")).id, tenant="acme")
-            turn = await session.send("hello", idempotency_key="k")
-            assert (await session.send("hello", idempotency_key="k")).id == turn.id
-            assert (await turn.result()).output == "hello"
-            assert len(await session.turns()) == 1
-            await session.close()
-
-    run(main())
+        assert told[0] == told[1]
+        assert len(await made.store.read(foreign.id)) == 1
 
 
-def test_own_replies_are_told_while_they_are_written() -> None:
-    async def main() -> None:
-        async with engine() as made:
-            started = await made.start("hello", tenant="acme")
-            pieces = await _pieces(made.run(started.id, tenant="acme"))
-            assert "".join(str(piece.delta) for piece in pieces).count("hello") == 1
+async def test_own_runs_and_sessions_are_there() -> None:
+    async with engine() as made:
+        started = await made.start("refund", tenant="acme")
+        handle = made.run(started.id, tenant="acme")
+        pieces = asyncio.create_task(_pieces(handle))
+        await handle.approve(await _asked(handle), user="ada")
+        assert (await handle.result()).output == "done"
+        assert (await handle.state()).tenant == "acme"
+        assert await handle.cancel() is False
+        await pieces
 
-    run(main())
+        session = made.session((await made.start_session(tenant="acme")).id, tenant="acme")
+        turn = await session.send("hello", idempotency_key="k")
+        assert (await session.send("hello", idempotency_key="k")).id == turn.id
+        assert (await turn.result()).output == "hello"
+        assert len(await session.turns()) == 1
+        await session.close()
+
+
+async def test_own_replies_are_told_while_they_are_written() -> None:
+    async with engine() as made:
+        started = await made.start("hello", tenant="acme")
+        pieces = await _pieces(made.run(started.id, tenant="acme"))
+        assert "".join(str(piece.delta) for piece in pieces).count("hello") == 1
 
 
 async def _pieces(handle: Run) -> list[Any]:
     return [piece async for piece in handle.live()]
 
 
-def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None:
-    async def main() -> None:
-        async with engine() as made:
-            foreign = await made.start_session(tenant="globex")
-            mine = OneTenant(made, "acme")
-            for run_id in (foreign.id, "missing"):
-                with pytest.raises(RunNotFound):
-                    await mine.signal(run_id, "user.note", {})
-                with pytest.raises(RunNotFound):
-                    await mine.resume(run_id)
-                assert await mine.hosted(run_id) is None
-
-    run(main())
+async def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None:
+    async with engine() as made:
+        foreign = await made.start_session(tenant="globex")
+        mine = OneTenant(made, "acme")
+        for run_id in (foreign.id, "missing"):
+            with pytest.raises(RunNotFound):
+                await mine.signal(run_id, "user.note", {})
+            with pytest.raises(RunNotFound):
+                await mine.resume(run_id)
+            assert await mine.hosted(run_id) is None
 
 
 def test_a_handle_has_a_tenant_that_is_not_empty() -> None:

@@ -92,26 +92,23 @@ def hashed(history: History) -> int:
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["a handle", "a new handle each turn"])
 @pytest.mark.parametrize("tenant", [None, "acme"])
-def test_a_late_turn_reads_the_new_events_only(*, fresh: bool, tenant: str | None) -> None:
-    async def main() -> None:
-        store, costs = Counting(), list[Counter[str]]()
-        async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
-            session = await engine.start_session(tenant=tenant)
-            for number in range(LATE):
-                store.counts.clear()
-                if fresh:
-                    session = engine.session(session.id, tenant=tenant)
-                await say(session, f"word {number}")
-                costs.append(+store.counts)
-            # How often it is looked depends on the machine; a look at nothing new reads nothing.
-            late = sum(costs[-EARLY:], Counter[str]())
-            assert late["lists"] == 0
-            assert late["events"] < 60 * EARLY, "the log of the session alone has 300 events"
-
-    run(main())
+async def test_a_late_turn_reads_the_new_events_only(*, fresh: bool, tenant: str | None) -> None:
+    store, costs = Counting(), list[Counter[str]]()
+    async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+        session = await engine.start_session(tenant=tenant)
+        for number in range(LATE):
+            store.counts.clear()
+            if fresh:
+                session = engine.session(session.id, tenant=tenant)
+            await say(session, f"word {number}")
+            costs.append(+store.counts)
+        # How often it is looked depends on the machine; a look at nothing new reads nothing.
+        late = sum(costs[-EARLY:], Counter[str]())
+        assert late["lists"] == 0
+        assert late["events"] < 60 * EARLY, "the log of the session alone has 300 events"
 
 
-def test_a_late_turn_hashes_no_more_messages_than_an_early_one() -> None:
+async def test_a_late_turn_hashes_no_more_messages_than_an_early_one() -> None:
     class Silent(StrictClient):
         """Says nothing now and then: an empty reply is no part of the conversation."""
 
@@ -119,23 +116,20 @@ def test_a_late_turn_hashes_no_more_messages_than_an_early_one() -> None:
             reply = await super().complete(messages, **options)
             return Reply(()) if messages[-1].text.endswith("5") else reply
 
-    async def main() -> None:
-        new, costs, length = [Message.user("new")], list[int](), 0
-        agent = React(system="be kind", allow_empty=True)
-        async with make_engine(Silent(echo), agent=agent) as engine:
-            session = await engine.start_session()
-            for number in range(LATE):
-                await say(session, f"word {number}", live=False)
-                past = await engine.histories.upto(session.id, number * 3 + 4)
-                costs.append(hashed(begun("be kind", past.conversation, new)[0]))
-                length = len(past.conversation)
-            assert length == 2 * LATE - LATE // 10
-        assert max(costs) <= 4
-
-    run(main())
+    new, costs, length = [Message.user("new")], list[int](), 0
+    agent = React(system="be kind", allow_empty=True)
+    async with make_engine(Silent(echo), agent=agent) as engine:
+        session = await engine.start_session()
+        for number in range(LATE):
+            await say(session, f"word {number}", live=False)
+            past = await engine.histories.upto(session.id, number * 3 + 4)
+            costs.append(hashed(begun("be kind", past.conversation, new)[0]))
+            length = len(past.conversation)
+        assert length == 2 * LATE - LATE // 10
+    assert max(costs) <= 4
 
 
-def test_an_algorithm_without_a_conversation_hashes_no_more_either() -> None:
+async def test_an_algorithm_without_a_conversation_hashes_no_more_either() -> None:
     class Parrot:
         name = "parrot"
 
@@ -151,14 +145,11 @@ def test_an_algorithm_without_a_conversation_hashes_no_more_either() -> None:
         def decide(self, state: int) -> Finish:
             return Finish(outcome="COMPLETED", output=f"{state} hashed")
 
-    async def main() -> None:
-        engine = make_engine(StrictClient(echo), agent=cast("Any", Parrot()))
-        async with engine:
-            session = await engine.start_session()
-            results = [await (await session.send(str(n))).result() for n in range(EARLY)]
-            assert {result.output for result in results[1:]} == {"1 hashed"}
-
-    run(main())
+    engine = make_engine(StrictClient(echo), agent=cast("Any", Parrot()))
+    async with engine:
+        session = await engine.start_session()
+        results = [await (await session.send(str(n))).result() for n in range(EARLY)]
+        assert {result.output for result in results[1:]} == {"1 hashed"}
 
 
 def test_an_erased_turn_is_not_in_the_next_one_whatever_the_store_counts(tmp_path: Path) -> None:
@@ -196,78 +187,69 @@ def test_an_erased_turn_is_not_in_the_next_one_whatever_the_store_counts(tmp_pat
         run(main(counted=counted))
 
 
-def test_runs_are_listed_once_for_an_erasure_and_not_again() -> None:
-    async def main() -> None:
-        store = Counting()
-        async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+async def test_runs_are_listed_once_for_an_erasure_and_not_again() -> None:
+    store = Counting()
+    async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+        session = await engine.start_session()
+        for number in range(EARLY):
+            await say(session, str(number))
+        other = await engine.start("other")
+        await other.result()
+        await store.erase(other.id)
+        lists: list[int] = []
+        for number in range(3):
+            store.counts.clear()
+            await say(session, str(number))
+            lists.append(store.counts["lists"])
+        assert lists == [1, 0, 0]
+
+
+async def test_new_handles_know_what_the_others_have_read() -> None:
+    store = Counting()
+    async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
+        session = await engine.start_session(tenant="acme")
+        first = await say(session, "hello", idempotency_key="k")
+        again = await engine.session(session.id).send("hello", idempotency_key="k")
+        assert again.run_id == first
+        with pytest.raises(IdempotencyMismatch):
+            await engine.session(session.id).send("else", idempotency_key="k")
+        for _ in range(2):
+            with pytest.raises(RunNotFound):
+                await engine.session(session.id, tenant="other").turns()
+        assert len(await engine.session(session.id, tenant="acme").turns()) == 1
+
+        run_id = (await engine.start("hello")).id
+        for handle in [engine.session(run_id)] * 2:
+            with pytest.raises(ValueError, match="is no session"):
+                await handle.send("hello")
+        await session.close()
+        with pytest.raises(SessionClosed):
+            await engine.session(session.id).send("late")
+
+        await store.erase(session.id)
+        for handle in (session, engine.session(session.id)):
+            with pytest.raises(RunNotFound):
+                await handle.turns()
+
+
+async def test_a_log_that_was_replaced_is_read_anew() -> None:
+    stores = Counting(), Counting()
+    logs: list[str] = []
+    for store, words in zip(stores, (("a", "b", "c"), ("d",)), strict=True):
+        ids = iter(f"{id(store)}-{number}" for number in range(100))
+        engine = make_engine(StrictClient(echo), store=store, new_id=lambda ids=ids: next(ids))
+        async with engine:
             session = await engine.start_session()
-            for number in range(EARLY):
-                await say(session, str(number))
-            other = await engine.start("other")
-            await other.result()
-            await store.erase(other.id)
-            lists: list[int] = []
-            for number in range(3):
-                store.counts.clear()
-                await say(session, str(number))
-                lists.append(store.counts["lists"])
-            assert lists == [1, 0, 0]
-
-    run(main())
-
-
-def test_new_handles_know_what_the_others_have_read() -> None:
-    async def main() -> None:
-        store = Counting()
-        async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
-            session = await engine.start_session(tenant="acme")
-            first = await say(session, "hello", idempotency_key="k")
-            again = await engine.session(session.id).send("hello", idempotency_key="k")
-            assert again.run_id == first
-            with pytest.raises(IdempotencyMismatch):
-                await engine.session(session.id).send("else", idempotency_key="k")
-            for _ in range(2):
-                with pytest.raises(RunNotFound):
-                    await engine.session(session.id, tenant="other").turns()
-            assert len(await engine.session(session.id, tenant="acme").turns()) == 1
-
-            run_id = (await engine.start("hello")).id
-            for handle in [engine.session(run_id)] * 2:
-                with pytest.raises(ValueError, match="is no session"):
-                    await handle.send("hello")
-            await session.close()
-            with pytest.raises(SessionClosed):
-                await engine.session(session.id).send("late")
-
-            await store.erase(session.id)
-            for handle in (session, engine.session(session.id)):
-                with pytest.raises(RunNotFound):
-                    await handle.turns()
-
-    run(main())
-
-
-def test_a_log_that_was_replaced_is_read_anew() -> None:
-    async def main() -> None:
-        stores = Counting(), Counting()
-        logs: list[str] = []
-        for store, words in zip(stores, (("a", "b", "c"), ("d",)), strict=True):
-            ids = iter(f"{id(store)}-{number}" for number in range(100))
-            engine = make_engine(StrictClient(echo), store=store, new_id=lambda ids=ids: next(ids))
-            async with engine:
-                session = await engine.start_session()
-                for word in words:
-                    await say(session, word)
-                logs.append(session.id)
-        read = TurnRequests()
-        for store in stores:
-            await store.setup()
-        assert await read.catch_up(stores[0], logs[0])
-        assert await read.catch_up(stores[0], logs[0])
-        assert len(read.turns) == 3
-        assert not await read.catch_up(stores[1], logs[1])
-
-    run(main())
+            for word in words:
+                await say(session, word)
+            logs.append(session.id)
+    read = TurnRequests()
+    for store in stores:
+        await store.setup()
+    assert await read.catch_up(stores[0], logs[0])
+    assert await read.catch_up(stores[0], logs[0])
+    assert len(read.turns) == 3
+    assert not await read.catch_up(stores[1], logs[1])
 
 
 def test_of_the_sessions_used_last_the_requests_are_kept() -> None:

@@ -9,58 +9,48 @@ from lib.errors import StoreClosed
 from lib.events import MemoryEventStore
 from lib.llm import ScriptedClient
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 
 
 def watcher(store: MemoryEventStore) -> Engine:
     return make_engine(ScriptedClient([]), store=store, drive=False)
 
 
-def test_what_it_starts_is_left_to_workers_and_its_result_is_waited_for():
+async def test_what_it_starts_is_left_to_workers_and_its_result_is_waited_for():
     store = MemoryEventStore()
 
-    async def main() -> None:
-        async with watcher(store) as web:
-            started = await web.start("go")
-            waiting = asyncio.create_task(started.result())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(waiting), 0.05)
-            info = await started.info()
-            assert (info.owner, info.ready) == (None, True)
-            async with make_engine(ScriptedClient(["done"]), store=store) as worker:
-                assert [taken.id for taken in await worker.recover()] == [started.id]
-                assert (await waiting).output == "done"
-
-    run(main())
+    async with watcher(store) as web:
+        started = await web.start("go")
+        waiting = asyncio.create_task(started.result())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting), 0.05)
+        info = await started.info()
+        assert (info.owner, info.ready) == (None, True)
+        async with make_engine(ScriptedClient(["done"]), store=store) as worker:
+            assert [taken.id for taken in await worker.recover()] == [started.id]
+            assert (await waiting).output == "done"
 
 
 @pytest.mark.parametrize("what", ["a run", "a turn"])
-def test_who_waits_for_a_result_is_told_that_the_engine_is_closing(what: str) -> None:
-    async def main() -> None:
-        async with watcher(MemoryEventStore()) as web:
-            session = await web.start_session()
-            watched = await web.start("go") if what == "a run" else await session.send("go")
-            waiting = asyncio.create_task(watched.result())
-            done, _ = await asyncio.wait([waiting], timeout=0.05)
-            assert not done
-        with pytest.raises(RunAbandoned, match="the engine is closing"):
-            await waiting
-        with pytest.raises(StoreClosed):
-            await watched.result()
-
-    run(main())
+async def test_who_waits_for_a_result_is_told_that_the_engine_is_closing(what: str) -> None:
+    async with watcher(MemoryEventStore()) as web:
+        session = await web.start_session()
+        watched = await web.start("go") if what == "a run" else await session.send("go")
+        waiting = asyncio.create_task(watched.result())
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+    with pytest.raises(RunAbandoned, match="the engine is closing"):
+        await waiting
+    with pytest.raises(StoreClosed):
+        await watched.result()
 
 
-def test_it_takes_up_nothing_even_when_it_is_asked_to_and_signals_wake_nobody_here():
+async def test_it_takes_up_nothing_even_when_it_is_asked_to_and_signals_wake_nobody_here():
     store = MemoryEventStore()
 
-    async def main() -> None:
-        async with watcher(store) as web:
-            started = await web.start("go", idempotency_key="k")
-            assert not await web.resume(started.id)
-            assert await web.recover() == []
-            assert (await web.start("go", idempotency_key="k")).id == started.id
-            assert await started.cancel()
-            assert (await started.info()).owner is None
-
-    run(main())
+    async with watcher(store) as web:
+        started = await web.start("go", idempotency_key="k")
+        assert not await web.resume(started.id)
+        assert await web.recover() == []
+        assert (await web.start("go", idempotency_key="k")).id == started.id
+        assert await started.cancel()
+        assert (await started.info()).owner is None

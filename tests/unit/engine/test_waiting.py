@@ -18,7 +18,6 @@ from lib.events import kinds as k
 from lib.events.runs import FARTHEST_LEASE
 from lib.llm import FunctionClient, ScriptedClient
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.team import boss_of, call, child_of, say, task, team, told
 from lib.tools import tool
 
@@ -56,7 +55,7 @@ async def caller(
         await asyncio.wait([waiting])
 
 
-def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
+async def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -84,10 +83,10 @@ def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
             )
 
     with caplog.at_level(logging.WARNING, "lib"):
-        run(main())
+        await main()
 
 
-def test_the_lease_of_a_dead_worker_is_logged_once_with_its_end(
+async def test_the_lease_of_a_dead_worker_is_logged_once_with_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -108,10 +107,10 @@ def test_the_lease_of_a_dead_worker_is_logged_once_with_its_end(
             )
 
     with caplog.at_level(logging.INFO, "lib"):
-        run(main())
+        await main()
 
 
-def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
+async def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -126,10 +125,10 @@ def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
             assert {record.levelno for record in reasons(caplog)} == {logging.INFO}
 
     with caplog.at_level(logging.INFO, "lib.engine"):
-        run(main())
+        await main()
 
 
-def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCaptureFixture) -> None:
     def helper(messages: Any) -> Any:
         results = told(messages)
         return say(results[0].content) if results else call(*ask("pay", amount=7).tool_calls)
@@ -153,10 +152,10 @@ def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCaptureFixtur
             assert (await waiting).output == "paid 7"
 
     with caplog.at_level(logging.WARNING, "lib.engine"):
-        run(main())
+        await main()
 
 
-def test_a_turn_tells_what_it_waits_for_and_an_idle_session_that_it_is_idle(
+async def test_a_turn_tells_what_it_waits_for_and_an_idle_session_that_it_is_idle(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -183,11 +182,11 @@ def test_a_turn_tells_what_it_waits_for_and_an_idle_session_that_it_is_idle(
             assert "waits for a signal" in str(idle)
 
     with caplog.at_level(logging.WARNING, "lib.engine"):
-        run(main())
+        await main()
     assert len(reasons(caplog)) == 1
 
 
-def test_a_turn_whose_session_another_worker_holds_names_that_worker(
+async def test_a_turn_whose_session_another_worker_holds_names_that_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -203,55 +202,46 @@ def test_a_turn_whose_session_another_worker_holds_names_that_worker(
                 assert "worker 'other' holds its lease until" in line
 
     with caplog.at_level(logging.INFO, "lib.engine"):
-        run(main())
+        await main()
 
 
-def test_without_waiting_nothing_is_driven_and_an_end_is_returned_once_there_is_one() -> None:
-    async def main() -> None:
-        store = Kept()
-        async with make_engine(NEVER_ANSWERS, store=store, drive=False) as web:
-            started = await web.start("go")
-        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
-            known = await engine.run(started.id).result(wait=False)
-            assert (known.outcome, known.waiting_for) == (None, WaitingFor(ready=True))
-            assert started.id not in engine.hosting
-            done = await engine.run(started.id).result()
-            assert await engine.run(started.id).result(wait=False) == done
-            assert await engine.run(started.id).result(timeout_s=0) == done
-
-    run(main())
+async def test_without_waiting_nothing_is_driven_and_an_end_is_returned_once_there_is_one() -> None:
+    store = Kept()
+    async with make_engine(NEVER_ANSWERS, store=store, drive=False) as web:
+        started = await web.start("go")
+    async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+        known = await engine.run(started.id).result(wait=False)
+        assert (known.outcome, known.waiting_for) == (None, WaitingFor(ready=True))
+        assert started.id not in engine.hosting
+        done = await engine.run(started.id).result()
+        assert await engine.run(started.id).result(wait=False) == done
+        assert await engine.run(started.id).result(timeout_s=0) == done
 
 
-def test_a_timeout_of_the_caller_ends_no_run_and_tells_what_holds_it() -> None:
-    async def main() -> None:
-        async with make_engine(NEVER_ANSWERS, worker="me") as engine:
-            started = await engine.start("go")
-            await reached(started, k.LLM_REQUESTED)
-            known = await started.result(timeout_s=0.01)
-            assert known.waiting_for is not None
-            assert (known.waiting_for.owner, known.waiting_for.approvals) == ("me", ())
-            assert started.id in engine.hosting
-
-    run(main())
+async def test_a_timeout_of_the_caller_ends_no_run_and_tells_what_holds_it() -> None:
+    async with make_engine(NEVER_ANSWERS, worker="me") as engine:
+        started = await engine.start("go")
+        await reached(started, k.LLM_REQUESTED)
+        known = await started.result(timeout_s=0.01)
+        assert known.waiting_for is not None
+        assert (known.waiting_for.owner, known.waiting_for.approvals) == ("me", ())
+        assert started.id in engine.hosting
 
 
-def test_a_fault_of_a_handler_that_is_a_timeout_is_raised() -> None:
+async def test_a_fault_of_a_handler_that_is_a_timeout_is_raised() -> None:
     async def fail(_: object) -> str:
         raise TimeoutError("the handler's")
 
-    async def main() -> None:
-        async with make_engine(FunctionClient(fail)) as engine:
-            started = await engine.start("go")
-            session = await engine.start_session()
-            turn = await session.send("go")
-            for watched in (started, turn):
-                with pytest.raises(TimeoutError, match="the handler's"):
-                    await watched.result(timeout_s=60)
-
-    run(main())
+    async with make_engine(FunctionClient(fail)) as engine:
+        started = await engine.start("go")
+        session = await engine.start_session()
+        turn = await session.send("go")
+        for watched in (started, turn):
+            with pytest.raises(TimeoutError, match="the handler's"):
+                await watched.result(timeout_s=60)
 
 
-def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
+async def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"wait": 5}, TypeError),
         ({"wait": None}, TypeError),
@@ -262,16 +252,13 @@ def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
         ({"timeout_s": 5, "wait": False}, ValueError),
     ]
 
-    async def main() -> None:
-        async with make_engine(NEVER_ANSWERS) as engine:
-            started = await engine.start("go")
-            turn = await (await engine.start_session()).send("go")
-            for options, error in wrong:
-                for watched in (started, turn):
-                    with pytest.raises(error):
-                        await watched.result(**options)
-
-    run(main())
+    async with make_engine(NEVER_ANSWERS) as engine:
+        started = await engine.start("go")
+        turn = await (await engine.start_session()).send("go")
+        for options, error in wrong:
+            for watched in (started, turn):
+                with pytest.raises(error):
+                    await watched.result(**options)
 
 
 def test_an_owner_is_dead_whose_lease_has_ended_or_ends_later_than_any_lease_can() -> None:

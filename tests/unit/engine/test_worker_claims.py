@@ -8,50 +8,43 @@ import pytest
 from lib.engine import Worker
 from lib.errors import RunNotFound, StoreClosed
 from lib.events import MemoryEventStore
-from lib.testing.aio import run
 
 from .worker_kit import AgentTool, Counting, opened, shut, start, until, working
 
 
-def test_a_worker_drives_what_others_start_and_never_more_than_it_may() -> None:
-    async def main() -> None:
-        agent = await shut()
-        async with opened(agent=agent) as (starter, engine):
-            runs = await start(starter, 7)
-            worker = Worker(engine, max_runs=3, poll_s=0.05)
-            async with working(worker) as task:
-                await until(lambda: agent.at_work == 3)
-                assert worker.under_way == 3
-                agent.gate.set()
-                runs += await start(starter, 5)
-                results = [await each.result() for each in runs]
-                worker.drain()
-                await task
+async def test_a_worker_drives_what_others_start_and_never_more_than_it_may() -> None:
+    agent = await shut()
+    async with opened(agent=agent) as (starter, engine):
+        runs = await start(starter, 7)
+        worker = Worker(engine, max_runs=3, poll_s=0.05)
+        async with working(worker) as task:
+            await until(lambda: agent.at_work == 3)
+            assert worker.under_way == 3
+            agent.gate.set()
+            runs += await start(starter, 5)
+            results = [await each.result() for each in runs]
+            worker.drain()
+            await task
 
-            assert {result.outcome for result in results} == {"COMPLETED"}
-            assert (agent.done, agent.most) == (12, 3)
-
-    run(main())
+        assert {result.outcome for result in results} == {"COMPLETED"}
+        assert (agent.done, agent.most) == (12, 3)
 
 
-def test_a_store_that_fails_is_waited_for_and_that_is_said_once() -> None:
-    async def main() -> list[str]:
-        store, said = Counting(), list[str]()
-        async with opened(store=store) as (starter, engine):
-            store.failing = 4
-            async with working(Worker(engine, poll_s=0.01, say=said.append)):
-                await until(lambda: not store.failing)
-                (begun,) = await start(starter, 1)
-                assert (await begun.result()).outcome == "COMPLETED"
-        return said
-
-    assert run(main())[1:3] == [
+async def test_a_store_that_fails_is_waited_for_and_that_is_said_once() -> None:
+    store, said = Counting(), list[str]()
+    async with opened(store=store) as (starter, engine):
+        store.failing = 4
+        async with working(Worker(engine, poll_s=0.01, say=said.append)):
+            await until(lambda: not store.failing)
+            (begun,) = await start(starter, 1)
+            assert (await begun.result()).outcome == "COMPLETED"
+    assert said[1:3] == [
         "the store fails, trying again: no connection",
         "the store answers again",
     ]
 
 
-def test_an_idle_worker_asks_the_store_about_once_every_poll_s() -> None:
+async def test_an_idle_worker_asks_the_store_about_once_every_poll_s() -> None:
     async def main() -> int:
         store = Counting()
         async with opened(store=store) as (_, engine):
@@ -61,10 +54,10 @@ def test_an_idle_worker_asks_the_store_about_once_every_poll_s() -> None:
                 await until(lambda: store.claims > 2)
             return claims
 
-    assert run(main()) <= 8
+    assert (await main()) <= 8
 
 
-def test_a_busy_store_is_not_asked_at_each_append() -> None:
+async def test_a_busy_store_is_not_asked_at_each_append() -> None:
     async def main() -> int:
         store, agent = Counting(), await shut()
         async with opened(store=store, agent=agent) as (starter, engine):
@@ -77,40 +70,31 @@ def test_a_busy_store_is_not_asked_at_each_append() -> None:
                     await asyncio.sleep(0.001)  # noqa: TID251 - lets the worker run
                 return store.claims - before
 
-    assert run(main()) <= 20  # its rests have grown
+    assert (await main()) <= 20  # its rests have grown
 
 
-def test_leases_that_have_ended_are_taken_over_without_a_wake_up() -> None:
-    async def main() -> None:
-        async with opened() as (starter, engine):
-            (begun,) = await start(starter, 1)
-            assert len(await engine.store.claim("dead", ttl_s=0.1)) == 1
-            async with working(Worker(engine, poll_s=0.02)):
-                assert (await begun.result()).outcome == "COMPLETED"
-
-    run(main())
+async def test_leases_that_have_ended_are_taken_over_without_a_wake_up() -> None:
+    async with opened() as (starter, engine):
+        (begun,) = await start(starter, 1)
+        assert len(await engine.store.claim("dead", ttl_s=0.1)) == 1
+        async with working(Worker(engine, poll_s=0.02)):
+            assert (await begun.result()).outcome == "COMPLETED"
 
 
-def test_a_run_that_was_erased_after_its_claim_is_let_go() -> None:
-    async def main() -> None:
-        async with opened() as (starter, engine):
-            (begun,) = await start(starter, 1)
-            (lease,) = await engine.hosting.claim_some(1)
-            await engine.store.erase(begun.id)
-            assert await engine.hosting.begin(lease) is False
-            with pytest.raises(RunNotFound):
-                await begun.info()
-
-    run(main())
+async def test_a_run_that_was_erased_after_its_claim_is_let_go() -> None:
+    async with opened() as (starter, engine):
+        (begun,) = await start(starter, 1)
+        (lease,) = await engine.hosting.claim_some(1)
+        await engine.store.erase(begun.id)
+        assert await engine.hosting.begin(lease) is False
+        with pytest.raises(RunNotFound):
+            await begun.info()
 
 
-def test_a_worker_whose_engine_was_left_says_so() -> None:
-    async def main() -> None:
-        engine = (await shut()).engine(MemoryEventStore())
-        with pytest.raises(StoreClosed):
-            await Worker(engine).run()
-
-    run(main())
+async def test_a_worker_whose_engine_was_left_says_so() -> None:
+    engine = (await shut()).engine(MemoryEventStore())
+    with pytest.raises(StoreClosed):
+        await Worker(engine).run()
 
 
 @pytest.mark.parametrize("wrong", [{"max_runs": 0}, {"poll_s": 0}, {"drain_s": -1}])

@@ -10,7 +10,6 @@ from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Worker
 from lib.events import EventStore, MemoryEventStore
 from lib.llm import FunctionClient
-from lib.testing.aio import run
 
 from .worker_kit import Counting, Waiting, opened, start, think, until, working
 
@@ -32,110 +31,97 @@ def lacked(said: list[str]) -> int:
 
 
 @pytest.mark.parametrize("known", [1, 1000])
-def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting(
+async def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.engine.worker._MANY", known)
 
-    async def main() -> None:
-        store, said = Counting(), list[str]()
-        async with lacking_handlers(store) as (starter, lacking):
-            broken = await start(starter, 3)
-            strange = await starter.start("go", algorithm="strange")
-            worker = Worker(lacking, max_runs=2, poll_s=0.02, say=said.append)
-            async with working(worker):
-                await until(lambda: lacked(said) >= 3)
-                claims = store.claims
-                await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
-                assert store.claims - claims < 40
-            heads = [(await each.info()).head for each in broken]
-            assert heads == [1, 1, 1]
-            assert (await strange.info()).owner is None
-            assert all([(await each.info()).owner is None for each in broken])
-
-    run(main())
+    store, said = Counting(), list[str]()
+    async with lacking_handlers(store) as (starter, lacking):
+        broken = await start(starter, 3)
+        strange = await starter.start("go", algorithm="strange")
+        worker = Worker(lacking, max_runs=2, poll_s=0.02, say=said.append)
+        async with working(worker):
+            await until(lambda: lacked(said) >= 3)
+            claims = store.claims
+            await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
+            assert store.claims - claims < 40
+        heads = [(await each.info()).head for each in broken]
+        assert heads == [1, 1, 1]
+        assert (await strange.info()).owner is None
+        assert all([(await each.info()).owner is None for each in broken])
 
 
 @pytest.mark.parametrize("failing", ["run", "run and release"])
-def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_lets_it(
+async def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_lets_it(
     failing: str,
 ) -> None:
-    async def main() -> None:
-        store, said = Waiting(), list[str]()
-        async with opened(store=store) as (starter, engine):
-            (begun,) = await start(starter, 1)
-            async with working(Worker(engine, poll_s=0.01, say=said.append)):
-                store.gate.clear()
-                await until(lambda: store.asked)
-                store.failing_runs, store.failing_releases = 1, failing != "run"
-                store.gate.set()
-                await until(lambda: any("StoreError" in line for line in said))
-                info = await MemoryEventStore.run(store, begun.id)
-                assert info is not None
-                assert (info.owner is None) == (failing == "run")
-                store.failing_releases = False
-
-    run(main())
+    store, said = Waiting(), list[str]()
+    async with opened(store=store) as (starter, engine):
+        (begun,) = await start(starter, 1)
+        async with working(Worker(engine, poll_s=0.01, say=said.append)):
+            store.gate.clear()
+            await until(lambda: store.asked)
+            store.failing_runs, store.failing_releases = 1, failing != "run"
+            store.gate.set()
+            await until(lambda: any("StoreError" in line for line in said))
+            info = await MemoryEventStore.run(store, begun.id)
+            assert info is not None
+            assert (info.owner is None) == (failing == "run")
+            store.failing_releases = False
 
 
-def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it(
+async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lib.engine.worker._MOST_SKIPPED", 1)
 
-    async def main() -> None:
-        store, said = Waiting(), list[str]()
-        async with lacking_handlers(store) as (starter, lacking):
-            await start(starter, 2)
-            async with working(Worker(lacking, poll_s=0.02, say=said.append)):
-                await until(lambda: lacked(said) >= 2)
-                store.failing_releases = True
-                await until(lambda: "the store fails, trying again: no connection" in said)
-                store.failing_releases = False
-                await until(lambda: "the store answers again" in said)
-
-    run(main())
+    store, said = Waiting(), list[str]()
+    async with lacking_handlers(store) as (starter, lacking):
+        await start(starter, 2)
+        async with working(Worker(lacking, poll_s=0.02, say=said.append)):
+            await until(lambda: lacked(said) >= 2)
+            store.failing_releases = True
+            await until(lambda: "the store fails, trying again: no connection" in said)
+            store.failing_releases = False
+            await until(lambda: "the store answers again" in said)
 
 
-def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store(
+async def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lib.engine.worker._MOST_SKIPPED", 20)
 
-    async def main() -> None:
-        store, said = Waiting(), list[str]()
-        async with lacking_handlers(store) as (starter, lacking):
-            await start(starter, 60)
-            store.claim_takes_s = 0.02
-            async with working(Worker(lacking, poll_s=0.02, say=said.append)):
-                await until(lambda: lacked(said) >= 60)
-                store.leased = store.releases = 0
-                await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
-                assert store.leased < 200
-                assert store.releases < 200
-
-    run(main())
+    store, said = Waiting(), list[str]()
+    async with lacking_handlers(store) as (starter, lacking):
+        await start(starter, 60)
+        store.claim_takes_s = 0.02
+        async with working(Worker(lacking, poll_s=0.02, say=said.append)):
+            await until(lambda: lacked(said) >= 60)
+            store.leased = store.releases = 0
+            await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
+            assert store.leased < 200
+            assert store.releases < 200
 
 
-def test_hundreds_of_runs_that_are_put_off_do_not_keep_work_that_can_be_done_waiting() -> None:
-    async def main() -> None:
-        store, said = Waiting(), list[str]()
-        handlers = [LLMHandler(FunctionClient(lambda _: "done"))]
-        async with (
-            Engine(store, handlers, algorithms=BOTH, drive=False) as starter,
-            Engine(store, handlers, algorithms=[React()]) as lacking,
-            working(Worker(lacking, max_runs=4, poll_s=0.02, say=said.append)),
-        ):
-            for _ in range(100):
-                await (await starter.start_session("strange")).send("go")
-            await until(lambda: sum("UnknownAlgorithm" in line for line in said) >= 100)
-            store.claim_takes_s = 0.04
-            async with asyncio.timeout(200):
-                assert (await (await starter.start("go")).result()).output == "done"
-            for _ in range(2):
-                leased, stops = store.leased, len(said)
-                await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
-                assert store.leased - leased <= len(said) - stops + 4
-            store.claim_takes_s = 0.0
-
-    run(main())
+async def test_hundreds_of_runs_that_are_put_off_do_not_keep_work_that_can_be_done_waiting() -> (
+    None
+):
+    store, said = Waiting(), list[str]()
+    handlers = [LLMHandler(FunctionClient(lambda _: "done"))]
+    async with (
+        Engine(store, handlers, algorithms=BOTH, drive=False) as starter,
+        Engine(store, handlers, algorithms=[React()]) as lacking,
+        working(Worker(lacking, max_runs=4, poll_s=0.02, say=said.append)),
+    ):
+        for _ in range(100):
+            await (await starter.start_session("strange")).send("go")
+        await until(lambda: sum("UnknownAlgorithm" in line for line in said) >= 100)
+        store.claim_takes_s = 0.04
+        async with asyncio.timeout(200):
+            assert (await (await starter.start("go")).result()).output == "done"
+        for _ in range(2):
+            leased, stops = store.leased, len(said)
+            await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
+            assert store.leased - leased <= len(said) - stops + 4
+        store.claim_takes_s = 0.0

@@ -9,7 +9,6 @@ from lib.events import Event, MemoryEventStore, RunInfo
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import tool
 
 from .worker_kit import start, think, working
@@ -47,71 +46,62 @@ class Looked(MemoryEventStore):
         return await super().read(run_id, after=after, limit=limit)
 
 
-def test_a_run_that_waits_for_a_person_takes_no_room_and_goes_on_when_it_is_told() -> None:
+async def test_a_run_that_waits_for_a_person_takes_no_room_and_goes_on_when_it_is_told() -> None:
     @tool(effects="once", approval=True)
     async def work() -> str:
         return "x"
 
-    async def main() -> None:
-        store = MemoryEventStore()
-        client = FunctionClient(think)
-        async with (
-            make_engine(client, work, store=store, drive=False) as starter,
-            make_engine(client, work, store=store) as engine,
-        ):
-            runs = await start(starter, 3)
-            worker = Worker(engine, max_runs=1, poll_s=0.02)
-            async with working(worker):
-                for each in runs:
-                    while not (waiting := await each.pending()):  # noqa: ASYNC110 - nothing tells
-                        await asyncio.sleep(0.001)  # noqa: TID251 - lets the worker run
-                    await each.approve(waiting[0].key)
-                for each in runs:
-                    assert (await each.result()).outcome == "COMPLETED"
-
-    run(main())
+    store = MemoryEventStore()
+    client = FunctionClient(think)
+    async with (
+        make_engine(client, work, store=store, drive=False) as starter,
+        make_engine(client, work, store=store) as engine,
+    ):
+        runs = await start(starter, 3)
+        worker = Worker(engine, max_runs=1, poll_s=0.02)
+        async with working(worker):
+            for each in runs:
+                while not (waiting := await each.pending()):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.001)  # noqa: TID251 - lets the worker run
+                await each.approve(waiting[0].key)
+            for each in runs:
+                assert (await each.result()).outcome == "COMPLETED"
 
 
-def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> None:
-    async def main() -> None:
-        store, client = MemoryEventStore(), FunctionClient(answer)
-        async with (
-            make_engine(client, pay, store=store, drive=False) as starter,
-            make_engine(client, pay, store=store) as engine,
-            working(Worker(engine, max_runs=1, poll_s=0.02)),
-            asyncio.timeout(200),
-        ):
-            turns = [await (await starter.start_session()).send("pay") for _ in range(3)]
-            other = await starter.start("hello")
-            assert (await other.result()).output == "done"
-            for turn in turns:
-                await turn.run.approve(await asked(turn))
-                assert (await turn.result()).output == "done"
-
-    run(main())
+async def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> None:
+    store, client = MemoryEventStore(), FunctionClient(answer)
+    async with (
+        make_engine(client, pay, store=store, drive=False) as starter,
+        make_engine(client, pay, store=store) as engine,
+        working(Worker(engine, max_runs=1, poll_s=0.02)),
+        asyncio.timeout(200),
+    ):
+        turns = [await (await starter.start_session()).send("pay") for _ in range(3)]
+        other = await starter.start("hello")
+        assert (await other.result()).output == "done"
+        for turn in turns:
+            await turn.run.approve(await asked(turn))
+            assert (await turn.result()).output == "done"
 
 
-def test_runs_that_wait_for_others_do_not_look_at_each_commit_of_another_process() -> None:
-    async def main() -> None:
-        store, client = Looked(), FunctionClient(answer)
-        async with (
-            make_engine(client, pay, store=store, poll_s=3600) as engine,
-            asyncio.timeout(200),
-        ):
-            turns = [await (await engine.start_session()).send("pay") for _ in range(10)]
-            for turn in turns:
-                await asked(turn)
-            before = -1
-            while store.looks != before:  # until all of them rest
-                before = store.looks
-                for _ in range(100):
-                    await asyncio.sleep(0)  # noqa: TID251 - lets them look
+async def test_runs_that_wait_for_others_do_not_look_at_each_commit_of_another_process() -> None:
+    store, client = Looked(), FunctionClient(answer)
+    async with (
+        make_engine(client, pay, store=store, poll_s=3600) as engine,
+        asyncio.timeout(200),
+    ):
+        turns = [await (await engine.start_session()).send("pay") for _ in range(10)]
+        for turn in turns:
+            await asked(turn)
+        before = -1
+        while store.looks != before:  # until all of them rest
+            before = store.looks
             for _ in range(100):
-                store.wakeups.foreign()
-                await asyncio.sleep(0.001)  # noqa: TID251 - lets them look
-            assert store.looks - before <= 10 * 2 * 3
-            for turn in turns:
-                await turn.run.approve(await asked(turn))
-                assert (await turn.result()).output == "done"
-
-    run(main())
+                await asyncio.sleep(0)  # noqa: TID251 - lets them look
+        for _ in range(100):
+            store.wakeups.foreign()
+            await asyncio.sleep(0.001)  # noqa: TID251 - lets them look
+        assert store.looks - before <= 10 * 2 * 3
+        for turn in turns:
+            await turn.run.approve(await asked(turn))
+            assert (await turn.result()).output == "done"

@@ -13,7 +13,6 @@ from lib.evals import Score, score_event, score_of
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.codec import event_from_json, event_to_json
-from lib.testing.aio import run
 from lib.testing.logs import make_log, store_log
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -173,23 +172,20 @@ def test_fields_of_a_later_release_are_ignored() -> None:
     assert score_of(event) == Score(name="quality", value=1, at=NOW)
 
 
-def test_a_score_is_appended_to_a_run_that_has_ended_and_does_not_open_it_again() -> None:
+async def test_a_score_is_appended_to_a_run_that_has_ended_and_does_not_open_it_again() -> None:
     log = make_log(
         (0, k.RUN_STARTED, {"algorithm": "react", "input": []}),
         (1, k.RUN_COMPLETED, {"outcome": "COMPLETED"}),
     )
 
-    async def main() -> None:
-        store = MemoryEventStore()
-        await store.setup()
-        await store_log(store, log)
-        new = score_event(Score(name="quality", value=0.5), signal_id="s", now=NOW)
+    store = MemoryEventStore()
+    await store.setup()
+    await store_log(store, log)
+    new = score_event(Score(name="quality", value=0.5), signal_id="s", now=NOW)
 
-        (event,) = await store.append("run", [new], expected=None)
+    (event,) = await store.append("run", [new], expected=None)
 
-        info = await store.run("run")
-        assert info is not None
-        assert (event.seq, info.outcome, info.ready) == (3, "COMPLETED", False)
-        assert event.tenant == "acme"
-
-    run(main())
+    info = await store.run("run")
+    assert info is not None
+    assert (event.seq, info.outcome, info.ready) == (3, "COMPLETED", False)
+    assert event.tenant == "acme"

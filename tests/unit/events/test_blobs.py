@@ -20,7 +20,6 @@ from lib.events.blobs import (
     blob_digests,
     blob_refs,
 )
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
 CONTENTS = {"nothing": b"", "text": b"hello", "a megabyte": bytes(range(256)) * 4096}
@@ -44,93 +43,78 @@ def files(place: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=list(CONTENTS))
-def test_content_is_found_under_its_digest_until_it_is_deleted(
+async def test_content_is_found_under_its_digest_until_it_is_deleted(
     blobs: BlobStore, content: bytes
 ) -> None:
-    async def main() -> None:
-        digest = sha256(content)
-        assert await blobs.has(digest) is False
-        assert await blobs.delete(digest) is False
-        assert await blobs.put(content) == digest
-        assert await blobs.put(content) == digest
-        assert await blobs.get(digest) == content
-        assert await blobs.has(digest) is True
-        assert await blobs.delete(digest) is True
-        assert await blobs.has(digest) is False
-        with pytest.raises(BlobMissing) as caught:
-            await blobs.get(digest)
-        assert (caught.value.digest, caught.value.damaged) == (digest, False)
-        assert await blobs.put(content) == digest
-        assert await blobs.get(digest) == content
-
-    run(main())
+    digest = sha256(content)
+    assert await blobs.has(digest) is False
+    assert await blobs.delete(digest) is False
+    assert await blobs.put(content) == digest
+    assert await blobs.put(content) == digest
+    assert await blobs.get(digest) == content
+    assert await blobs.has(digest) is True
+    assert await blobs.delete(digest) is True
+    assert await blobs.has(digest) is False
+    with pytest.raises(BlobMissing) as caught:
+        await blobs.get(digest)
+    assert (caught.value.digest, caught.value.damaged) == (digest, False)
+    assert await blobs.put(content) == digest
+    assert await blobs.get(digest) == content
 
 
 @pytest.mark.parametrize(
     "digest", ["", "..", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 65, "é"]
 )
-def test_what_is_no_digest_is_not_there(blobs: BlobStore, digest: str) -> None:
-    async def main() -> None:
-        await blobs.put(b"hello")
-        with pytest.raises(BlobMissing) as caught:
-            await blobs.get(digest)
-        assert caught.value.digest == digest
-        assert await blobs.has(digest) is False
-        assert await blobs.delete(digest) is False
-
-    run(main())
+async def test_what_is_no_digest_is_not_there(blobs: BlobStore, digest: str) -> None:
+    await blobs.put(b"hello")
+    with pytest.raises(BlobMissing) as caught:
+        await blobs.get(digest)
+    assert caught.value.digest == digest
+    assert await blobs.has(digest) is False
+    assert await blobs.delete(digest) is False
 
 
-def test_content_put_at_the_same_time_is_kept_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        stores = [DirectoryBlobStore(tmp_path) for _ in range(4)]
-        contents = [b"x" * size for size in range(10)]
-        await asyncio.gather(*(store.put(content) for store in stores for content in contents))
-        for content in contents:
-            assert await stores[0].get(sha256(content)) == content
-
-    run(main())
+async def test_content_put_at_the_same_time_is_kept_once(tmp_path: Path) -> None:
+    stores = [DirectoryBlobStore(tmp_path) for _ in range(4)]
+    contents = [b"x" * size for size in range(10)]
+    await asyncio.gather(*(store.put(content) for store in stores for content in contents))
+    for content in contents:
+        assert await stores[0].get(sha256(content)) == content
     assert len(files(tmp_path)) == 10
 
 
-def test_a_blob_is_a_file_named_by_its_digest(tmp_path: Path) -> None:
-    digest = run(DirectoryBlobStore(tmp_path).put(b"hello"))
+async def test_a_blob_is_a_file_named_by_its_digest(tmp_path: Path) -> None:
+    digest = await DirectoryBlobStore(tmp_path).put(b"hello")
 
     assert files(tmp_path) == [tmp_path / digest[:2] / digest]
     assert files(tmp_path)[0].read_bytes() == b"hello"
 
 
 @pytest.mark.parametrize("damage", [b"", b"hell", b"jello", b"hello again"])
-def test_damaged_content_is_never_returned_and_is_mended_by_putting_it_again(
+async def test_damaged_content_is_never_returned_and_is_mended_by_putting_it_again(
     tmp_path: Path, damage: bytes
 ) -> None:
-    async def main() -> None:
-        blobs = DirectoryBlobStore(tmp_path)
-        digest = await blobs.put(b"hello")
-        path = tmp_path / digest[:2] / digest
-        await asyncio.to_thread(path.write_bytes, damage)
-        with pytest.raises(BlobMissing) as caught:
-            await blobs.get(digest)
-        assert (caught.value.digest, caught.value.damaged) == (digest, True)
-        await blobs.put(b"hello")
-        assert await blobs.get(digest) == b"hello"
-
-    run(main())
+    blobs = DirectoryBlobStore(tmp_path)
+    digest = await blobs.put(b"hello")
+    path = tmp_path / digest[:2] / digest
+    await asyncio.to_thread(path.write_bytes, damage)
+    with pytest.raises(BlobMissing) as caught:
+        await blobs.get(digest)
+    assert (caught.value.digest, caught.value.damaged) == (digest, True)
+    await blobs.put(b"hello")
+    assert await blobs.get(digest) == b"hello"
 
 
-def test_a_disk_that_does_not_take_it_is_a_blob_error(tmp_path: Path) -> None:
+async def test_a_disk_that_does_not_take_it_is_a_blob_error(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_bytes(b"in the way")
 
-    async def main() -> None:
-        blobs = DirectoryBlobStore(place)
-        for call in (blobs.put(b"hello"), blobs.get(sha256(b"hello")), blobs.delete("a" * 64)):
-            with pytest.raises(BlobError) as caught:
-                await call
-            assert type(caught.value) is BlobError
-            assert isinstance(caught.value.__cause__, OSError)
-
-    run(main())
+    blobs = DirectoryBlobStore(place)
+    for call in (blobs.put(b"hello"), blobs.get(sha256(b"hello")), blobs.delete("a" * 64)):
+        with pytest.raises(BlobError) as caught:
+            await call
+        assert type(caught.value) is BlobError
+        assert isinstance(caught.value.__cause__, OSError)
     assert place.read_bytes() == b"in the way"
 
 
@@ -144,8 +128,8 @@ def unreadable() -> Iterator[Path]:
         place.chmod(0o777)
 
 
-def test_a_directory_that_cannot_be_opened_is_no_reason_to_fail(unreadable: Path) -> None:
-    run(DirectoryBlobStore(unreadable).put(b"hello"))
+async def test_a_directory_that_cannot_be_opened_is_no_reason_to_fail(unreadable: Path) -> None:
+    await DirectoryBlobStore(unreadable).put(b"hello")
     [path] = files(unreadable)
     path.chmod(0o444)
     path.parent.chmod(0o333)
@@ -153,7 +137,7 @@ def test_a_directory_that_cannot_be_opened_is_no_reason_to_fail(unreadable: Path
     if user == 0:
         os.seteuid(65534)
     try:
-        again = run(DirectoryBlobStore(unreadable).put(b"hello"))
+        again = await DirectoryBlobStore(unreadable).put(b"hello")
     finally:
         os.seteuid(user)
     path.parent.chmod(0o777)
@@ -161,24 +145,23 @@ def test_a_directory_that_cannot_be_opened_is_no_reason_to_fail(unreadable: Path
     assert again == sha256(b"hello")
 
 
-def test_what_is_stored_is_listed_page_by_page_in_the_order_of_digests(blobs: BlobStore) -> None:
-    async def main() -> None:
-        assert await blobs.stored() == []
-        digests = sorted([await blobs.put(bytes([number])) for number in range(20)])
-        pages: list[list[str]] = []
-        after = ""
-        while page := [one.digest for one in await blobs.stored(after=after, limit=7)]:
-            pages.append(page)
-            after = page[-1]
+async def test_what_is_stored_is_listed_page_by_page_in_the_order_of_digests(
+    blobs: BlobStore,
+) -> None:
+    assert await blobs.stored() == []
+    digests = sorted([await blobs.put(bytes([number])) for number in range(20)])
+    pages: list[list[str]] = []
+    after = ""
+    while page := [one.digest for one in await blobs.stored(after=after, limit=7)]:
+        pages.append(page)
+        after = page[-1]
 
-        assert [digest for page in pages for digest in page] == digests
-        assert [len(page) for page in pages] == [7, 7, 6]
-        assert {one.size for one in await blobs.stored()} == {1}
-
-    run(main())
+    assert [digest for page in pages for digest in page] == digests
+    assert [len(page) for page in pages] == [7, 7, 6]
+    assert {one.size for one in await blobs.stored()} == {1}
 
 
-def test_putting_again_is_noted(tmp_path: Path) -> None:
+async def test_putting_again_is_noted(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def main(blobs: BlobStore) -> None:
@@ -188,19 +171,19 @@ def test_putting_again_is_noted(tmp_path: Path) -> None:
         assert await blobs.put(b"hello") == digest
         assert [one.put_at for one in await blobs.stored()] == [clock.now()]
 
-    run(main(MemoryBlobStore(clock=clock)))
-    run(main(DirectoryBlobStore(tmp_path, clock=clock)))
+    await main(MemoryBlobStore(clock=clock))
+    await main(DirectoryBlobStore(tmp_path, clock=clock))
 
 
-def test_only_contents_are_listed_of_a_directory(tmp_path: Path) -> None:
+async def test_only_contents_are_listed_of_a_directory(tmp_path: Path) -> None:
     blobs = DirectoryBlobStore(tmp_path)
-    digest = run(blobs.put(b"hello"))
+    digest = await blobs.put(b"hello")
     (tmp_path / digest[:2] / f".{digest}.1-1.tmp").write_bytes(b"hel")
     (tmp_path / digest[:2] / "notes").write_bytes(b"")
     (tmp_path / "zz").write_bytes(b"")
     (tmp_path / digest[:2] / ("f" * 64)).symlink_to(tmp_path / "nowhere")  # as if deleted meanwhile
 
-    assert [one.digest for one in run(blobs.stored())] == [digest]
+    assert [one.digest for one in (await blobs.stored())] == [digest]
 
 
 A, B = BlobReference("a" * 64, 1, "image/png"), BlobReference("b" * 64, 2, "audio/wav")

@@ -7,8 +7,7 @@ import pytest
 
 from lib.errors import Conflict, RunNotFound, StoreClosed, StoreError
 from lib.events import Event
-from lib.events.bus import Bus, DeadLetter
-from lib.testing.aio import run
+from lib.events.bus import Bus
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
 
@@ -22,23 +21,20 @@ from .bus_kit import Handler, Store, opened, running, subscribed, until
         (False, ["bus group 'group': a batch will be tried again"] * 3),
     ],
 )
-def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again(
+async def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again(
     passing: bool, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        async with opened(Store()) as store:
-            store.passing = passing
-            await begin(store, "run")
-            bus, handler = await subscribed(store, clock=clock)
-            store.fail_feeds = 3
-            async with running(bus):
-                for _ in range(3):
-                    await until(lambda: clock.sleepers)
-                    clock.advance(1)
-                await until(lambda: handler.seen)
-
-    run(main())
+    clock = ManualClock()
+    async with opened(Store()) as store:
+        store.passing = passing
+        await begin(store, "run")
+        bus, handler = await subscribed(store, clock=clock)
+        store.fail_feeds = 3
+        async with running(bus):
+            for _ in range(3):
+                await until(lambda: clock.sleepers)
+                clock.advance(1)
+            await until(lambda: handler.seen)
 
     assert caplog.messages == told
     assert [bool(record.exc_info) for record in caplog.records] == [not passing] * len(told)
@@ -58,21 +54,18 @@ STORE_FAILS = ExceptionGroup("in tasks", [StoreError("a"), ExceptionGroup("b", [
         (KeyError("x"), True),
     ],
 )
-def test_only_failures_of_the_handler_count(error: Exception, counts: bool) -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        async with opened(Store()) as store:
-            await begin(store, "run")
-            bus, handler = await subscribed(store, Handler(error), clock=clock)
-            assert await bus.flush() is False
-            assert (await store.place()).get("tries", 0) == counts
-            assert await bus.flush() is False  # before its pause is over: that is nobody's fault
-            assert (await store.place()).get("tries", 0) == counts
-            handler.error = None
-            assert await bus.flush() is True
-            assert await store.place() == {"cursor": "1"}
-
-    run(main())
+async def test_only_failures_of_the_handler_count(error: Exception, counts: bool) -> None:
+    clock = ManualClock()
+    async with opened(Store()) as store:
+        await begin(store, "run")
+        bus, handler = await subscribed(store, Handler(error), clock=clock)
+        assert await bus.flush() is False
+        assert (await store.place()).get("tries", 0) == counts
+        assert await bus.flush() is False  # before its pause is over: that is nobody's fault
+        assert (await store.place()).get("tries", 0) == counts
+        handler.error = None
+        assert await bus.flush() is True
+        assert await store.place() == {"cursor": "1"}
 
 
 async def exhausted(bus: Bus, clock: ManualClock) -> None:
@@ -90,112 +83,97 @@ async def poisoned(store: Store, *bad: int, error: Exception) -> tuple[Bus, Hand
     return bus, handler
 
 
-def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there() -> None:
-    async def main() -> list[DeadLetter]:
-        async with opened(Store()) as store:
-            bus, handler = await poisoned(store, 2, 5, error=KeyError("secret"))
-            assert handler.seen == [1, 3, 4, 6]
-            assert await bus.dead("other") == []
-            return await bus.dead("group")
-
-    first, second = run(main())
+async def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there() -> None:
+    async with opened(Store()) as store:
+        bus, handler = await poisoned(store, 2, 5, error=KeyError("secret"))
+        assert handler.seen == [1, 3, 4, 6]
+        assert await bus.dead("other") == []
+        first, second = await bus.dead("group")
     assert (first.run_id, first.seq, second.seq) == ("run", 2, 5)
     assert (first.group, first.error, first.message) == ("group", "KeyError", "")
     assert (first.deliveries, second.deliveries) == (4, 4)
     assert first.at < second.at
 
 
-def test_dead_letters_can_be_delivered_again() -> None:
-    async def main() -> None:
-        async with opened(Store()) as store:
-            bus, handler = await poisoned(store, 2, 5, error=RunNotFound("other"))
-            letters = await bus.dead("group")
-            assert letters[0].message == str(RunNotFound("other"))
+async def test_dead_letters_can_be_delivered_again() -> None:
+    async with opened(Store()) as store:
+        bus, handler = await poisoned(store, 2, 5, error=RunNotFound("other"))
+        letters = await bus.dead("group")
+        assert letters[0].message == str(RunNotFound("other"))
+        assert await bus.retry("group") == 0
+        assert [letter.deliveries for letter in await bus.dead("group")] == [5, 5]
+        handler.bad = {5}
+        assert await bus.retry("group", run_id="other") == 0
+        assert await bus.retry("group", run_id="run", seq=2) == 1
+        async with running(bus):
             assert await bus.retry("group") == 0
-            assert [letter.deliveries for letter in await bus.dead("group")] == [5, 5]
-            handler.bad = {5}
-            assert await bus.retry("group", run_id="other") == 0
-            assert await bus.retry("group", run_id="run", seq=2) == 1
-            async with running(bus):
-                assert await bus.retry("group") == 0
-            assert [letter.seq for letter in await bus.dead("group")] == [5]
-            assert handler.seen[-1] == 2
-            with pytest.raises(KeyError):
-                await bus.retry("other")
-            await store.erase("run")
-            assert await bus.dead("group") == []
-
-    run(main())
+        assert [letter.seq for letter in await bus.dead("group")] == [5]
+        assert handler.seen[-1] == 2
+        with pytest.raises(KeyError):
+            await bus.retry("other")
+        await store.erase("run")
+        assert await bus.dead("group") == []
 
 
-def test_a_letter_whose_partition_is_in_other_hands_or_whose_run_is_gone_is_not_delivered() -> None:
-    async def main() -> None:
-        async with opened(Store()) as store:
-            bus, handler = await poisoned(store, 2, error=KeyError("x"))
-            handler.error = None
-            (letter,) = await bus.dead("group")
-            await store.put(cursor="6", owner="other", until=1e12)
-            assert await bus.retry("group") == 0
-            await store.put(cursor="6")
-            await store.erase("run")
-            with suppress(StoreError):  # a store may refuse it
-                await store.set_mark(letter.mark, letter.encode())
-            assert await bus.retry("group") == 0
-            assert await bus.dead("group") == []
-
-    run(main())
+async def test_a_letter_of_a_lost_partition_or_an_erased_run_is_not_delivered() -> None:
+    async with opened(Store()) as store:
+        bus, handler = await poisoned(store, 2, error=KeyError("x"))
+        handler.error = None
+        (letter,) = await bus.dead("group")
+        await store.put(cursor="6", owner="other", until=1e12)
+        assert await bus.retry("group") == 0
+        await store.put(cursor="6")
+        await store.erase("run")
+        with suppress(StoreError):  # a store may refuse it
+            await store.set_mark(letter.mark, letter.encode())
+        assert await bus.retry("group") == 0
+        assert await bus.dead("group") == []
 
 
-def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        async with opened(Store()) as store:
-            await begin(store, "run")
-            bus = Bus(store, clock=clock, max_deliveries=1)
+async def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
+    clock = ManualClock()
+    async with opened(Store()) as store:
+        await begin(store, "run")
+        bus = Bus(store, clock=clock, max_deliveries=1)
 
-            async def handle(_: list[Event]) -> None:
-                if (await store.place()).get("alone"):
-                    await store.erase("run")
-                raise KeyError("x")
+        async def handle(_: list[Event]) -> None:
+            if (await store.place()).get("alone"):
+                await store.erase("run")
+            raise KeyError("x")
 
-            await bus.subscribe("group", handle)
-            await exhausted(bus, clock)
-            assert await bus.dead("group") == []
-            assert (await store.place())["cursor"] == "1"
-
-    run(main())
+        await bus.subscribe("group", handle)
+        await exhausted(bus, clock)
+        assert await bus.dead("group") == []
+        assert (await store.place())["cursor"] == "1"
 
 
-def test_deliveries_that_died_with_their_process_count() -> None:
-    async def main() -> list[DeadLetter]:
-        clock = ManualClock()
-        async with opened(Store()) as store:
-            await begin(store, "run", notes=2)
-            for _ in range(3 + 2):
-                place = await store.place()
-                await store.put(**{**place, "owner": "dead", "until": 0})
-                bus = Bus(store, clock=clock, max_deliveries=3, batch=10)
-                gate = asyncio.Event()
+async def test_deliveries_that_died_with_their_process_count() -> None:
+    clock = ManualClock()
+    async with opened(Store()) as store:
+        await begin(store, "run", notes=2)
+        for _ in range(3 + 2):
+            place = await store.place()
+            await store.put(**{**place, "owner": "dead", "until": 0})
+            bus = Bus(store, clock=clock, max_deliveries=3, batch=10)
+            gate = asyncio.Event()
 
-                async def hang(_: list[Event], gate: asyncio.Event = gate) -> None:
-                    gate.set()
-                    await asyncio.Event().wait()
+            async def hang(_: list[Event], gate: asyncio.Event = gate) -> None:
+                gate.set()
+                await asyncio.Event().wait()
 
-                await bus.subscribe("group", hang)
-                flush = asyncio.create_task(bus.flush())
-                waiting = asyncio.create_task(gate.wait())
-                await asyncio.wait([flush, waiting], return_when=asyncio.FIRST_COMPLETED)
-                place = await store.place()  # as a process that is killed leaves it
-                waiting.cancel()
-                flush.cancel()
-                await asyncio.wait([flush])
-                await store.put(**place)
-            bus, handler = await subscribed(store, clock=clock, max_deliveries=3)
-            clock.advance(100)
-            await bus.flush()
-            assert handler.seen in ([2, 3], [3])
-            return await bus.dead("group")
-
-    letters = run(main())
+            await bus.subscribe("group", hang)
+            flush = asyncio.create_task(bus.flush())
+            waiting = asyncio.create_task(gate.wait())
+            await asyncio.wait([flush, waiting], return_when=asyncio.FIRST_COMPLETED)
+            place = await store.place()  # as a process that is killed leaves it
+            waiting.cancel()
+            flush.cancel()
+            await asyncio.wait([flush])
+            await store.put(**place)
+        bus, handler = await subscribed(store, clock=clock, max_deliveries=3)
+        clock.advance(100)
+        await bus.flush()
+        assert handler.seen in ([2, 3], [3])
+        letters = await bus.dead("group")
     assert [letter.error for letter in letters] == ["died"] * len(letters)
     assert letters[0].seq == 1

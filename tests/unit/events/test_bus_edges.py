@@ -11,7 +11,6 @@ from lib.events import Event, Feed, MemoryEventStore
 from lib.events.bus import Bus
 from lib.events.runs import partition_of
 from lib.events.wakeups import Wakeups
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
 
@@ -81,185 +80,173 @@ async def many_partitions(runs: int = 32) -> Partitioned:
 
 
 @pytest.mark.parametrize("how", ["runs", "is begun", "is flushed"])
-def test_a_group_that_begins_now_gets_nothing_old_whatever_the_bus_does_meanwhile(how: str) -> None:
-    async def main() -> None:
-        store, seen = await many_partitions(), list[Event]()
+async def test_a_group_that_begins_now_gets_nothing_old_whatever_the_bus_does_meanwhile(
+    how: str,
+) -> None:
+    store, seen = await many_partitions(), list[Event]()
 
-        async def handle(events: list[Event]) -> None:
-            seen.extend(events)
+    async def handle(events: list[Event]) -> None:
+        seen.extend(events)
 
-        bus = Bus(store, poll_s=0.01)
-        if how == "is flushed":
-            subscribing = asyncio.create_task(bus.subscribe("group", handle, start="now"))
-            while not subscribing.done():
-                assert await bus.flush()
-                await pause()
-        else:
-            subscribing = asyncio.create_task(pause())
-            if how == "is begun":
-                subscribing = asyncio.create_task(bus.subscribe("group", handle, start="now"))
-                await pause()
-            async with running(bus):
-                if how == "runs":
-                    await pause()
-                    await bus.subscribe("group", handle, start="now")
-                await subscribing
-                await pause(0.05)
-        assert seen == []
-        await begin(store, "new")
-        assert await bus.flush()
-        assert [event.run_id for event in seen] == ["new"]
-
-    run(main())
-
-
-def test_a_group_that_leaves_while_it_begins_is_given_nothing() -> None:
-    async def main() -> None:
-        store, seen = await many_partitions(), list[Event]()
-
-        async def handle(events: list[Event]) -> None:
-            seen.extend(events)
-
-        bus = Bus(store, poll_s=0.01)
-        async with running(bus):
+    bus = Bus(store, poll_s=0.01)
+    if how == "is flushed":
+        subscribing = asyncio.create_task(bus.subscribe("group", handle, start="now"))
+        while not subscribing.done():
+            assert await bus.flush()
+            await pause()
+    else:
+        subscribing = asyncio.create_task(pause())
+        if how == "is begun":
             subscribing = asyncio.create_task(bus.subscribe("group", handle, start="now"))
             await pause()
-            await bus.unsubscribe("group")
-            await subscribing
-            await begin(store, "new")
-            await pause(0.05)
-        assert seen == []
-
-    run(main())
-
-
-def test_an_append_wakes_the_groups_in_its_own_partition_only() -> None:
-    async def main() -> None:
-        store, seen = await many_partitions(runs=0), list[Event]()
-
-        async def handle(events: list[Event]) -> None:
-            seen.extend(events)
-
-        await begin(store, "run")
-        bus = Bus(store, poll_s=3600, lease_s=3600)
-        await bus.subscribe("group", handle)
         async with running(bus):
-            await until(lambda: seen and len(store.feeds) == PARTITIONS)
-            for _ in range(100):  # all of them wait now
+            if how == "runs":
                 await pause()
-            store.feeds.clear()
-            for seq in range(1, 11):
-                await store.append("run", [note()], expected=seq)
-                await until(lambda: len(seen) == seq + 1)  # noqa: B023 - awaited here
-        assert list(store.feeds) == [partition_of("run", PARTITIONS)]
+                await bus.subscribe("group", handle, start="now")
+            await subscribing
+            await pause(0.05)
+    assert seen == []
+    await begin(store, "new")
+    assert await bus.flush()
+    assert [event.run_id for event in seen] == ["new"]
 
-    run(main())
+
+async def test_a_group_that_leaves_while_it_begins_is_given_nothing() -> None:
+    store, seen = await many_partitions(), list[Event]()
+
+    async def handle(events: list[Event]) -> None:
+        seen.extend(events)
+
+    bus = Bus(store, poll_s=0.01)
+    async with running(bus):
+        subscribing = asyncio.create_task(bus.subscribe("group", handle, start="now"))
+        await pause()
+        await bus.unsubscribe("group")
+        await subscribing
+        await begin(store, "new")
+        await pause(0.05)
+    assert seen == []
+
+
+async def test_an_append_wakes_the_groups_in_its_own_partition_only() -> None:
+    store, seen = await many_partitions(runs=0), list[Event]()
+
+    async def handle(events: list[Event]) -> None:
+        seen.extend(events)
+
+    await begin(store, "run")
+    bus = Bus(store, poll_s=3600, lease_s=3600)
+    await bus.subscribe("group", handle)
+    async with running(bus):
+        await until(lambda: seen and len(store.feeds) == PARTITIONS)
+        for _ in range(100):  # all of them wait now
+            await pause()
+        store.feeds.clear()
+        for seq in range(1, 11):
+            await store.append("run", [note()], expected=seq)
+            await until(lambda: len(seen) == seq + 1)  # noqa: B023 - awaited here
+    assert list(store.feeds) == [partition_of("run", PARTITIONS)]
 
 
 # -- events alone ------------------------------------------------------------------------------
 
 
-def test_what_an_erased_event_has_done_to_processes_is_not_held_against_the_next() -> None:
-    async def main() -> None:
-        clock, store = ManualClock(), Breaking()
-        await store.setup()
-        for name in ("deadly", "innocent", "later"):
-            await begin(store, name)
-        await store.put(alone=5)
-        for _ in range(2):
-            bus, gate = Bus(store, clock=clock), asyncio.Event()
+async def test_what_an_erased_event_has_done_to_processes_is_not_held_against_the_next() -> None:
+    clock, store = ManualClock(), Breaking()
+    await store.setup()
+    for name in ("deadly", "innocent", "later"):
+        await begin(store, name)
+    await store.put(alone=5)
+    for _ in range(2):
+        bus, gate = Bus(store, clock=clock), asyncio.Event()
 
-            async def die(_: list[Event], gate: asyncio.Event = gate) -> None:
-                gate.set()
-                await asyncio.Event().wait()
+        async def die(_: list[Event], gate: asyncio.Event = gate) -> None:
+            gate.set()
+            await asyncio.Event().wait()
 
-            await bus.subscribe("group", die)
-            flush = asyncio.create_task(bus.flush())
-            await gate.wait()
-            place = await store.place()  # as a process that is killed leaves it
-            flush.cancel()
-            await asyncio.wait([flush])
-            await store.put(**place | {"owner": "dead", "until": 0})
-        await store.erase("deadly")
-        seen = list[str]()
+        await bus.subscribe("group", die)
+        flush = asyncio.create_task(bus.flush())
+        await gate.wait()
+        place = await store.place()  # as a process that is killed leaves it
+        flush.cancel()
+        await asyncio.wait([flush])
+        await store.put(**place | {"owner": "dead", "until": 0})
+    await store.erase("deadly")
+    seen = list[str]()
 
-        async def handle(events: list[Event]) -> None:
-            seen.extend(event.run_id for event in events)
+    async def handle(events: list[Event]) -> None:
+        seen.extend(event.run_id for event in events)
 
-        bus = Bus(store, clock=clock)
-        await bus.subscribe("group", handle)
-        assert await bus.flush()
-        assert seen == ["innocent", "later"]
-        assert await bus.dead("group") == []
-
-    run(main())
+    bus = Bus(store, clock=clock)
+    await bus.subscribe("group", handle)
+    assert await bus.flush()
+    assert seen == ["innocent", "later"]
+    assert await bus.dead("group") == []
 
 
-def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_letter_for_good() -> None:
-    async def main() -> None:
-        clock, store = ManualClock(), Breaking()
-        await store.setup()
-        await begin(store, "bad")
-        await store.put(alone=5)
+async def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_letter_for_good() -> (
+    None
+):
+    clock, store = ManualClock(), Breaking()
+    await store.setup()
+    await begin(store, "bad")
+    await store.put(alone=5)
 
-        async def fail(_: list[Event]) -> None:
+    async def fail(_: list[Event]) -> None:
+        await store.erase("bad")
+        store.dies_at_marks = True
+        raise KeyError
+
+    bus = Bus(store, clock=clock, lease_s=1)
+    await bus.subscribe("group", fail)
+    with suppress(asyncio.CancelledError):
+        await bus.flush()
+    store.dies_at_marks = False
+    assert await store.marks("run/bad")
+    place = await store.place()
+    await store.put(**place | {"owner": "dead", "until": 0})
+
+    seen = list[str]()
+
+    async def handle(events: list[Event]) -> None:
+        seen.extend(event.run_id for event in events)
+
+    await begin(store, "next")
+    other = Bus(store, clock=clock)
+    await other.subscribe("group", handle)
+    assert await other.flush()
+    assert seen == ["next"]
+    assert await store.marks("run/") == {}
+
+
+async def test_a_letter_that_is_erased_with_its_run_while_it_is_delivered_again_stays_away() -> (
+    None
+):
+    clock, store = ManualClock(), Breaking()
+    await store.setup()
+    await begin(store, "bad")
+    await store.put(alone=5)
+    erases = False
+
+    async def fail(_: list[Event]) -> None:
+        if erases:
             await store.erase("bad")
             store.dies_at_marks = True
-            raise KeyError
+        raise KeyError
 
-        bus = Bus(store, clock=clock, lease_s=1)
-        await bus.subscribe("group", fail)
-        with suppress(asyncio.CancelledError):
-            await bus.flush()
-        store.dies_at_marks = False
-        assert await store.marks("run/bad")
-        place = await store.place()
-        await store.put(**place | {"owner": "dead", "until": 0})
-
-        seen = list[str]()
-
-        async def handle(events: list[Event]) -> None:
-            seen.extend(event.run_id for event in events)
-
-        await begin(store, "next")
-        other = Bus(store, clock=clock)
-        await other.subscribe("group", handle)
-        assert await other.flush()
-        assert seen == ["next"]
-        assert await store.marks("run/") == {}
-
-    run(main())
-
-
-def test_a_letter_that_is_erased_with_its_run_while_it_is_delivered_again_stays_away() -> None:
-    async def main() -> None:
-        clock, store = ManualClock(), Breaking()
-        await store.setup()
-        await begin(store, "bad")
-        await store.put(alone=5)
-        erases = False
-
-        async def fail(_: list[Event]) -> None:
-            if erases:
-                await store.erase("bad")
-                store.dies_at_marks = True
-            raise KeyError
-
-        bus = Bus(store, clock=clock)
-        await bus.subscribe("group", fail)
-        await bus.flush()
-        assert [letter.seq for letter in await bus.dead("group")] == [1]
-        erases = True
-        assert await bus.retry("group") == 0
-        assert await store.marks("run/") == {}
-
-    run(main())
+    bus = Bus(store, clock=clock)
+    await bus.subscribe("group", fail)
+    await bus.flush()
+    assert [letter.seq for letter in await bus.dead("group")] == [1]
+    erases = True
+    assert await bus.retry("group") == 0
+    assert await store.marks("run/") == {}
 
 
 # -- stores that break -------------------------------------------------------------------------
 
 
-def test_a_claim_is_renewed_again_after_whatever_a_store_has_raised(
+async def test_a_claim_is_renewed_again_after_whatever_a_store_has_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -282,28 +269,25 @@ def test_a_claim_is_renewed_again_after_whatever_a_store_has_raised(
             gate.set()
 
     with caplog.at_level(logging.WARNING, "lib.events.bus"):
-        run(main())
+        await main()
     assert caplog.messages[0] == f"the claim {PLACE} was not renewed"
 
 
-def test_a_claim_that_cannot_be_given_back_for_whatever_reason_stops_no_group() -> None:
-    async def main() -> None:
-        store, clock, seen = Breaking(), ManualClock(), list[str]()
-        await store.setup()
-        await begin(store, "run")
+async def test_a_claim_that_cannot_be_given_back_for_whatever_reason_stops_no_group() -> None:
+    store, clock, seen = Breaking(), ManualClock(), list[str]()
+    await store.setup()
+    await begin(store, "run")
 
-        async def handle(events: list[Event]) -> None:
-            if not seen:
-                store.breaks_swaps = True
-            seen.extend(event.run_id for event in events)
+    async def handle(events: list[Event]) -> None:
+        if not seen:
+            store.breaks_swaps = True
+        seen.extend(event.run_id for event in events)
 
-        bus = Bus(store, clock=clock)
-        await bus.subscribe("group", handle)
-        async with running(bus) as pumps:
-            await until(lambda: clock.sleepers)
-            store.breaks_swaps = False
-            clock.advance(60)
-            await until(lambda: len(seen) == 2)
-            assert not pumps.done()
-
-    run(main())
+    bus = Bus(store, clock=clock)
+    await bus.subscribe("group", handle)
+    async with running(bus) as pumps:
+        await until(lambda: clock.sleepers)
+        store.breaks_swaps = False
+        clock.advance(60)
+        await until(lambda: len(seen) == 2)
+        assert not pumps.done()

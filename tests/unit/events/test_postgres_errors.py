@@ -10,7 +10,6 @@ import pytest
 from lib.errors import StoreError, StoreReadOnly
 from lib.events.stores.postgres import writer as module
 from lib.events.stores.postgres.errors import typed_errors
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 from lib.testing.servers import postgres
 
@@ -27,28 +26,27 @@ def schema() -> str:
     return postgres.fresh_schema()
 
 
-def test_a_deadlock_is_tried_again(url: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deadlock_is_tried_again(
+    url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original, failures = module.run, iter([1, 4])
 
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            calls = 0
-            following = next(failures)
+    async with opened(url, schema, partitions=1) as store:
+        calls = 0
+        following = next(failures)
 
-            async def deadlocked(using: Any, statement: Any, parameters: Any = None) -> Any:
-                nonlocal calls, following
-                calls += 1
-                if calls == following:
-                    following = next(failures, 0)
-                    raise psycopg.errors.DeadlockDetected("deadlock detected")
-                return await original(using, statement, parameters)
+        async def deadlocked(using: Any, statement: Any, parameters: Any = None) -> Any:
+            nonlocal calls, following
+            calls += 1
+            if calls == following:
+                following = next(failures, 0)
+                raise psycopg.errors.DeadlockDetected("deadlock detected")
+            return await original(using, statement, parameters)
 
-            monkeypatch.setattr(module, "run", deadlocked)
-            await begin(store, "run")
-            assert calls == 7
-            assert len(await store.read("run")) == 1
-
-    run(main())
+        monkeypatch.setattr(module, "run", deadlocked)
+        await begin(store, "run")
+        assert calls == 7
+        assert len(await store.read("run")) == 1
 
 
 @contextmanager
@@ -63,26 +61,20 @@ def failing(error: Exception) -> Generator[None]:
         yield
 
 
-def test_an_append_that_never_gets_through_is_given_up(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            with failing(psycopg.errors.DeadlockDetected("deadlock detected")):
-                with pytest.raises(StoreError, match="all the time") as caught:
-                    await begin(store, "run")
-                assert caught.value.retryable
-            await begin(store, "run")
-
-    run(main())
-
-
-def test_a_fault_of_ours_reaches_whoever_waits(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            with failing(ZeroDivisionError()), pytest.raises(ZeroDivisionError):
+async def test_an_append_that_never_gets_through_is_given_up(url: str, schema: str) -> None:
+    async with opened(url, schema, partitions=1) as store:
+        with failing(psycopg.errors.DeadlockDetected("deadlock detected")):
+            with pytest.raises(StoreError, match="all the time") as caught:
                 await begin(store, "run")
-            await begin(store, "run")
+            assert caught.value.retryable
+        await begin(store, "run")
 
-    run(main())
+
+async def test_a_fault_of_ours_reaches_whoever_waits(url: str, schema: str) -> None:
+    async with opened(url, schema, partitions=1) as store:
+        with failing(ZeroDivisionError()), pytest.raises(ZeroDivisionError):
+            await begin(store, "run")
+        await begin(store, "run")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from lib.events.stores.postgres import layout
 from lib.events.stores.postgres import reader as reading
 from lib.events.stores.postgres.place import place_of
 from lib.events.stores.postgres.rows import run_name
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from lib.testing.servers import postgres
 
@@ -76,233 +75,199 @@ def fill_version_1(schema: str) -> None:
 
 
 @pytest.mark.parametrize("page", [1, 1_000])
-def test_a_store_of_layout_1_is_migrated_with_what_it_holds(
+async def test_a_store_of_layout_1_is_migrated_with_what_it_holds(
     url: str, schema: str, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layout, "_PAGE", page)
-    run(migrate(url, schema, layout.MIGRATIONS[:1]))
+    await migrate(url, schema, layout.MIGRATIONS[:1])
     fill_version_1(schema)
 
-    async def main() -> None:
-        with pytest.raises(MigrationNeeded) as caught:
-            await PostgresEventStore(url, schema=schema, read_only=True).setup()
-        assert (caught.value.found, caught.value.supported) == (1, LAYOUT_VERSION)
+    with pytest.raises(MigrationNeeded) as caught:
+        await PostgresEventStore(url, schema=schema, read_only=True).setup()
+    assert (caught.value.found, caught.value.supported) == (1, LAYOUT_VERSION)
 
-        async with opened(url, schema) as store:
-            assert await store.schema_version() == LAYOUT_VERSION
-            assert [event.seq for event in await store.read("one")] == [1, 2]
-            assert sorted(await store.blob_users(A, limit=9)) == ["one", "two"]
-            assert await store.blob_users("no digest") == []
-            assert await store.append("one", [note()], expected=2)
-            assert await store.erase("two") is True
-            assert await store.blob_users(A, limit=9) == ["one"]
-            assert len(await all_events(store)) == 5
-
-    run(main())
+    async with opened(url, schema) as store:
+        assert await store.schema_version() == LAYOUT_VERSION
+        assert [event.seq for event in await store.read("one")] == [1, 2]
+        assert sorted(await store.blob_users(A, limit=9)) == ["one", "two"]
+        assert await store.blob_users("no digest") == []
+        assert await store.append("one", [note()], expected=2)
+        assert await store.erase("two") is True
+        assert await store.blob_users(A, limit=9) == ["one"]
+        assert len(await all_events(store)) == 5
 
 
-def test_a_store_without_a_record_of_its_layout_counts_as_layout_1(url: str, schema: str) -> None:
-    run(migrate(url, schema, layout.MIGRATIONS[:1]))
+async def test_a_store_without_a_record_of_its_layout_counts_as_layout_1(
+    url: str, schema: str
+) -> None:
+    await migrate(url, schema, layout.MIGRATIONS[:1])
     execute(f"DELETE FROM {schema}.lib_meta")
 
-    async def main() -> None:
-        with pytest.raises(MigrationNeeded):
-            await PostgresEventStore(url, schema=schema, read_only=True).setup()
-        async with opened(url, schema) as store:
-            assert await store.schema_version() == LAYOUT_VERSION
-
-    run(main())
+    with pytest.raises(MigrationNeeded):
+        await PostgresEventStore(url, schema=schema, read_only=True).setup()
+    async with opened(url, schema) as store:
+        assert await store.schema_version() == LAYOUT_VERSION
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_store_of_a_newer_release_is_refused_and_left_alone(
+async def test_a_store_of_a_newer_release_is_refused_and_left_alone(
     url: str, schema: str, read_only: bool
 ) -> None:
-    run(migrate(url, schema, layout.MIGRATIONS))
+    await migrate(url, schema, layout.MIGRATIONS)
     execute(f"UPDATE {schema}.lib_meta SET value = '9'")
 
-    async def main() -> None:
-        with pytest.raises(SchemaTooNew) as caught:
-            await PostgresEventStore(url, schema=schema, read_only=read_only).setup()
-        assert (caught.value.found, caught.value.supported) == (9, LAYOUT_VERSION)
-
-    run(main())
+    with pytest.raises(SchemaTooNew) as caught:
+        await PostgresEventStore(url, schema=schema, read_only=read_only).setup()
+    assert (caught.value.found, caught.value.supported) == (9, LAYOUT_VERSION)
 
 
-def test_a_writer_stops_when_a_newer_release_migrates_its_store(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            log = await begin(store, "run")
-            change = [f"UPDATE {schema}.lib_meta SET value = '9'"]
-            change.append(f"UPDATE {schema}.lib_partitions SET layout = 9")
-            for statement in change:
-                await asyncio.to_thread(execute, statement)
-            with pytest.raises(SchemaTooNew):
-                await store.append("run", [note()], expected=1)
-            with pytest.raises(SchemaTooNew):
-                await store.schema_version()
-            assert await store.read("run") == log
+async def test_a_writer_stops_when_a_newer_release_migrates_its_store(
+    url: str, schema: str
+) -> None:
+    async with opened(url, schema) as store:
+        log = await begin(store, "run")
+        change = [f"UPDATE {schema}.lib_meta SET value = '9'"]
+        change.append(f"UPDATE {schema}.lib_partitions SET layout = 9")
+        for statement in change:
+            await asyncio.to_thread(execute, statement)
+        with pytest.raises(SchemaTooNew):
+            await store.append("run", [note()], expected=1)
+        with pytest.raises(SchemaTooNew):
+            await store.schema_version()
+        assert await store.read("run") == log
 
-    run(main())
 
-
-def test_a_partition_that_is_gone_is_damage(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            await asyncio.to_thread(execute, f"DELETE FROM {schema}.lib_partitions")
-            with pytest.raises(StoreCorrupt, match="lacks"):
-                await begin(store, "run")
-
-    run(main())
+async def test_a_partition_that_is_gone_is_damage(url: str, schema: str) -> None:
+    async with opened(url, schema, partitions=1) as store:
+        await asyncio.to_thread(execute, f"DELETE FROM {schema}.lib_partitions")
+        with pytest.raises(StoreCorrupt, match="lacks"):
+            await begin(store, "run")
 
 
 @pytest.mark.parametrize("value", ["", "two"])
-def test_a_layout_version_that_is_no_number_is_damage(url: str, schema: str, value: str) -> None:
-    run(migrate(url, schema, layout.MIGRATIONS))
+async def test_a_layout_version_that_is_no_number_is_damage(
+    url: str, schema: str, value: str
+) -> None:
+    await migrate(url, schema, layout.MIGRATIONS)
     execute(f"UPDATE {schema}.lib_meta SET value = %s", value)
 
-    async def main() -> None:
-        with pytest.raises(StoreCorrupt, match="layout version"):
-            await PostgresEventStore(url, schema=schema).setup()
-
-    run(main())
+    with pytest.raises(StoreCorrupt, match="layout version"):
+        await PostgresEventStore(url, schema=schema).setup()
 
 
-def test_read_only_makes_nothing_and_writes_nothing(url: str, schema: str) -> None:
-    async def main() -> None:
-        missing = PostgresEventStore(url, schema=schema, read_only=True)
-        with pytest.raises(StoreReadOnly, match="holds no event store"):
-            await missing.setup()
-        found = await asyncio.to_thread(execute, "SELECT to_regnamespace(%s)::text", schema)
-        assert found == [(None,)]
+async def test_read_only_makes_nothing_and_writes_nothing(url: str, schema: str) -> None:
+    missing = PostgresEventStore(url, schema=schema, read_only=True)
+    with pytest.raises(StoreReadOnly, match="holds no event store"):
+        await missing.setup()
+    found = await asyncio.to_thread(execute, "SELECT to_regnamespace(%s)::text", schema)
+    assert found == [(None,)]
 
-        async with opened(url, schema) as writer, opened(url, schema, read_only=True) as reader:
-            log = await begin(writer, "run")
-            assert await reader.read("run") == log
-            for call in (
-                reader.append("run", [note()], expected=1),
-                reader.claim("me", ttl_s=1),
-                reader.set_mark("a", "b"),
-                reader.erase("run"),
-            ):
-                with pytest.raises(StoreReadOnly, match="read_only=True"):
-                    await call
-
-    run(main())
+    async with opened(url, schema) as writer, opened(url, schema, read_only=True) as reader:
+        log = await begin(writer, "run")
+        assert await reader.read("run") == log
+        for call in (
+            reader.append("run", [note()], expected=1),
+            reader.claim("me", ttl_s=1),
+            reader.set_mark("a", "b"),
+            reader.erase("run"),
+        ):
+            with pytest.raises(StoreReadOnly, match="read_only=True"):
+                await call
 
 
-def test_a_read_only_store_could_not_write_even_if_it_tried(
+async def test_a_read_only_store_could_not_write_even_if_it_tried(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as writer, opened(url, schema, read_only=True) as reader:
-            monkeypatch.setattr(reading, "_MARK", "DELETE FROM {lib_marks} RETURNING name")
-            with pytest.raises(StoreReadOnly, match="only reads"):
-                await reader.mark("name")
-            await writer.mark("name")
-
-    run(main())
+    async with opened(url, schema) as writer, opened(url, schema, read_only=True) as reader:
+        monkeypatch.setattr(reading, "_MARK", "DELETE FROM {lib_marks} RETURNING name")
+        with pytest.raises(StoreReadOnly, match="only reads"):
+            await reader.mark("name")
+        await writer.mark("name")
 
 
-def test_two_schemas_of_a_database_are_two_stores(url: str, schema: str) -> None:
-    async def main() -> None:
-        stores = [PostgresEventStore(url, schema=name) for name in (schema, f"{schema}_b")]
-        for number, store in enumerate(stores):
-            await store.setup()
-            await begin(store, "run", notes=number)
-        assert [len(await store.read("run")) for store in stores] == [1, 2]
-        for store in stores:
-            await store.close()
-
-    run(main())
-
-
-def test_the_number_of_partitions_is_fixed_when_a_store_is_made(url: str, schema: str) -> None:
-    async def main() -> None:
-        store = PostgresEventStore(url, schema=schema, partitions=3)
+async def test_two_schemas_of_a_database_are_two_stores(url: str, schema: str) -> None:
+    stores = [PostgresEventStore(url, schema=name) for name in (schema, f"{schema}_b")]
+    for number, store in enumerate(stores):
         await store.setup()
+        await begin(store, "run", notes=number)
+    assert [len(await store.read("run")) for store in stores] == [1, 2]
+    for store in stores:
         await store.close()
-        adopted = PostgresEventStore(url, schema=schema)
-        await adopted.setup()
-        assert adopted.partitions == 3
-        await adopted.close()
-        for read_only in (False, True):
-            other = PostgresEventStore(url, schema=schema, partitions=4, read_only=read_only)
-            with pytest.raises(ValueError, match=r"3 partitions.*not 4"):
-                await other.setup()
-
-    run(main())
 
 
-def test_stores_that_are_made_at_once_are_made_once(url: str, schema: str) -> None:
-    async def main() -> None:
-        stores = [PostgresEventStore(url, schema=schema) for _ in range(4)]
-        await asyncio.gather(*(store.setup() for store in stores))
-        await begin(stores[0], "run")
-        assert await stores[3].read("run")
-        for store in stores:
-            await store.close()
+async def test_the_number_of_partitions_is_fixed_when_a_store_is_made(
+    url: str, schema: str
+) -> None:
+    store = PostgresEventStore(url, schema=schema, partitions=3)
+    await store.setup()
+    await store.close()
+    adopted = PostgresEventStore(url, schema=schema)
+    await adopted.setup()
+    assert adopted.partitions == 3
+    await adopted.close()
+    for read_only in (False, True):
+        other = PostgresEventStore(url, schema=schema, partitions=4, read_only=read_only)
+        with pytest.raises(ValueError, match=r"3 partitions.*not 4"):
+            await other.setup()
 
-    run(main())
+
+async def test_stores_that_are_made_at_once_are_made_once(url: str, schema: str) -> None:
+    stores = [PostgresEventStore(url, schema=schema) for _ in range(4)]
+    await asyncio.gather(*(store.setup() for store in stores))
+    await begin(stores[0], "run")
+    assert await stores[3].read("run")
+    for store in stores:
+        await store.close()
 
 
-def test_a_migration_that_fails_leaves_the_layout_before_it(url: str, schema: str) -> None:
+async def test_a_migration_that_fails_leaves_the_layout_before_it(url: str, schema: str) -> None:
     async def fail(*_: object) -> None:
         raise StoreError("on purpose")
 
     with pytest.raises(StoreError, match="on purpose"):
-        run(migrate(url, schema, (layout.MIGRATIONS[0], (2, fail))))
+        await migrate(url, schema, (layout.MIGRATIONS[0], (2, fail)))
     assert execute(f"SELECT value FROM {schema}.lib_meta") == [("1",)]
-    run(migrate(url, schema, layout.MIGRATIONS))
+    await migrate(url, schema, layout.MIGRATIONS)
     assert execute(f"SELECT value FROM {schema}.lib_meta") == [("2",)]
 
 
-def test_a_database_that_keeps_no_unicode_is_refused() -> None:
+async def test_a_database_that_keeps_no_unicode_is_refused() -> None:
     latin = postgres.fresh_url("TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
     with pytest.raises(StoreError, match="UTF8"):
-        run(PostgresEventStore(latin).setup())
+        await PostgresEventStore(latin).setup()
 
 
-def test_a_role_that_may_only_read_is_told_so_at_once(url: str, schema: str) -> None:
-    run(migrate(url, schema, layout.MIGRATIONS))
+async def test_a_role_that_may_only_read_is_told_so_at_once(url: str, schema: str) -> None:
+    await migrate(url, schema, layout.MIGRATIONS)
     role = f"reader_{schema}"
     execute(f"CREATE ROLE {role} LOGIN")
     execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
     execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
     as_role = url.replace("//postgres:@", f"//{role}:@")
 
-    async def main() -> None:
-        with pytest.raises(StoreReadOnly, match="lacks the right"):
-            await PostgresEventStore(as_role, schema=schema).setup()
-        async with opened(as_role, schema=schema, read_only=True) as reader:
-            assert await reader.runs() == []
-
     assert as_role != url
-    run(main())
+    with pytest.raises(StoreReadOnly, match="lacks the right"):
+        await PostgresEventStore(as_role, schema=schema).setup()
+    async with opened(as_role, schema=schema, read_only=True) as reader:
+        assert await reader.runs() == []
 
 
-def test_times_of_erasure_come_from_the_clock_and_nothing_of_the_run_stays(
+async def test_times_of_erasure_come_from_the_clock_and_nothing_of_the_run_stays(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            start = replace(started(root="secret", tenant="secret", user="secret"))
-            await store.append("secret", [start, note("secret", user="secret")], expected=0)
-            await store.set_mark("run/secret/x", "secret")
-            await store.erase("secret")
-
-    run(main())
+    async with opened(url, schema) as store:
+        start = replace(started(root="secret", tenant="secret", user="secret"))
+        await store.append("secret", [start, note("secret", user="secret")], expected=0)
+        await store.set_mark("run/secret/x", "secret")
+        await store.erase("secret")
     for table in ("lib_runs", "lib_events", "lib_marks", "lib_blob_uses"):
         rows = execute(f"SELECT t::text FROM {schema}.{table} AS t")
         assert "secret" not in str(rows)
 
 
-def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await begin(store, "kept")
-
-    run(main())
+async def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str) -> None:
+    async with opened(url, schema) as store:
+        await begin(store, "kept")
     runs = f'"{schema}".lib_runs'
     execute = postgres.shared().execute
     execute(
@@ -316,12 +281,9 @@ def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str) -> No
     assert "lib_runs_kept" in str(plan)
 
 
-def test_a_page_of_a_log_is_read_without_what_follows_it(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await begin(store, "long")
-
-    run(main())
+async def test_a_page_of_a_log_is_read_without_what_follows_it(url: str, schema: str) -> None:
+    async with opened(url, schema) as store:
+        await begin(store, "long")
     events = f'"{schema}".lib_events'
     execute(
         f"INSERT INTO {events} (part, pos, run, seq, kind, at, data) SELECT part, pos + n, run, "
@@ -359,7 +321,7 @@ def test_a_store_is_named_by_host_and_port_and_never_by_user_or_password(
     assert name == f"PostgresEventStore({database!r}, schema='agents')"
 
 
-def test_a_store_that_holds_runs_gets_no_id_and_an_empty_one_gets_one_whoever_races(
+async def test_a_store_that_holds_runs_gets_no_id_and_an_empty_one_gets_one_whoever_races(
     url: str, schema: str
 ) -> None:
     async def ids(count: int) -> set[str]:
@@ -369,11 +331,11 @@ def test_a_store_that_holds_runs_gets_no_id_and_an_empty_one_gets_one_whoever_ra
             await store.close()
         return {store.store_id for store in stores}
 
-    run(migrate(url, schema, layout.MIGRATIONS[:1]))
+    await migrate(url, schema, layout.MIGRATIONS[:1])
     fill_version_1(schema)
-    assert run(ids(1)) == {""}
+    assert (await ids(1)) == {""}
     execute(f"DELETE FROM {schema}.lib_runs")
-    made = run(ids(4))
+    made = await ids(4)
     assert len(made) == 1
     assert "" not in made
-    assert run(ids(1)) == made
+    assert (await ids(1)) == made

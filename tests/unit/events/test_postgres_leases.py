@@ -11,7 +11,6 @@ import pytest
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.events import EventStore, Lease, PostgresEventStore
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 from lib.testing.servers import postgres
 
@@ -50,158 +49,136 @@ async def row_held(url: str, schema: str, run_id: str) -> AsyncGenerator[None]:
         yield
 
 
-def test_a_claim_that_cannot_be_made_fails_alone(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
-            claims = [store.claim(owner, ttl_s=30, run_id="run-1") for owner in ("a\ud800", "b")]
-            refused, taken = await asyncio.gather(*claims, return_exceptions=True)
-            assert isinstance(refused, ValueError)
-            assert isinstance(taken, list)
-            assert [lease.owner for lease in taken] == ["b"]
-
-    run(main())
+async def test_a_claim_that_cannot_be_made_fails_alone(url: str, schema: str) -> None:
+    async with a_store(url, schema) as store:
+        claims = [store.claim(owner, ttl_s=30, run_id="run-1") for owner in ("a\ud800", "b")]
+        refused, taken = await asyncio.gather(*claims, return_exceptions=True)
+        assert isinstance(refused, ValueError)
+        assert isinstance(taken, list)
+        assert [lease.owner for lease in taken] == ["b"]
 
 
-def test_a_claim_of_none_takes_none(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
-            assert await store.claim("me", ttl_s=30, run_id="run-1", limit=0) == []
-            [lease] = await store.claim("you", ttl_s=30, run_id="run-1")
-            assert lease.epoch == 1
-
-    run(main())
+async def test_a_claim_of_none_takes_none(url: str, schema: str) -> None:
+    async with a_store(url, schema) as store:
+        assert await store.claim("me", ttl_s=30, run_id="run-1", limit=0) == []
+        [lease] = await store.claim("you", ttl_s=30, run_id="run-1")
+        assert lease.epoch == 1
 
 
-def test_each_of_many_claims_at_once_gets_its_own_run_and_no_run_is_claimed_twice(
+async def test_each_of_many_claims_at_once_gets_its_own_run_and_no_run_is_claimed_twice(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
-            claims = [
-                store.claim(owner, ttl_s=30, run_id=name)
-                for name in [*RUNS, "missing"]
-                for owner in ("me", "you")
-            ]
-            claimed = await asyncio.gather(*claims)
-            mine, yours = claimed[::2], claimed[1::2]
-            assert [lease.run_id for [lease] in mine[:-1]] == RUNS
-            assert {(lease.owner, lease.epoch) for [lease] in mine[:-1]} == {("me", 1)}
-            assert not any(yours)
-            assert mine[-1] == []
-
-    run(main())
+    async with a_store(url, schema) as store:
+        claims = [
+            store.claim(owner, ttl_s=30, run_id=name)
+            for name in [*RUNS, "missing"]
+            for owner in ("me", "you")
+        ]
+        claimed = await asyncio.gather(*claims)
+        mine, yours = claimed[::2], claimed[1::2]
+        assert [lease.run_id for [lease] in mine[:-1]] == RUNS
+        assert {(lease.owner, lease.epoch) for [lease] in mine[:-1]} == {("me", 1)}
+        assert not any(yours)
+        assert mine[-1] == []
 
 
-def test_leases_that_are_renewed_and_given_back_at_once_are_told_apart(
+async def test_leases_that_are_renewed_and_given_back_at_once_are_told_apart(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
-            leases = await store.claim("me", ttl_s=30, limit=4)
-            await store.release(leases[3])
-            renewed = await asyncio.gather(*[store.renew(lease, ttl_s=60) for lease in leases])
-            assert [each is not None for each in renewed] == [True, True, True, False]
-            ends = [info.lease_until for info in (await store.runs())[:4]]
-            assert ends == [*[each.until for each in renewed if each], None]
-            idle = [1, 0, None]  # the head up to which there is nothing to do
-            gives = [
-                store.release(lease, idle_at=at) for lease, at in zip(leases, idle, strict=False)
-            ]
-            await asyncio.gather(*gives)
-            infos = (await store.runs())[:4]
-            assert [(info.ready, info.owner) for info in infos] == [
-                (False, None),
-                (True, None),
-                (True, None),
-                (True, None),
-            ]
-
-    run(main())
+    async with a_store(url, schema) as store:
+        leases = await store.claim("me", ttl_s=30, limit=4)
+        await store.release(leases[3])
+        renewed = await asyncio.gather(*[store.renew(lease, ttl_s=60) for lease in leases])
+        assert [each is not None for each in renewed] == [True, True, True, False]
+        ends = [info.lease_until for info in (await store.runs())[:4]]
+        assert ends == [*[each.until for each in renewed if each], None]
+        idle = [1, 0, None]  # the head up to which there is nothing to do
+        gives = [store.release(lease, idle_at=at) for lease, at in zip(leases, idle, strict=False)]
+        await asyncio.gather(*gives)
+        infos = (await store.runs())[:4]
+        assert [(info.ready, info.owner) for info in infos] == [
+            (False, None),
+            (True, None),
+            (True, None),
+            (True, None),
+        ]
 
 
-def test_one_lease_renewed_twice_at_once_ends_when_its_last_renewal_says(
+async def test_one_lease_renewed_twice_at_once_ends_when_its_last_renewal_says(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
-            [lease] = await store.claim("me", ttl_s=30)
-            renewals = [store.renew(lease, ttl_s=ttl_s) for ttl_s in (50, 40)]
-            first, second = await asyncio.gather(*renewals)
-            info = await store.run(lease.run_id)
-            assert first is not None
-            assert second is not None
-            assert info is not None
-            assert info.lease_until in (first.until, second.until)
-
-    run(main())
+    async with a_store(url, schema) as store:
+        [lease] = await store.claim("me", ttl_s=30)
+        renewals = [store.renew(lease, ttl_s=ttl_s) for ttl_s in (50, 40)]
+        first, second = await asyncio.gather(*renewals)
+        info = await store.run(lease.run_id)
+        assert first is not None
+        assert second is not None
+        assert info is not None
+        assert info.lease_until in (first.until, second.until)
 
 
 @pytest.mark.parametrize("what", ["claim", "renew", "release"])
-def test_whoever_writes_to_one_run_keeps_only_those_waiting_who_ask_for_that_run(
+async def test_whoever_writes_to_one_run_keeps_only_those_waiting_who_ask_for_that_run(
     url: str, schema: str, what: str
 ) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
-            leases: list[Lease] = []
-            if what != "claim":
-                leases = await store.claim("me", ttl_s=30, limit=len(RUNS))
-            asks: dict[str, Iterable[Coroutine[Any, Any, Any]]] = {
-                "claim": (store.claim("me", ttl_s=30, run_id=name) for name in RUNS),
-                "renew": (store.renew(lease, ttl_s=60) for lease in leases),
-                "release": (store.release(lease) for lease in leases),
-            }
-            async with row_held(url, schema, RUNS[3]):
-                tasks = [asyncio.ensure_future(ask) for ask in asks[what]]
-                await asyncio.wait([task for task in tasks if task is not tasks[3]])
-                assert not tasks[3].done()
-            await tasks[3]
-            held = [info for info in await store.runs() if info.owner == "me"]
-            assert len(held) == (0 if what == "release" else len(RUNS))
-
-    run(main())
-
-
-def test_closing_waits_for_the_leases_that_are_being_given_back(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store:
+    async with a_store(url, schema) as store:
+        leases: list[Lease] = []
+        if what != "claim":
             leases = await store.claim("me", ttl_s=30, limit=len(RUNS))
-            given_back = [asyncio.ensure_future(store.release(lease)) for lease in leases]
-            await SYSTEM_CLOCK.sleep(0)
-            await store.close()
-            await asyncio.gather(*given_back)
-            await store.setup()
-            assert not any(info.owner for info in await store.runs())
+        asks: dict[str, Iterable[Coroutine[Any, Any, Any]]] = {
+            "claim": (store.claim("me", ttl_s=30, run_id=name) for name in RUNS),
+            "renew": (store.renew(lease, ttl_s=60) for lease in leases),
+            "release": (store.release(lease) for lease in leases),
+        }
+        async with row_held(url, schema, RUNS[3]):
+            tasks = [asyncio.ensure_future(ask) for ask in asks[what]]
+            await asyncio.wait([task for task in tasks if task is not tasks[3]])
+            assert not tasks[3].done()
+        await tasks[3]
+        held = [info for info in await store.runs() if info.owner == "me"]
+        assert len(held) == (0 if what == "release" else len(RUNS))
 
-    run(main())
+
+async def test_closing_waits_for_the_leases_that_are_being_given_back(
+    url: str, schema: str
+) -> None:
+    async with a_store(url, schema) as store:
+        leases = await store.claim("me", ttl_s=30, limit=len(RUNS))
+        given_back = [asyncio.ensure_future(store.release(lease)) for lease in leases]
+        await SYSTEM_CLOCK.sleep(0)
+        await store.close()
+        await asyncio.gather(*given_back)
+        await store.setup()
+        assert not any(info.owner for info in await store.runs())
 
 
-def test_without_a_clock_of_its_own_a_store_goes_by_the_servers_time(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with a_store(url, schema) as store, await connected(url) as server:
+async def test_without_a_clock_of_its_own_a_store_goes_by_the_servers_time(
+    url: str, schema: str
+) -> None:
+    async with a_store(url, schema) as store, await connected(url) as server:
 
-            async def now() -> datetime:
-                rows = await server.execute("SELECT clock_timestamp()")
-                [at] = await rows.fetchone() or [None]
-                assert isinstance(at, datetime)
-                return at
+        async def now() -> datetime:
+            rows = await server.execute("SELECT clock_timestamp()")
+            [at] = await rows.fetchone() or [None]
+            assert isinstance(at, datetime)
+            return at
 
-            ttl = timedelta(seconds=30)
-            before = await now()
-            [lease] = await store.claim("me", ttl_s=30, run_id="run-1")
-            [other] = await store.claim("me", ttl_s=30)
-            between = await now()
-            renewed = await store.renew(lease, ttl_s=30)
-            after = await now()
-            listed = await store.run("run-1")
+        ttl = timedelta(seconds=30)
+        before = await now()
+        [lease] = await store.claim("me", ttl_s=30, run_id="run-1")
+        [other] = await store.claim("me", ttl_s=30)
+        between = await now()
+        renewed = await store.renew(lease, ttl_s=30)
+        after = await now()
+        listed = await store.run("run-1")
 
-            assert renewed is not None
-            assert listed is not None
-            assert before <= lease.until - ttl <= other.until - ttl <= between
-            assert between <= renewed.until - ttl <= after
-            assert listed.lease_until == renewed.until
-            assert await store.claim("you", ttl_s=1, run_id="run-1") == []
-
-    run(main())
+        assert renewed is not None
+        assert listed is not None
+        assert before <= lease.until - ttl <= other.until - ttl <= between
+        assert between <= renewed.until - ttl <= after
+        assert listed.lease_until == renewed.until
+        assert await store.claim("you", ttl_s=1, run_id="run-1") == []
 
 
 async def connected(url: str) -> psycopg.AsyncConnection[Any]:

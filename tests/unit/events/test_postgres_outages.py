@@ -10,7 +10,6 @@ import pytest
 from lib.errors import Conflict, StoreError
 from lib.events import PostgresEventStore
 from lib.events.stores.postgres import writer as module
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
 from lib.testing.servers import postgres
@@ -43,40 +42,20 @@ def terminate(database: str = "postgres") -> None:
     )
 
 
-def test_connections_that_were_lost_while_idle_are_replaced_without_a_failure(
+async def test_connections_that_were_lost_while_idle_are_replaced_without_a_failure(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            await begin(store, "before")
-            await called(terminate)
-            await begin(store, "run")
-            assert await store.read("run")
-
-    run(main())
+    async with opened(url, schema, partitions=1) as store:
+        await begin(store, "before")
+        await called(terminate)
+        await begin(store, "run")
+        assert await store.read("run")
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_an_append_that_loses_its_connection_fails_and_the_next_one_works(
+async def test_an_append_that_loses_its_connection_fails_and_the_next_one_works(
     url: str, schema: str, stored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            await begin(store, "run")
-            with monkeypatch.context() as patched:
-                cut(patched, stored=stored)
-                with pytest.raises(StoreError, match=LOST) as caught:
-                    await store.append("run", [note()], expected=1)
-            assert type(caught.value) is StoreError
-            assert caught.value.retryable
-            if stored:  # whoever tries again is told
-                with pytest.raises(Conflict):
-                    await store.append("run", [note()], expected=1)
-            else:
-                await store.append("run", [note()], expected=1)
-            assert [event.seq for event in await store.read("run")] == [1, 2]
-            assert await store.append("run", [note()], expected=2)
-
     def cut(patched: pytest.MonkeyPatch, *, stored: bool) -> None:
         original = module.run
 
@@ -89,60 +68,56 @@ def test_an_append_that_loses_its_connection_fails_and_the_next_one_works(
 
         patched.setattr(module, "run", lossy)
 
-    run(main())
+    async with opened(url, schema, partitions=1) as store:
+        await begin(store, "run")
+        with monkeypatch.context() as patched:
+            cut(patched, stored=stored)
+            with pytest.raises(StoreError, match=LOST) as caught:
+                await store.append("run", [note()], expected=1)
+        assert type(caught.value) is StoreError
+        assert caught.value.retryable
+        if stored:  # whoever tries again is told
+            with pytest.raises(Conflict):
+                await store.append("run", [note()], expected=1)
+        else:
+            await store.append("run", [note()], expected=1)
+        assert [event.seq for event in await store.read("run")] == [1, 2]
+        assert await store.append("run", [note()], expected=2)
 
 
-def test_an_append_whose_server_process_dies_under_way_changes_nothing(
+async def test_an_append_whose_server_process_dies_under_way_changes_nothing(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            await begin(store, "run")
-            async with await psycopg.AsyncConnection.connect(url) as blocking:
-                await execute(blocking, f"SELECT * FROM {schema}.lib_partitions FOR UPDATE")
-                appends = [
-                    asyncio.create_task(store.append("run", [note()], expected=1)),
-                    asyncio.create_task(begin(store, "other")),
-                ]
-                await until_blocked()
-                late = asyncio.create_task(store.append("run", [note()], expected=None))
-                await called(terminate_blocked)
-                outcomes = await asyncio.gather(*appends, return_exceptions=True)
-                await blocking.rollback()
-            assert [type(outcome) for outcome in outcomes] == [StoreError, StoreError]
-            assert [event.seq for event in await late] == [2]
-            assert await store.run("other") is None
-
     def terminate_blocked() -> None:
         postgres.shared().execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE cardinality(pg_blocking_pids(pid)) > 0"
         )
 
-    run(main())
+    async with opened(url, schema, partitions=1) as store:
+        await begin(store, "run")
+        async with await psycopg.AsyncConnection.connect(url) as blocking:
+            await execute(blocking, f"SELECT * FROM {schema}.lib_partitions FOR UPDATE")
+            appends = [
+                asyncio.create_task(store.append("run", [note()], expected=1)),
+                asyncio.create_task(begin(store, "other")),
+            ]
+            await until_blocked()
+            late = asyncio.create_task(store.append("run", [note()], expected=None))
+            await called(terminate_blocked)
+            outcomes = await asyncio.gather(*appends, return_exceptions=True)
+            await blocking.rollback()
+        assert [type(outcome) for outcome in outcomes] == [StoreError, StoreError]
+        assert [event.seq for event in await late] == [2]
+        assert await store.run("other") is None
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_store_survives_a_restart_of_its_server_amid_appends(  # noqa: C901, PLR0915 - one story
+async def test_a_store_survives_a_restart_of_its_server_amid_appends(  # noqa: C901, PLR0915 - one story
     own: PostgresServer, schema: str, mode: Literal["fast", "immediate"]
 ) -> None:
     stored: dict[str, int] = {}
     unexpected: list[Exception] = []
-
-    async def main() -> None:
-        async with opened(own.url, schema) as store:
-            stop = asyncio.Event()
-            writers = [asyncio.create_task(write(store, f"run-{n}", stop)) for n in range(12)]
-            await until_stored(store, 100)
-            await called(own.stop, mode)
-            await called(own.start)
-            await until_stored(store, sum(stored.values()) + 100)
-            stop.set()
-            await asyncio.gather(*writers)
-            for name, head in stored.items():
-                texts = [event.data["text"] for event in (await store.read(name))[1:]]
-                assert texts == [str(number) for number in range(1, head)]
-            assert unexpected == []
 
     async def until_stored(store: PostgresEventStore, count: int) -> None:
         with store.wakeups.listen() as listener:
@@ -169,56 +144,62 @@ def test_a_store_survives_a_restart_of_its_server_amid_appends(  # noqa: C901, P
                 if not error.retryable:
                     unexpected.append(error)
 
-    run(main())
+    async with opened(own.url, schema) as store:
+        stop = asyncio.Event()
+        writers = [asyncio.create_task(write(store, f"run-{n}", stop)) for n in range(12)]
+        await until_stored(store, 100)
+        await called(own.stop, mode)
+        await called(own.start)
+        await until_stored(store, sum(stored.values()) + 100)
+        stop.set()
+        await asyncio.gather(*writers)
+        for name, head in stored.items():
+            texts = [event.data["text"] for event in (await store.read(name))[1:]]
+            assert texts == [str(number) for number in range(1, head)]
+        assert unexpected == []
 
 
-def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str) -> None:
-    async def main() -> None:
-        async with hasty(own.url, schema, 0.2) as store:
-            async with opened(own.url, schema) as patient:
-                await begin(patient, "run")
-            await called(own.stop)
+async def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str) -> None:
+    async with hasty(own.url, schema, 0.2) as store:
+        async with opened(own.url, schema) as patient:
+            await begin(patient, "run")
+        await called(own.stop)
+        try:
+            waiting = [begin(store, f"run-{n}") for n in range(3)]
+            outcomes: list[Any] = await asyncio.gather(
+                *waiting, store.read("run"), return_exceptions=True
+            )
+            assert [type(outcome) for outcome in outcomes] == [StoreError] * 4
+            assert all(outcome.retryable for outcome in outcomes)
+            assert not any(LOST in str(outcome) for outcome in outcomes)  # nothing was sent
+            with pytest.raises(StoreError, match="unreachable") as away:
+                await PostgresEventStore(own.url, schema=schema).setup()
+            assert LOST not in str(away.value)
+        finally:
+            await called(own.start)
+        for number in count():
             try:
-                waiting = [begin(store, f"run-{n}") for n in range(3)]
-                outcomes: list[Any] = await asyncio.gather(
-                    *waiting, store.read("run"), return_exceptions=True
-                )
-                assert [type(outcome) for outcome in outcomes] == [StoreError] * 4
-                assert all(outcome.retryable for outcome in outcomes)
-                assert not any(LOST in str(outcome) for outcome in outcomes)  # nothing was sent
-                with pytest.raises(StoreError, match="unreachable") as away:
-                    await PostgresEventStore(own.url, schema=schema).setup()
-                assert LOST not in str(away.value)
-            finally:
-                await called(own.start)
-            for number in count():
-                try:
-                    await begin(store, f"again-{number}")
-                    break
-                except StoreError:
-                    continue
-
-    run(main())
+                await begin(store, f"again-{number}")
+                break
+            except StoreError:
+                continue
 
 
-def test_a_look_that_fails_is_logged_and_followed_by_others(
+async def test_a_look_that_fails_is_logged_and_followed_by_others(
     own: PostgresServer, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
 
-    async def main() -> None:
-        async with hasty(own.url, schema, 0.1, clock=clock) as store:
-            with store.wakeups.listen() as listener:
-                await called(own.stop)
-                while "cannot look" not in caplog.text:
-                    clock.advance(1)
-                    await listener.wait(0.05)
-                await called(own.start)
-                async with opened(own.url, schema) as other:
-                    await begin(other, "run")
-                woken = False
-                while not woken:
-                    clock.advance(1)
-                    woken = await listener.wait(0.05)
-
-    run(main())
+    async with hasty(own.url, schema, 0.1, clock=clock) as store:
+        with store.wakeups.listen() as listener:
+            await called(own.stop)
+            while "cannot look" not in caplog.text:
+                clock.advance(1)
+                await listener.wait(0.05)
+            await called(own.start)
+            async with opened(own.url, schema) as other:
+                await begin(other, "run")
+            woken = False
+            while not woken:
+                clock.advance(1)
+                woken = await listener.wait(0.05)

@@ -10,7 +10,6 @@ import pytest
 
 from lib._util import postgres as driver
 from lib.events import PostgresEventStore
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin, note
 from lib.testing.servers import postgres
 
@@ -58,29 +57,26 @@ async def written(store: PostgresEventStore, run_id: str, *, first: int = 1, las
         assert len(await store.read(run_id)) == seq + 1
 
 
-def test_the_stores_own_statements_are_prepared_once_under_names_of_their_own(
+async def test_the_stores_own_statements_are_prepared_once_under_names_of_their_own(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as one, opened(url, schema) as two:
-            names: list[set[str]] = []
-            for store, run_id in ((one, "a"), (two, "b")):
-                await begin(store, run_id)
-                await written(store, run_id)
-                rows = await in_sessions(store, PREPARED)
-                before = {name for name, _ in rows}
-                await written(store, run_id, first=6, last=30)
-                after = {name for name, _ in await in_sessions(store, PREPARED)}
-                assert len(after) <= 2 * len({text for _, text in rows}) * 3
-                texts = [text for _, text in rows]
-                assert len(before) == len(rows)
-                for verb in ("lib_events", "held.asked", "FOR UPDATE OF lib_runs SKIP LOCKED"):
-                    assert any(verb in text for text in texts), verb
-                names.append(before)
+    async with opened(url, schema) as one, opened(url, schema) as two:
+        names: list[set[str]] = []
+        for store, run_id in ((one, "a"), (two, "b")):
+            await begin(store, run_id)
+            await written(store, run_id)
+            rows = await in_sessions(store, PREPARED)
+            before = {name for name, _ in rows}
+            await written(store, run_id, first=6, last=30)
+            after = {name for name, _ in await in_sessions(store, PREPARED)}
+            assert len(after) <= 2 * len({text for _, text in rows}) * 3
+            texts = [text for _, text in rows]
+            assert len(before) == len(rows)
+            for verb in ("lib_events", "held.asked", "FOR UPDATE OF lib_runs SKIP LOCKED"):
+                assert any(verb in text for text in texts), verb
+            names.append(before)
 
-            assert names[0].isdisjoint(names[1])
-
-    run(main())
+        assert names[0].isdisjoint(names[1])
 
 
 LOSSES = {
@@ -94,64 +90,52 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_a_store_goes_on_without_statements_that_a_pooler_has_lost(
+async def test_a_store_goes_on_without_statements_that_a_pooler_has_lost(
     url: str, schema: str, loss: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await begin(store, "run")
-            await written(store, "run")
-            await in_sessions(store, loss)
-            await written(store, "run", first=6, last=9)
-            log = await store.read("run")
+    async with opened(url, schema) as store:
+        await begin(store, "run")
+        await written(store, "run")
+        await in_sessions(store, loss)
+        await written(store, "run", first=6, last=9)
+        log = await store.read("run")
 
-            assert [event.seq for event in log] == list(range(1, 10))
-            assert await in_sessions(store, PREPARED) == []
-
-    run(main())
+        assert [event.seq for event in log] == list(range(1, 10))
+        assert await in_sessions(store, PREPARED) == []
 
 
-def test_a_name_that_is_taken_already_is_no_failure(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await begin(store, "run")
-            async with sessions(store) as connections:
-                # The number of the next one.
-                firsts = [each._prepared._prepared_idx for each in connections]  # pyright: ignore[reportPrivateUsage] - as above
-            for number in [first + n for first in firsts for n in range(4)]:
-                await in_sessions(store, f"PREPARE _pg3_{number} AS SELECT 1")
-            await written(store, "run")
+async def test_a_name_that_is_taken_already_is_no_failure(url: str, schema: str) -> None:
+    async with opened(url, schema) as store:
+        await begin(store, "run")
+        async with sessions(store) as connections:
+            # The number of the next one.
+            firsts = [each._prepared._prepared_idx for each in connections]  # pyright: ignore[reportPrivateUsage] - as above
+        for number in [first + n for first in firsts for n in range(4)]:
+            await in_sessions(store, f"PREPARE _pg3_{number} AS SELECT 1")
+        await written(store, "run")
 
-            assert len(await store.read("run")) == 6
-
-    run(main())
+        assert len(await store.read("run")) == 6
 
 
-def test_a_failure_of_the_statement_itself_is_raised_and_not_tried_again(url: str) -> None:
-    async def main() -> None:
-        connections = driver.Connections(url, name="store")
-        await connections.open()
-        try:
-            async with connections.asking() as using:
-                statement = driver.Fixed("SELECT 1 / %(by)s::int")
-                with pytest.raises(psycopg.errors.DivisionByZero):
-                    await driver.run(using, statement, {"by": 0})
-                found = await driver.run(using, statement, {"by": 1})
-                assert await found.fetchall() == [(1,)]
-        finally:
-            await connections.close()
-
-    run(main())
+async def test_a_failure_of_the_statement_itself_is_raised_and_not_tried_again(url: str) -> None:
+    connections = driver.Connections(url, name="store")
+    await connections.open()
+    try:
+        async with connections.asking() as using:
+            statement = driver.Fixed("SELECT 1 / %(by)s::int")
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                await driver.run(using, statement, {"by": 0})
+            found = await driver.run(using, statement, {"by": 1})
+            assert await found.fetchall() == [(1,)]
+    finally:
+        await connections.close()
 
 
-def test_many_writers_share_statements_and_lose_none(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            names = [f"run-{number}" for number in range(20)]
-            await asyncio.gather(*(begin(store, name) for name in names))
-            await asyncio.gather(*(written(store, name, last=4) for name in names))
-            heads = {info.head for info in await store.runs()}
+async def test_many_writers_share_statements_and_lose_none(url: str, schema: str) -> None:
+    async with opened(url, schema) as store:
+        names = [f"run-{number}" for number in range(20)]
+        await asyncio.gather(*(begin(store, name) for name in names))
+        await asyncio.gather(*(written(store, name, last=4) for name in names))
+        heads = {info.head for info in await store.runs()}
 
-            assert heads == {4}
-
-    run(main())
+        assert heads == {4}

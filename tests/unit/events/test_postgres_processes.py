@@ -5,14 +5,13 @@ import sys
 from pathlib import Path
 
 from lib.events import PostgresEventStore
-from lib.testing.aio import run
 from lib.testing.event_store.kit import all_events
 from lib.testing.servers import postgres
 
 APPENDER = Path(__file__).with_name("appender.py")
 
 
-def test_processes_that_append_to_the_same_runs_lose_and_repeat_nothing(
+async def test_processes_that_append_to_the_same_runs_lose_and_repeat_nothing(
     unmeasured: dict[str, str],
 ) -> None:
     url = postgres.fresh_url()
@@ -40,4 +39,4 @@ def test_processes_that_append_to_the_same_runs_lose_and_repeat_nothing(
         await store.close()
 
     assert [process.returncode for process in processes] == [0, 0]
-    run(main())
+    await main()

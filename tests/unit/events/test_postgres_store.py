@@ -25,7 +25,6 @@ from lib.events.stores.postgres import writer as module
 from lib.events.stores.postgres.batch import Append, Batch
 from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.rows import MAX_NAME_BYTES, text, untext
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from lib.testing.servers import postgres
 
@@ -76,45 +75,36 @@ def test_a_pool_too_small_for_the_partitions_is_refused_and_the_rule_is_told(
     PostgresEventStore("postgresql:///", partitions=partitions, pool_size=1, read_only=True)
 
 
-def test_a_pool_too_small_for_the_partitions_that_a_store_has_is_refused_at_setup(
+async def test_a_pool_too_small_for_the_partitions_that_a_store_has_is_refused_at_setup(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        store = PostgresEventStore(url, schema=schema, partitions=9)
+    store = PostgresEventStore(url, schema=schema, partitions=9)
+    await store.setup()
+    await store.close()
+    with pytest.raises(ValueError, match="at least 11"):
+        await PostgresEventStore(url, schema=schema, pool_size=10).setup()
+
+
+async def test_a_pool_is_held_against_the_partitions_that_a_store_has_and_not_the_usual_number(
+    url: str, schema: str
+) -> None:
+    for partitions in (1, None):  # the second finds it
+        store = PostgresEventStore(url, schema=schema, partitions=partitions, pool_size=3)
         await store.setup()
-        await store.close()
-        with pytest.raises(ValueError, match="at least 11"):
-            await PostgresEventStore(url, schema=schema, pool_size=10).setup()
-
-    run(main())
-
-
-def test_a_pool_is_held_against_the_partitions_that_a_store_has_and_not_the_usual_number(
-    url: str, schema: str
-) -> None:
-    async def main() -> None:
-        for partitions in (1, None):  # the second finds it
-            store = PostgresEventStore(url, schema=schema, partitions=partitions, pool_size=3)
-            await store.setup()
-            assert store.partitions == 1
-            await store.close()
-
-    run(main())
-
-
-def test_a_pool_too_small_for_a_new_store_is_refused_before_the_store_is_made(
-    url: str, schema: str
-) -> None:
-    async def main() -> None:
-        with pytest.raises(ValueError, match="8 partitions"):
-            await PostgresEventStore(url, schema=schema, pool_size=9).setup()
-        with pytest.raises(StoreReadOnly, match="holds no event store"):
-            await PostgresEventStore(url, schema=schema, read_only=True).setup()
-        store = PostgresEventStore(url, schema=schema, partitions=2, pool_size=4)
-        await store.setup()
+        assert store.partitions == 1
         await store.close()
 
-    run(main())
+
+async def test_a_pool_too_small_for_a_new_store_is_refused_before_the_store_is_made(
+    url: str, schema: str
+) -> None:
+    with pytest.raises(ValueError, match="8 partitions"):
+        await PostgresEventStore(url, schema=schema, pool_size=9).setup()
+    with pytest.raises(StoreReadOnly, match="holds no event store"):
+        await PostgresEventStore(url, schema=schema, read_only=True).setup()
+    store = PostgresEventStore(url, schema=schema, partitions=2, pool_size=4)
+    await store.setup()
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -126,56 +116,48 @@ def test_a_pool_too_small_for_a_new_store_is_refused_before_the_store_is_made(
         "host=a nonsense pa55word",
     ],
 )
-def test_no_error_and_no_name_has_the_password(url: str) -> None:
+async def test_no_error_and_no_name_has_the_password(url: str) -> None:
     with pytest.raises((StoreError, ValueError)) as caught:
-        run(PostgresEventStore(url).setup())
+        await PostgresEventStore(url).setup()
     told = traceback.format_exception(caught.value, chain=True)
     assert "pa55word" not in "".join(told)
     assert "pa55word" not in repr(caught.value)
 
 
-def test_names_may_hold_what_postgresql_has_no_text_for(url: str, schema: str) -> None:
+async def test_names_may_hold_what_postgresql_has_no_text_for(url: str, schema: str) -> None:
     name = "a\x00b\x01c"
 
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            start = started(tenant=name, user=name, root=name, parent={"run_id": name, "key": "k"})
-            log = await store.append(
-                name, [start, NewEvent(f"x{name}", {name: name}, AT)], expected=0
-            )
-            assert await store.read(name) == log == await all_events(store)
-            [info] = await store.runs()
-            assert (info.run_id, info.root_id, info.parent_id, info.tenant) == (name,) * 4
-            [lease] = await store.claim(name, ttl_s=1, algorithms=["react"])
-            assert (lease.owner, lease.run_id) == (name, name)
-            await store.set_mark(name, name)
-            assert await store.marks("a\x00") == {name: name}
-
-    run(main())
+    async with opened(url, schema) as store:
+        start = started(tenant=name, user=name, root=name, parent={"run_id": name, "key": "k"})
+        log = await store.append(name, [start, NewEvent(f"x{name}", {name: name}, AT)], expected=0)
+        assert await store.read(name) == log == await all_events(store)
+        [info] = await store.runs()
+        assert (info.run_id, info.root_id, info.parent_id, info.tenant) == (name,) * 4
+        [lease] = await store.claim(name, ttl_s=1, algorithms=["react"])
+        assert (lease.owner, lease.run_id) == (name, name)
+        await store.set_mark(name, name)
+        assert await store.marks("a\x00") == {name: name}
 
 
-def test_names_that_no_index_has_room_for_are_refused(url: str, schema: str) -> None:
+async def test_names_that_no_index_has_room_for_are_refused(url: str, schema: str) -> None:
     fits, long = "ä" * (MAX_NAME_BYTES // 2), "ä" * (MAX_NAME_BYTES // 2) + "a"
 
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await store.append("run", [started(tenant=fits, root=fits)], expected=0)
-            await store.set_mark(fits, long)
-            calls = [
-                store.append(long, [note()], expected=1),
-                store.append("a", [started(tenant=long)], expected=0),
-                store.append("a", [started(root=long)], expected=0),
-                store.append("a", [started(parent={"run_id": long})], expected=0),
-                store.set_mark(long, ""),
-                store.swap_mark(long, expected=None, value=""),
-            ]
-            for call in calls:
-                with pytest.raises(ValueError, match="2600 bytes"):
-                    await call
-            assert await store.mark(fits) == long
-            assert [info.run_id for info in await store.runs()] == ["run"]
-
-    run(main())
+    async with opened(url, schema) as store:
+        await store.append("run", [started(tenant=fits, root=fits)], expected=0)
+        await store.set_mark(fits, long)
+        calls = [
+            store.append(long, [note()], expected=1),
+            store.append("a", [started(tenant=long)], expected=0),
+            store.append("a", [started(root=long)], expected=0),
+            store.append("a", [started(parent={"run_id": long})], expected=0),
+            store.set_mark(long, ""),
+            store.swap_mark(long, expected=None, value=""),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match="2600 bytes"):
+                await call
+        assert await store.mark(fits) == long
+        assert [info.run_id for info in await store.runs()] == ["run"]
 
 
 def test_an_append_that_breaks_fails_alone() -> None:
@@ -193,158 +175,135 @@ def test_an_append_that_breaks_fails_alone() -> None:
     assert (list(batch.runs), batch.sizes) == (["a"], {0: 2})
 
 
-def test_one_refused_append_of_a_batch_does_not_touch_the_others(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            await begin(store, "old", notes=2)
-            outcomes: list[Any] = await asyncio.gather(
-                begin(store, "a"),
-                store.append("old", [note()], expected=1),
-                store.append("missing", [note()], expected=None),
-                store.append("old", [note()], expected=3),
-                store.append("a", [started()], expected=1),
-                store.append("a", [note()], expected=1),
-                begin(store, "old"),
-                return_exceptions=True,
-            )
-            kinds: list[type] = [type(outcome) for outcome in outcomes]
-            assert kinds == [list, Conflict, RunNotFound, list, ValueError, list, Conflict]
-            assert len(await store.read("old")) == 4
-            assert len(await store.read("a")) == 2
+async def test_one_refused_append_of_a_batch_does_not_touch_the_others(
+    url: str, schema: str
+) -> None:
+    async with opened(url, schema, partitions=1) as store:
+        await begin(store, "old", notes=2)
+        outcomes: list[Any] = await asyncio.gather(
+            begin(store, "a"),
+            store.append("old", [note()], expected=1),
+            store.append("missing", [note()], expected=None),
+            store.append("old", [note()], expected=3),
+            store.append("a", [started()], expected=1),
+            store.append("a", [note()], expected=1),
+            begin(store, "old"),
+            return_exceptions=True,
+        )
+        kinds: list[type] = [type(outcome) for outcome in outcomes]
+        assert kinds == [list, Conflict, RunNotFound, list, ValueError, list, Conflict]
+        assert len(await store.read("old")) == 4
+        assert len(await store.read("a")) == 2
 
-    run(main())
 
-
-def test_more_than_fits_into_a_statement_takes_several(
+async def test_more_than_fits_into_a_statement_takes_several(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MAX_APPENDS", 3)
     monkeypatch.setattr(module, "_MAX_CHARS", 2_000)
     monkeypatch.setattr(module, "_KEPT_RUNS", 4)
 
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            runs = [f"run-{number}" for number in range(40)]
-            await asyncio.gather(*(begin(store, name) for name in runs))
-            await asyncio.gather(
-                *(store.append(name, [note("x" * 900)], expected=1) for name in runs),
-                store.append("run-0", [note("x" * 9_000)], expected=None),
-            )
-            assert sum([len(await store.read(name)) for name in runs]) == 81
-
-    run(main())
+    async with opened(url, schema) as store:
+        runs = [f"run-{number}" for number in range(40)]
+        await asyncio.gather(*(begin(store, name) for name in runs))
+        await asyncio.gather(
+            *(store.append(name, [note("x" * 900)], expected=1) for name in runs),
+            store.append("run-0", [note("x" * 9_000)], expected=None),
+        )
+        assert sum([len(await store.read(name)) for name in runs]) == 81
 
 
-def test_children_are_found_in_the_partition_of_their_root_by_a_process_that_never_saw_them(
+async def test_children_are_found_in_the_partition_of_their_root_by_a_process_that_never_saw_them(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as one, opened(url, schema) as two:
-            children = [f"child-{number}" for number in range(12)]
-            for name in children:
-                await begin(one, name, root="root", parent={"run_id": "root", "key": name})
-            for name in children:
-                await two.append(name, [note()], expected=None)
-                with pytest.raises(Conflict):
-                    await begin(two, name)
-                await one.append(name, [note()], expected=2)
-            homes = {event.run_id: part for part in range(8) for event in await page(two, part)}
-            assert len(set(homes.values())) == 1
-            assert {len(await two.read(name)) for name in children} == {3}
-
     async def page(store: PostgresEventStore, partition: int) -> list[Any]:
         return (await store.feed(partition=partition)).events
 
-    run(main())
+    async with opened(url, schema) as one, opened(url, schema) as two:
+        children = [f"child-{number}" for number in range(12)]
+        for name in children:
+            await begin(one, name, root="root", parent={"run_id": "root", "key": name})
+        for name in children:
+            await two.append(name, [note()], expected=None)
+            with pytest.raises(Conflict):
+                await begin(two, name)
+            await one.append(name, [note()], expected=2)
+        homes = {event.run_id: part for part in range(8) for event in await page(two, part)}
+        assert len(set(homes.values())) == 1
+        assert {len(await two.read(name)) for name in children} == {3}
 
 
-def test_a_start_that_was_refused_may_come_back_with_another_root(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            for number in range(8):
-                with pytest.raises(ValueError, match="begins with"):
-                    await store.append("run", [started(root="other"), started()], expected=0)
-                with pytest.raises(RunNotFound):
-                    await store.append("run", [note()], expected=None)
-                await store.append(f"run-{number}", [started(root=f"root-{number}")], expected=0)
-            await store.append("run", [started(root="third")], expected=0)
-
-    run(main())
-
-
-def test_a_long_log_and_a_long_list_are_read_whole(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await store.append("run", [started(), *[note("x")] * 1_200], expected=0)
-            await asyncio.gather(*(begin(store, f"run-{number}") for number in range(600)))
-            assert [event.seq for event in await store.read("run")] == list(range(1, 1_202))
-            assert len(await store.runs()) == 601
-
-    run(main())
-
-
-def test_a_payload_that_is_damaged_is_told_and_not_skipped(url: str, schema: str) -> None:
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            await begin(store, "run")
-            damage = f"UPDATE {schema}.lib_events SET data = 'nonsense'"
-            await asyncio.to_thread(postgres.shared().execute, damage)
-            with pytest.raises(StoreCorrupt, match="event 1 of run 'run'"):
-                await store.read("run")
-
-    run(main())
-
-
-def test_an_append_that_waits_when_the_store_is_closed_is_committed(url: str, schema: str) -> None:
-    async def main() -> None:
-        store = PostgresEventStore(url, schema=schema)
-        await store.setup()
-        tasks = [asyncio.create_task(begin(store, f"run-{n}")) for n in range(50)]
-        await asyncio.sleep(0)  # noqa: TID251 - lets them begin
-        await store.close()
-        assert len(await asyncio.gather(*tasks)) == 50
-        with pytest.raises(StoreClosed):
-            await begin(store, "late")
-
-    run(main())
-
-
-def test_an_append_that_is_cancelled_while_it_waits_is_not_carried_out(
+async def test_a_start_that_was_refused_may_come_back_with_another_root(
     url: str, schema: str
 ) -> None:
-    async def main() -> None:
-        async with opened(url, schema, partitions=1) as store:
-            await begin(store, "run")
-            tasks = [
-                asyncio.create_task(
-                    store.append("run", [NewEvent(NOTE, {"n": n}, AT)], expected=None)
-                )
-                for n in range(4)
-            ]
-            await asyncio.sleep(0)  # noqa: TID251 - lets them begin
-            tasks[1].cancel()
-            tasks[2].cancel()
-            await asyncio.wait(tasks)
-            assert [event.data["n"] for event in (await store.read("run"))[1:]] == [0, 3]
-
-    run(main())
+    async with opened(url, schema) as store:
+        for number in range(8):
+            with pytest.raises(ValueError, match="begins with"):
+                await store.append("run", [started(root="other"), started()], expected=0)
+            with pytest.raises(RunNotFound):
+                await store.append("run", [note()], expected=None)
+            await store.append(f"run-{number}", [started(root=f"root-{number}")], expected=0)
+        await store.append("run", [started(root="third")], expected=0)
 
 
-def test_what_is_remembered_of_runs_is_bounded_and_found_again(
+async def test_a_long_log_and_a_long_list_are_read_whole(url: str, schema: str) -> None:
+    async with opened(url, schema) as store:
+        await store.append("run", [started(), *[note("x")] * 1_200], expected=0)
+        await asyncio.gather(*(begin(store, f"run-{number}") for number in range(600)))
+        assert [event.seq for event in await store.read("run")] == list(range(1, 1_202))
+        assert len(await store.runs()) == 601
+
+
+async def test_a_payload_that_is_damaged_is_told_and_not_skipped(url: str, schema: str) -> None:
+    async with opened(url, schema) as store:
+        await begin(store, "run")
+        damage = f"UPDATE {schema}.lib_events SET data = 'nonsense'"
+        await asyncio.to_thread(postgres.shared().execute, damage)
+        with pytest.raises(StoreCorrupt, match="event 1 of run 'run'"):
+            await store.read("run")
+
+
+async def test_an_append_that_waits_when_the_store_is_closed_is_committed(
+    url: str, schema: str
+) -> None:
+    store = PostgresEventStore(url, schema=schema)
+    await store.setup()
+    tasks = [asyncio.create_task(begin(store, f"run-{n}")) for n in range(50)]
+    await asyncio.sleep(0)  # noqa: TID251 - lets them begin
+    await store.close()
+    assert len(await asyncio.gather(*tasks)) == 50
+    with pytest.raises(StoreClosed):
+        await begin(store, "late")
+
+
+async def test_an_append_that_is_cancelled_while_it_waits_is_not_carried_out(
+    url: str, schema: str
+) -> None:
+    async with opened(url, schema, partitions=1) as store:
+        await begin(store, "run")
+        tasks = [
+            asyncio.create_task(store.append("run", [NewEvent(NOTE, {"n": n}, AT)], expected=None))
+            for n in range(4)
+        ]
+        await asyncio.sleep(0)  # noqa: TID251 - lets them begin
+        tasks[1].cancel()
+        tasks[2].cancel()
+        await asyncio.wait(tasks)
+        assert [event.data["n"] for event in (await store.read("run"))[1:]] == [0, 3]
+
+
+async def test_what_is_remembered_of_runs_is_bounded_and_found_again(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.events.stores.postgres.store._KEPT_HOMES", 1)
     monkeypatch.setattr("lib.events.stores.postgres.watch._KEPT_HEADS", 1)
 
-    async def main() -> None:
-        async with opened(url, schema) as store:
-            for number in range(4):
-                await begin(store, f"run-{number}")
-            for number in range(4):
-                await store.append(f"run-{number}", [note()], expected=None)
-                assert [event.seq for event in await store.read(f"run-{number}")] == [1, 2]
-
-    run(main())
+    async with opened(url, schema) as store:
+        for number in range(4):
+            await begin(store, f"run-{number}")
+        for number in range(4):
+            await store.append(f"run-{number}", [note()], expected=None)
+            assert [event.seq for event in await store.read(f"run-{number}")] == [1, 2]
 
 
 @pytest.mark.parametrize(

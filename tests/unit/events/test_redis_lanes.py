@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lib.events.stores.redis.lanes import Lane
-from lib.testing.aio import run
 
 
 class Numbered:
@@ -31,50 +30,44 @@ class Numbered:
         self.has_failed = True
 
 
-def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> None:
-    async def main() -> None:
-        scripts: list[list[bytes]] = []
-        told: list[Any] = []
+async def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> None:
+    scripts: list[list[bytes]] = []
+    told: list[Any] = []
 
-        async def commit(args: Sequence[bytes]) -> Sequence[Any]:
-            scripts.append(list(args))
-            return [int(arg) for arg in args]
+    async def commit(args: Sequence[bytes]) -> Sequence[Any]:
+        scripts.append(list(args))
+        return [int(arg) for arg in args]
 
-        lane = Lane(commit, told.extend)
-        before, after = Numbered(2, before=True), Numbered(4, after=True)
-        async with asyncio.timeout(200):
-            operations = [Numbered(1), before, Numbered(3), after, Numbered(5)]
-            outcomes = await asyncio.gather(
-                *(lane.put(operation) for operation in operations), return_exceptions=True
-            )
-            with pytest.raises(RecursionError):  # and alone
-                await lane.put(Numbered(6, before=True))
-            assert await lane.put(Numbered(7)) == 7
-            await lane.drained()
+    lane = Lane(commit, told.extend)
+    before, after = Numbered(2, before=True), Numbered(4, after=True)
+    async with asyncio.timeout(200):
+        operations = [Numbered(1), before, Numbered(3), after, Numbered(5)]
+        outcomes = await asyncio.gather(
+            *(lane.put(operation) for operation in operations), return_exceptions=True
+        )
+        with pytest.raises(RecursionError):  # and alone
+            await lane.put(Numbered(6, before=True))
+        assert await lane.put(Numbered(7)) == 7
+        await lane.drained()
 
-        assert outcomes[::2] == [1, 3, 5]
-        assert [type(outcome) for outcome in outcomes[1::2]] == [RecursionError, OverflowError]
-        assert (scripts, told) == ([[b"1", b"3", b"4", b"5"], [b"7"]], [1, 3, 5, 7])
-        assert (before.has_failed, after.has_failed) == (True, True)
-
-    run(main())
+    assert outcomes[::2] == [1, 3, 5]
+    assert [type(outcome) for outcome in outcomes[1::2]] == [RecursionError, OverflowError]
+    assert (scripts, told) == ([[b"1", b"3", b"4", b"5"], [b"7"]], [1, 3, 5, 7])
+    assert (before.has_failed, after.has_failed) == (True, True)
 
 
-def test_what_does_not_fit_into_a_script_goes_into_the_next() -> None:
-    async def main() -> None:
-        scripts: list[int] = []
+async def test_what_does_not_fit_into_a_script_goes_into_the_next() -> None:
+    scripts: list[int] = []
 
-        async def commit(args: Sequence[bytes]) -> Sequence[Any]:
-            scripts.append(len(args))
-            return [len(arg) for arg in args]
+    async def commit(args: Sequence[bytes]) -> Sequence[Any]:
+        scripts.append(len(args))
+        return [len(arg) for arg in args]
 
-        class Large(Numbered):
-            def arguments(self) -> list[bytes]:
-                return [b"x" * (3 * 1024 * 1024)]
+    class Large(Numbered):
+        def arguments(self) -> list[bytes]:
+            return [b"x" * (3 * 1024 * 1024)]
 
-        lane = Lane(commit, lambda _: None)
-        async with asyncio.timeout(200):
-            await asyncio.gather(*(lane.put(Large(number)) for number in range(5)))
-        assert scripts == [2, 2, 1]
-
-    run(main())
+    lane = Lane(commit, lambda _: None)
+    async with asyncio.timeout(200):
+        await asyncio.gather(*(lane.put(Large(number)) for number in range(5)))
+    assert scripts == [2, 2, 1]

@@ -10,7 +10,6 @@ import pytest
 
 from lib.events import RedisEventStore
 from lib.events.verify import verify_store
-from lib.testing.aio import run
 from lib.testing.servers.redis import fresh_url, own_server
 
 from .redis_kit import everything, feeds
@@ -46,7 +45,9 @@ def let_go(processes: list[Process]) -> None:
         process.stdin.flush()
 
 
-def test_processes_that_write_at_once_lose_nothing_and_agree(processes: list[Process]) -> None:
+async def test_processes_that_write_at_once_lose_nothing_and_agree(
+    processes: list[Process],
+) -> None:
     url, times = fresh_url(), 25
     for number in range(3):
         start(processes, url, f"process-{number}", "count", times)
@@ -55,24 +56,23 @@ def test_processes_that_write_at_once_lose_nothing_and_agree(processes: list[Pro
         process.communicate()
     assert [process.returncode for process in processes] == [0, 0, 0]
 
-    async def main() -> None:
-        store = RedisEventStore(url)
-        await store.setup()
-        counter = await store.read("counter")
-        assert counter[-1].data["total"] == 3 * times
-        assert len(await store.read("signals")) == 3 * times + 1
-        found = await feeds(store)
-        for info in await store.runs():
-            log = await store.read(info.run_id)
-            assert [event.seq for event in log] == list(range(1, len(log) + 1))
-            [own] = [events for events in found if log[0] in events]
-            assert [event for event in own if event.run_id == info.run_id] == log
-        await store.close()
-
-    run(main())
+    store = RedisEventStore(url)
+    await store.setup()
+    counter = await store.read("counter")
+    assert counter[-1].data["total"] == 3 * times
+    assert len(await store.read("signals")) == 3 * times + 1
+    found = await feeds(store)
+    for info in await store.runs():
+        log = await store.read(info.run_id)
+        assert [event.seq for event in log] == list(range(1, len(log) + 1))
+        [own] = [events for events in found if log[0] in events]
+        assert [event for event in own if event.run_id == info.run_id] == log
+    await store.close()
 
 
-def test_what_a_server_has_confirmed_survives_its_being_killed(processes: list[Process]) -> None:
+async def test_what_a_server_has_confirmed_survives_its_being_killed(
+    processes: list[Process],
+) -> None:
     server = own_server("--appendfsync", "always")
     process = start(processes, server.url, "run", "acknowledge", 8)
     let_go(processes)
@@ -99,5 +99,5 @@ def test_what_a_server_has_confirmed_survives_its_being_killed(processes: list[P
         assert len(await everything(store)) == sum(info.head for info in await store.runs())
         await store.close()
 
-    run(main())
+    await main()
     server.stop()

@@ -13,7 +13,6 @@ import pytest
 from lib.errors import StoreCorrupt, StoreError
 from lib.events import RedisEventStore
 from lib.events.store import run_mark
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin, note
 from lib.testing.servers.redis import RedisServer, own_server
 
@@ -27,23 +26,20 @@ def own() -> Iterator[RedisServer]:
     server.stop(signal.SIGKILL)
 
 
-def test_a_password_is_used_and_never_shown(own: RedisServer) -> None:
+async def test_a_password_is_used_and_never_shown(own: RedisServer) -> None:
     own.command("CONFIG", "SET", "requirepass", "geheim")
     address = own.url.removeprefix("redis://")
 
-    async def main() -> None:
-        async with opened(f"redis://:geheim@{address}") as store:
-            await begin(store, "run")
-            assert "geheim" not in repr(store)
-        for url in (f"redis://:geheim2@{address}", own.url):
-            with pytest.raises(StoreError, match="password") as caught:
-                await RedisEventStore(url).setup()
-            assert "geheim" not in f"{caught.value!r} {caught.value.__cause__!r}"
-
-    run(main())
+    async with opened(f"redis://:geheim@{address}") as store:
+        await begin(store, "run")
+        assert "geheim" not in repr(store)
+    for url in (f"redis://:geheim2@{address}", own.url):
+        with pytest.raises(StoreError, match="password") as caught:
+            await RedisEventStore(url).setup()
+        assert "geheim" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
-def test_what_endangers_the_log_is_warned_of_at_setup(
+async def test_what_endangers_the_log_is_warned_of_at_setup(
     own: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -56,13 +52,13 @@ def test_what_endangers_the_log_is_warned_of_at_setup(
             pass
 
     with caplog.at_level(logging.WARNING):
-        run(main())
+        await main()
 
     assert ["appendonly" in text for text in caplog.messages] == [True, False]
     assert "maxmemory-policy allkeys-lru" in caplog.messages[1]
 
 
-def test_a_user_who_may_not_ask_how_the_server_is_run_can_work(
+async def test_a_user_who_may_not_ask_how_the_server_is_run_can_work(
     own: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     own.command("ACL", "SETUSER", "app", "on", ">geheim", "~*", "+@all", "-info", "-keys")
@@ -72,12 +68,12 @@ def test_a_user_who_may_not_ask_how_the_server_is_run_can_work(
             await begin(store, "run")
 
     with caplog.at_level(logging.WARNING):
-        run(main())
+        await main()
 
     assert ["does not say how it is run" in text for text in caplog.messages] == [True]
 
 
-def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_purged(
+async def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_purged(
     own: RedisServer,
 ) -> None:
     secret = "geheimnis"
@@ -86,39 +82,36 @@ def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_pur
         files = [path for path in own.folder.rglob("*") if path.is_file()]
         return any(secret.encode() in path.read_bytes() for path in files)
 
-    async def main() -> None:
-        async with opened(own.url) as store:
-            blob = {"$blob": "a" * 64, "size": 1, "type": secret}
-            text = {"type": "text", "text": secret}
-            await begin(
-                store,
-                f"run-{secret}",
-                tenant=f"t-{secret}",
-                user=secret,
-                root=f"{secret}/root",
-                parent={"run_id": f"{secret}/parent", "key": "k"},
-                input=[{"role": "user", "parts": [text, {"type": "file", "blob": blob}]}],
-            )
-            await store.append(f"run-{secret}", [note(secret)], expected=1)
-            await store.set_mark(run_mark(f"run-{secret}", "a"), secret)
-            await begin(store, "other")
-            await do(own.command, "SAVE")
-            assert await do(kept)
-            await store.erase(f"run-{secret}")
-            await asyncio.gather(store.purge(), store.purge(), return_exceptions=True)
-            await store.purge()
-            await do((own.folder / "dump.rdb").unlink)
-            assert not await do(kept)
-            assert [info.run_id for info in await store.runs()] == ["other"]
+    async with opened(own.url) as store:
+        blob = {"$blob": "a" * 64, "size": 1, "type": secret}
+        text = {"type": "text", "text": secret}
+        await begin(
+            store,
+            f"run-{secret}",
+            tenant=f"t-{secret}",
+            user=secret,
+            root=f"{secret}/root",
+            parent={"run_id": f"{secret}/parent", "key": "k"},
+            input=[{"role": "user", "parts": [text, {"type": "file", "blob": blob}]}],
+        )
+        await store.append(f"run-{secret}", [note(secret)], expected=1)
+        await store.set_mark(run_mark(f"run-{secret}", "a"), secret)
+        await begin(store, "other")
+        await do(own.command, "SAVE")
+        assert await do(kept)
+        await store.erase(f"run-{secret}")
+        await asyncio.gather(store.purge(), store.purge(), return_exceptions=True)
+        await store.purge()
+        await do((own.folder / "dump.rdb").unlink)
+        assert not await do(kept)
+        assert [info.run_id for info in await store.runs()] == ["other"]
 
-            await do(own.command, "CONFIG", "SET", "appendonly", "no")
+        await do(own.command, "CONFIG", "SET", "appendonly", "no")
+        await store.purge()
+        await do(own.command, "CONFIG", "SET", "appendonly", "yes")
+        await do(_spoil, own)
+        with pytest.raises(StoreError, match="could not rewrite"):
             await store.purge()
-            await do(own.command, "CONFIG", "SET", "appendonly", "yes")
-            await do(_spoil, own)
-            with pytest.raises(StoreError, match="could not rewrite"):
-                await store.purge()
-
-    run(main())
 
 
 def _spoil(server: RedisServer) -> None:
@@ -165,23 +158,17 @@ def bulk(text: bytes) -> bytes:
         (b"*2\r\n$1\r\nx\r\n$1\r\n8\r\n", StoreCorrupt, "layout"),
     ],
 )
-def test_what_a_server_says_is_an_error_of_ours(
+async def test_what_a_server_says_is_an_error_of_ours(
     answer: bytes, error: type[StoreError], text: str
 ) -> None:
-    async def main() -> None:
-        async with odd_server(bulk(INFO), answer) as url:
-            with pytest.raises(error, match=text) as caught:
-                await RedisEventStore(url, timeout_s=200).setup()
-            passes = text in {"still loading", "busy", "too few replicas", "may have happened"}
-            assert caught.value.retryable is passes
-
-    run(main())
+    async with odd_server(bulk(INFO), answer) as url:
+        with pytest.raises(error, match=text) as caught:
+            await RedisEventStore(url, timeout_s=200).setup()
+        passes = text in {"still loading", "busy", "too few replicas", "may have happened"}
+        assert caught.value.retryable is passes
 
 
-def test_a_server_that_is_too_old_is_refused() -> None:
-    async def main() -> None:
-        async with odd_server(bulk(b"redis_version:6.0.16\r\naof_enabled:1\r\n")) as url:
-            with pytest.raises(StoreError, match=r"Redis 6\.0\.16: it must be 6\.2 or newer"):
-                await RedisEventStore(url).setup()
-
-    run(main())
+async def test_a_server_that_is_too_old_is_refused() -> None:
+    async with odd_server(bulk(b"redis_version:6.0.16\r\naof_enabled:1\r\n")) as url:
+        with pytest.raises(StoreError, match=r"Redis 6\.0\.16: it must be 6\.2 or newer"):
+            await RedisEventStore(url).setup()

@@ -4,7 +4,6 @@ import pytest
 
 from lib.events.stores.redis.watch import Heads
 from lib.events.wakeups import Wakeups
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
 from lib.testing.servers import redis
@@ -43,28 +42,22 @@ def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen
     assert told.partitions == [0, 1]
 
 
-def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: str) -> None:
-    async def main() -> None:
-        async with opened(url) as one, opened(url) as two:
-            with two.wakeups.listen() as listener:
-                for number in range(3):
-                    await begin(one, f"run-{number}")
-                    assert await listener.wait(200)
-                assert not await listener.wait(0.2)
-                await begin(two, "own")
-                assert await listener.wait(0)
-
-    run(main())
+async def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: str) -> None:
+    async with opened(url) as one, opened(url) as two:
+        with two.wakeups.listen() as listener:
+            for number in range(3):
+                await begin(one, f"run-{number}")
+                assert await listener.wait(200)
+            assert not await listener.wait(0.2)
+            await begin(two, "own")
+            assert await listener.wait(0)
 
 
-def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str) -> None:
-    async def main() -> None:
-        still = ManualClock()
-        async with opened(url, partitions=1) as one, opened(url, partitions=1, clock=still) as two:
-            with two.wakeups.listen("other") as listener:
-                await begin(one, "other")
-                assert not await listener.wait(0)
-                await begin(two, "own")
-                assert await listener.wait(0)
-
-    run(main())
+async def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str) -> None:
+    still = ManualClock()
+    async with opened(url, partitions=1) as one, opened(url, partitions=1, clock=still) as two:
+        with two.wakeups.listen("other") as listener:
+            await begin(one, "other")
+            assert not await listener.wait(0)
+            await begin(two, "own")
+            assert await listener.wait(0)

@@ -20,7 +20,6 @@ from lib.events.codec import (
 from lib.events.runs import fold
 from lib.events.stores.sqlite import SQLiteEventStore
 from lib.events.wakeups import Wakeups
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT
 
 
@@ -114,39 +113,30 @@ def test_every_result_belongs_to_a_kind_of_request() -> None:
     assert {kind.rpartition(".")[0] for kind in k.RESULTS} == families
 
 
-def test_a_wake_up_before_the_wait_is_not_lost_and_counts_once() -> None:
-    async def main() -> None:
-        wakeups = Wakeups()
-        with wakeups.listen("run") as listener:
-            wakeups.committed("run", signal=False)
-            wakeups.committed("run", signal=False)
-            assert await listener.wait() is True
-            assert await listener.wait(0) is False
-
-    run(main())
+async def test_a_wake_up_before_the_wait_is_not_lost_and_counts_once() -> None:
+    wakeups = Wakeups()
+    with wakeups.listen("run") as listener:
+        wakeups.committed("run", signal=False)
+        wakeups.committed("run", signal=False)
+        assert await listener.wait() is True
+        assert await listener.wait(0) is False
 
 
-def test_a_foreign_commit_wakes_everybody() -> None:
-    async def main() -> None:
-        wakeups = Wakeups()
-        with wakeups.listen("a") as one, wakeups.listen("b", signals_only=True) as two:
-            wakeups.foreign()
-            assert [await one.wait(0), await two.wait(0)] == [True, True]
-
-    run(main())
+async def test_a_foreign_commit_wakes_everybody() -> None:
+    wakeups = Wakeups()
+    with wakeups.listen("a") as one, wakeups.listen("b", signals_only=True) as two:
+        wakeups.foreign()
+        assert [await one.wait(0), await two.wait(0)] == [True, True]
 
 
-def test_demand_is_there_as_long_as_anybody_listens() -> None:
-    async def main() -> None:
-        wakeups = Wakeups()
-        demanded = asyncio.create_task(wakeups.demanded())
-        await asyncio.sleep(0)  # noqa: TID251 - lets it begin
-        assert (wakeups.wanted, demanded.done()) == (False, False)
-        with wakeups.listen("a"):
-            with wakeups.listen("a"), wakeups.listen():
-                assert wakeups.wanted
+async def test_demand_is_there_as_long_as_anybody_listens() -> None:
+    wakeups = Wakeups()
+    demanded = asyncio.create_task(wakeups.demanded())
+    await asyncio.sleep(0)  # noqa: TID251 - lets it begin
+    assert (wakeups.wanted, demanded.done()) == (False, False)
+    with wakeups.listen("a"):
+        with wakeups.listen("a"), wakeups.listen():
             assert wakeups.wanted
-            await demanded
-        assert not wakeups.wanted
-
-    run(main())
+        assert wakeups.wanted
+        await demanded
+    assert not wakeups.wanted

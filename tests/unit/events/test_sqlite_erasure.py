@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lib.events import Event, NewEvent, SQLiteEventStore
+from lib.events import NewEvent, SQLiteEventStore
 from lib.events.store import run_mark, tombstone_name
 from lib.events.stores.sqlite import erasure
 from lib.events.stores.sqlite.writer import Writer
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 
 
@@ -63,25 +62,21 @@ async def marked(store: SQLiteEventStore, number: int, random_: random.Random) -
     return run_id
 
 
-def test_no_byte_of_an_erased_run_is_left_once_the_store_is_closed(tmp_path: Path) -> None:
+async def test_no_byte_of_an_erased_run_is_left_once_the_store_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     random_ = random.Random(7)
     numbers = range(400)
 
-    async def main() -> list[Event]:
-        store = await opened(path)
-        names = await asyncio.gather(*(marked(store, number, random_) for number in numbers))
-        for name in names[::2]:
-            await store.append(name, [note("x" * 300)], expected=None)
-        erased = names[::5]
-        await asyncio.gather(*(store.erase(name) for name in erased[:40]))
-        for name in erased[40:]:
-            await store.erase(name)
-        kept = await all_events(store, limit=1000)
-        await store.close()
-        return kept
-
-    kept = run(main())
+    store = await opened(path)
+    names = await asyncio.gather(*(marked(store, number, random_) for number in numbers))
+    for name in names[::2]:
+        await store.append(name, [note("x" * 300)], expected=None)
+    erased = names[::5]
+    await asyncio.gather(*(store.erase(name) for name in erased[:40]))
+    for name in erased[40:]:
+        await store.erase(name)
+    kept = await all_events(store, limit=1000)
+    await store.close()
     found = raw(path)
     for number in numbers:
         gone = number % 5 == 0
@@ -93,27 +88,24 @@ def test_no_byte_of_an_erased_run_is_left_once_the_store_is_closed(tmp_path: Pat
         assert await all_events(store, limit=1000) == kept
         await store.close()
 
-    run(again())
+    await again()
 
 
-def test_the_log_is_cut_when_an_erasure_returns(tmp_path: Path) -> None:
+async def test_the_log_is_cut_when_an_erasure_returns(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        store = await opened(path)
-        await store.append("run", [started(), note("very secret " * 1000)], expected=0)
-        await begin(store, "kept")
-        before = await asyncio.to_thread(raw, path)
-        await store.erase("run")
-        after = await asyncio.to_thread(raw, path)
+    store = await opened(path)
+    await store.append("run", [started(), note("very secret " * 1000)], expected=0)
+    await begin(store, "kept")
+    before = await asyncio.to_thread(raw, path)
+    await store.erase("run")
+    after = await asyncio.to_thread(raw, path)
 
-        assert b"very secret" in before
-        assert b"very secret" not in after
-        assert (await asyncio.to_thread(Path(f"{path}-wal").stat)).st_size == 0
-        assert await begin(store, "more")
-        await store.close()
-
-    run(main())
+    assert b"very secret" in before
+    assert b"very secret" not in after
+    assert (await asyncio.to_thread(Path(f"{path}-wal").stat)).st_size == 0
+    assert await begin(store, "more")
+    await store.close()
 
 
 def statements_of(writer: Writer) -> list[str]:
@@ -134,77 +126,69 @@ def test_erasures_of_one_transaction_share_the_cut_of_the_log(tmp_path: Path) ->
         assert sum("TRUNCATE" in statement for statement in told) == 1
 
 
-def test_a_reader_that_is_in_the_way_puts_the_cut_off_until_it_has_gone(tmp_path: Path) -> None:
+async def test_a_reader_that_is_in_the_way_puts_the_cut_off_until_it_has_gone(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        store = await opened(path)
-        await begin(store, "kept")
-        await store.append("run", [started(), note("very secret")], expected=0)
-        reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        await asyncio.to_thread(reader.execute, "BEGIN")
-        await asyncio.to_thread(reader.execute, "SELECT count(*) FROM lib_runs")
-        async with asyncio.timeout(200):
-            await store.erase("run")
-        during = await asyncio.to_thread(raw, path)
-        await asyncio.to_thread(reader.close)
-        await store.append("kept", [note()], expected=1)
-        after = await asyncio.to_thread(raw, path)
-
-        assert (b"very secret" in during, b"very secret" in after) == (True, False)
-        await store.close()
-
-    run(main())
-
-
-def test_a_cut_that_a_reader_prevents_to_the_end_is_made_by_close(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-
-    async def main() -> None:
-        store = await opened(path)
-        other = await opened(path)
-        await store.append("run", [started(), note("very secret")], expected=0)
-        reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        await asyncio.to_thread(reader.execute, "BEGIN")
-        await asyncio.to_thread(reader.execute, "SELECT count(*) FROM lib_runs")
+    store = await opened(path)
+    await begin(store, "kept")
+    await store.append("run", [started(), note("very secret")], expected=0)
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    await asyncio.to_thread(reader.execute, "BEGIN")
+    await asyncio.to_thread(reader.execute, "SELECT count(*) FROM lib_runs")
+    async with asyncio.timeout(200):
         await store.erase("run")
-        await asyncio.to_thread(reader.close)
-        await store.close()
-        after = await asyncio.to_thread(raw, path)
-        await other.close()
+    during = await asyncio.to_thread(raw, path)
+    await asyncio.to_thread(reader.close)
+    await store.append("kept", [note()], expected=1)
+    after = await asyncio.to_thread(raw, path)
 
-        assert b"very secret" not in after
+    assert (b"very secret" in during, b"very secret" in after) == (True, False)
+    await store.close()
 
-    run(main())
 
-
-def test_the_last_to_close_writes_the_file_anew_and_only_after_an_erasure(tmp_path: Path) -> None:
+async def test_a_cut_that_a_reader_prevents_to_the_end_is_made_by_close(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        one, two = await opened(path), await opened(path)
-        for name in ("a", "b"):
-            await begin(one, name)
-        await one.close()
-        one = await opened(path)
-        await one.erase("a")
-        await two.erase("b")
-        await one.close()
-        before = await asyncio.to_thread(meta, path)
-        await two.close()
-        after = await asyncio.to_thread(meta, path)
+    store = await opened(path)
+    other = await opened(path)
+    await store.append("run", [started(), note("very secret")], expected=0)
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    await asyncio.to_thread(reader.execute, "BEGIN")
+    await asyncio.to_thread(reader.execute, "SELECT count(*) FROM lib_runs")
+    await store.erase("run")
+    await asyncio.to_thread(reader.close)
+    await store.close()
+    after = await asyncio.to_thread(raw, path)
+    await other.close()
 
-        assert before["events.erased"] == after["events.erased"] == "2"
-        assert "events.scrubbed" not in before
-        assert after["events.scrubbed"] == "2"
+    assert b"very secret" not in after
 
-    run(main())
+
+async def test_the_last_to_close_writes_the_file_anew_and_only_after_an_erasure(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.db"
+
+    one, two = await opened(path), await opened(path)
+    for name in ("a", "b"):
+        await begin(one, name)
+    await one.close()
+    one = await opened(path)
+    await one.erase("a")
+    await two.erase("b")
+    await one.close()
+    before = await asyncio.to_thread(meta, path)
+    await two.close()
+    after = await asyncio.to_thread(meta, path)
+
+    assert before["events.erased"] == after["events.erased"] == "2"
+    assert "events.scrubbed" not in before
+    assert after["events.scrubbed"] == "2"
     stored = path.read_bytes()
 
-    async def only_looks() -> None:
-        await (await opened(path)).close()
-
-    run(only_looks())
+    await (await opened(path)).close()
     assert path.read_bytes() == stored
 
 
@@ -225,22 +209,19 @@ asyncio.run(main())
 """
 
 
-def test_what_a_crash_has_left_to_do_is_done_by_the_next_to_close(tmp_path: Path) -> None:
+async def test_what_a_crash_has_left_to_do_is_done_by_the_next_to_close(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     assert subprocess.run([sys.executable, "-c", CRASH, str(path)], check=False).returncode == 9
     left = meta(path)
 
-    async def main() -> None:
-        await (await opened(path)).close()
-
-    run(main())
+    await (await opened(path)).close()
     assert left["events.erased"] == "2"
     assert "events.scrubbed" not in left
     assert meta(path)["events.scrubbed"] == "2"
     assert b"very secret" not in raw(path)
 
 
-def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
+async def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log.db"
@@ -256,62 +237,50 @@ def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr("lib.events.stores.sqlite.writer.scrub", full)
-        run(main())
+        await main()
     [record] = caplog.records
     assert "what was erased may still be in it" in record.getMessage()
 
-    async def again() -> None:
-        await (await opened(path)).close()
-
-    run(again())
+    await (await opened(path)).close()
     assert meta(path)["events.scrubbed"] == "1"
 
 
-def test_a_file_that_a_newer_release_has_taken_over_is_not_written_anew(
+async def test_a_file_that_a_newer_release_has_taken_over_is_not_written_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        store = await opened(path)
-        await begin(store, "run")
-        await store.erase("run")
-        await asyncio.to_thread(take_over, path)
-        await store.close()
-
-    run(main())
+    store = await opened(path)
+    await begin(store, "run")
+    await store.erase("run")
+    await asyncio.to_thread(take_over, path)
+    await store.close()
     assert "events.scrubbed" not in meta(path)
     assert "what was erased may still be in it" in caplog.text
 
 
-def test_marks_that_have_outlived_their_run_are_erased_with_its_name(tmp_path: Path) -> None:
+async def test_marks_that_have_outlived_their_run_are_erased_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        store = await opened(path)
-        await begin(store, "run")
-        await store.erase("run")
-        await store.set_mark(run_mark("run", "late"), "very secret")
-        assert await store.erase("run") is False
-        assert await store.marks("") == {}
-        assert b"very secret" not in await asyncio.to_thread(raw, path)
-        tombstone = await store.tombstone("run")
-        assert tombstone is not None
-        assert tombstone.name == tombstone_name("run")
-        await store.close()
-
-    run(main())
+    store = await opened(path)
+    await begin(store, "run")
+    await store.erase("run")
+    await store.set_mark(run_mark("run", "late"), "very secret")
+    assert await store.erase("run") is False
+    assert await store.marks("") == {}
+    assert b"very secret" not in await asyncio.to_thread(raw, path)
+    tombstone = await store.tombstone("run")
+    assert tombstone is not None
+    assert tombstone.name == tombstone_name("run")
+    await store.close()
 
 
-def test_a_store_in_memory_has_no_file_to_write_anew() -> None:
-    async def main() -> None:
-        store = SQLiteEventStore()
-        await store.setup()
-        await store.append("run", [started(), NewEvent(NOTE, {}, AT)], expected=0)
-        assert await store.erase("run") is True
-        await store.close()
-
-    run(main())
+async def test_a_store_in_memory_has_no_file_to_write_anew() -> None:
+    store = SQLiteEventStore()
+    await store.setup()
+    await store.append("run", [started(), NewEvent(NOTE, {}, AT)], expected=0)
+    assert await store.erase("run") is True
+    await store.close()
 
 
 def test_an_error_of_another_kind_is_not_taken_for_company() -> None:

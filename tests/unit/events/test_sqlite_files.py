@@ -204,12 +204,12 @@ def test_any_path_will_do(tmp_path: Path) -> None:
         assert (tmp_path / name).is_file()
 
 
-def test_a_path_that_leads_nowhere_is_told_with_a_way_out(tmp_path: Path) -> None:
+async def test_a_path_that_leads_nowhere_is_told_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(StoreReadOnly, match="is its folder there, and writable"):
-        run(SQLiteEventStore(tmp_path / "none" / "log.db").setup())
+        await SQLiteEventStore(tmp_path / "none" / "log.db").setup()
     (tmp_path / "empty.db").touch()
     with pytest.raises(StoreReadOnly, match="holds no event store: check the name, or open it"):
-        run(SQLiteEventStore(tmp_path / "empty.db", read_only=True).setup())
+        await SQLiteEventStore(tmp_path / "empty.db", read_only=True).setup()
 
 
 def test_impossible_stores_are_refused_when_they_are_made() -> None:

@@ -105,46 +105,43 @@ MISHAPS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("mishap", MISHAPS.values(), ids=MISHAPS)
-def test_nothing_is_confirmed_that_only_a_nameless_file_holds(
+async def test_nothing_is_confirmed_that_only_a_nameless_file_holds(
     tmp_path: Path, mishap: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "folder" / LOG
     path.parent.mkdir()
 
-    async def main() -> list[StoreError | str]:
-        found: list[StoreError | str] = []
-        store = SQLiteEventStore(path)
-        await store.setup()
-        await begin(store, "run")
-        reader = SQLiteEventStore(path, read_only=True)
-        await reader.setup()
-        [lease] = await store.claim("me", ttl_s=30)
-        await asyncio.to_thread(mishap, path)
-        calls: dict[str, Callable[[], Awaitable[object]]] = {
-            "append": lambda: store.append("run", [note()], expected=1),
-            "again": lambda: store.append("run", [note()], expected=1),
-            "start": lambda: begin(store, "other"),
-            "claim": lambda: store.claim("me", ttl_s=30),
-            "renew": lambda: store.renew(lease, ttl_s=30),
-            "set_mark": lambda: store.set_mark("name", "value"),
-            "erase": lambda: store.erase("run"),
-            "read": lambda: store.read("run"),
-            "runs": lambda: store.runs(RunQuery()),
-            "feed": store.feed,
-            "mark": lambda: store.mark("name"),
-            "schema_version": store.schema_version,
-            "read of a reader": lambda: reader.read("run"),
-        }
-        for name, call in calls.items():
-            try:
-                found.append(f"{name}: {await call()}")
-            except StoreError as error:
-                found.append(error)
-        await store.close()
-        await reader.close()
-        return found
-
-    outcomes = run(main())
+    found: list[StoreError | str] = []
+    store = SQLiteEventStore(path)
+    await store.setup()
+    await begin(store, "run")
+    reader = SQLiteEventStore(path, read_only=True)
+    await reader.setup()
+    [lease] = await store.claim("me", ttl_s=30)
+    await asyncio.to_thread(mishap, path)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "append": lambda: store.append("run", [note()], expected=1),
+        "again": lambda: store.append("run", [note()], expected=1),
+        "start": lambda: begin(store, "other"),
+        "claim": lambda: store.claim("me", ttl_s=30),
+        "renew": lambda: store.renew(lease, ttl_s=30),
+        "set_mark": lambda: store.set_mark("name", "value"),
+        "erase": lambda: store.erase("run"),
+        "read": lambda: store.read("run"),
+        "runs": lambda: store.runs(RunQuery()),
+        "feed": store.feed,
+        "mark": lambda: store.mark("name"),
+        "schema_version": store.schema_version,
+        "read of a reader": lambda: reader.read("run"),
+    }
+    for name, call in calls.items():
+        try:
+            found.append(f"{name}: {await call()}")
+        except StoreError as error:
+            found.append(error)
+    await store.close()
+    await reader.close()
+    outcomes = found
     assert [type(each) for each in outcomes] == [StoreCorrupt] * 13, outcomes
     assert not any(each.retryable for each in outcomes if isinstance(each, StoreError))
 
@@ -178,7 +175,7 @@ def test_an_engine_makes_no_effect_after_its_file_was_lost(
     assert effects == [0, 1, 2, 3]
 
 
-def test_a_store_goes_on_by_any_name_of_its_file(
+async def test_a_store_goes_on_by_any_name_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -186,47 +183,38 @@ def test_a_store_goes_on_by_any_name_of_its_file(
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "folder" / LOG)
 
-    async def main() -> None:
-        stores = [SQLiteEventStore(name) for name in (LOG, link, Path("..") / "link.db")]
-        for number, store in enumerate(stores):
-            await store.setup()
-            await begin(store, f"run-{number}")
-        os.chdir(tmp_path)
-        for number, store in enumerate(stores):
-            await store.append(f"run-{number}", [note()], expected=1)
-            assert len(await store.runs()) == len(stores)
-            await store.close()
-
-    run(main())
+    stores = [SQLiteEventStore(name) for name in (LOG, link, Path("..") / "link.db")]
+    for number, store in enumerate(stores):
+        await store.setup()
+        await begin(store, f"run-{number}")
+    os.chdir(tmp_path)
+    for number, store in enumerate(stores):
+        await store.append(f"run-{number}", [note()], expected=1)
+        assert len(await store.runs()) == len(stores)
+        await store.close()
 
 
-def test_a_lost_file_put_back_is_the_store_again(tmp_path: Path) -> None:
+async def test_a_lost_file_put_back_is_the_store_again(tmp_path: Path) -> None:
     path, aside = tmp_path / LOG, tmp_path / "aside.db"
 
-    async def main() -> None:
-        store = SQLiteEventStore(path)
-        await store.setup()
-        await begin(store, "run")
-        await asyncio.to_thread(path.rename, aside)
-        with pytest.raises(StoreCorrupt, match="deleted, moved or replaced"):
-            await store.append("run", [note("lost")], expected=1)
-        await asyncio.to_thread(aside.rename, path)
-        await store.append("run", [note("kept")], expected=1)
+    store = SQLiteEventStore(path)
+    await store.setup()
+    await begin(store, "run")
+    await asyncio.to_thread(path.rename, aside)
+    with pytest.raises(StoreCorrupt, match="deleted, moved or replaced"):
+        await store.append("run", [note("lost")], expected=1)
+    await asyncio.to_thread(aside.rename, path)
+    await store.append("run", [note("kept")], expected=1)
 
-        assert [event.data.get("text") for event in await store.read("run")] == [None, "kept"]
-        await store.close()
-
-    run(main())
+    assert [event.data.get("text") for event in await store.read("run")] == [None, "kept"]
+    await store.close()
 
 
-def test_closing_a_store_without_its_file_leaves_the_folder_alone(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = SQLiteEventStore(tmp_path / LOG)
-        await store.setup()
-        await begin(store, "run")
-        await store.erase("run")
-        await asyncio.to_thread(_unlink_all, tmp_path / LOG)
-        await store.close()
-
-    run(main())
+async def test_closing_a_store_without_its_file_leaves_the_folder_alone(tmp_path: Path) -> None:
+    store = SQLiteEventStore(tmp_path / LOG)
+    await store.setup()
+    await begin(store, "run")
+    await store.erase("run")
+    await asyncio.to_thread(_unlink_all, tmp_path / LOG)
+    await store.close()
     assert list(tmp_path.iterdir()) == []

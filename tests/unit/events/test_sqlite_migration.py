@@ -14,7 +14,6 @@ from lib.events import SQLiteEventStore
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.stores.sqlite.layout import refuse_newer
 from lib.events.verify import verify_store
-from lib.testing.aio import run
 
 RECORDED = Path(__file__).parents[2] / "replay" / "v0.2.0" / "store.db"
 BLOB = "ab" * 32
@@ -61,7 +60,7 @@ def version(path: Path) -> int:
         return refuse_newer(connection, "log")
 
 
-def users_of_the_blob(path: Path) -> list[str]:
+async def users_of_the_blob(path: Path) -> list[str]:
     async def main() -> list[str]:
         store = SQLiteEventStore(path)
         await store.setup()
@@ -70,19 +69,19 @@ def users_of_the_blob(path: Path) -> list[str]:
         await store.close()
         return found
 
-    return run(main())
+    return await main()
 
 
-def test_a_crash_in_the_middle_leaves_the_layout_before(old: Path) -> None:
+async def test_a_crash_in_the_middle_leaves_the_layout_before(old: Path) -> None:
     assert subprocess.run([sys.executable, "-c", CRASH, str(old)], check=False).returncode == 9
 
     assert version(old) == 1
     assert not {"lib_tombstones", "lib_blob_uses", "lib_runs_parent"} & tables(old)
-    assert users_of_the_blob(old) == ["parent"]
+    assert (await users_of_the_blob(old)) == ["parent"]
     assert version(old) == LAYOUT_VERSION
 
 
-def test_processes_that_race_migrate_once(old: Path) -> None:
+async def test_processes_that_race_migrate_once(old: Path) -> None:
     command = [sys.executable, "-c", OPEN, str(old)]
     racers = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(3)]
     for racer in racers:
@@ -93,26 +92,23 @@ def test_processes_that_race_migrate_once(old: Path) -> None:
         racer.communicate(timeout=200)
 
     assert [racer.returncode for racer in racers] == [0, 0, 0]
-    assert users_of_the_blob(old) == ["parent"]
+    assert (await users_of_the_blob(old)) == ["parent"]
 
 
 @pytest.mark.parametrize(
     "data", ["'{\"$blob\": '", "CAST(x'ff' AS TEXT) || '\"$blob\"'", "'[\"$blob\"]'"]
 )
-def test_a_payload_that_cannot_be_read_keeps_no_store_from_its_migration(
+async def test_a_payload_that_cannot_be_read_keeps_no_store_from_its_migration(
     old: Path, data: str
 ) -> None:
     statement = f"UPDATE lib_events SET data = {data} WHERE kind = 'acme.note'"
     with closing(sqlite3.connect(old, isolation_level=None)) as connection:
         assert connection.execute(statement).rowcount == 1
 
-    assert users_of_the_blob(old) == ["parent"]
+    assert (await users_of_the_blob(old)) == ["parent"]
 
-    async def main() -> list[str]:
-        store = SQLiteEventStore(old, read_only=True)
-        await store.setup()
-        report = await verify_store(store)
-        await store.close()
-        return [fault.rule for fault in report.faults]
-
-    assert "payload" in run(main())
+    store = SQLiteEventStore(old, read_only=True)
+    await store.setup()
+    report = await verify_store(store)
+    await store.close()
+    assert "payload" in [fault.rule for fault in report.faults]

@@ -11,7 +11,6 @@ import pytest
 from lib.events import Event, SQLiteEventStore
 from lib.events.store import START
 from lib.events.verify import VerifyReport, verify_store
-from lib.testing.aio import run
 from lib.testing.event_store.kit import all_events, begin
 
 APPENDER = Path(__file__).with_name("appender.py")
@@ -76,53 +75,50 @@ async def follow(store: SQLiteEventStore, total: int) -> list[Event]:
     return seen
 
 
-def test_processes_that_write_at_once_lose_nothing_and_their_reader_misses_nothing(
+async def test_processes_that_write_at_once_lose_nothing_and_their_reader_misses_nothing(
     tmp_path: Path, processes: Processes
 ) -> None:
     path, writers, steps = tmp_path / "log.db", ["a", "b", "c"], 25
     for name in writers:
         processes.start(path, name, "count", steps)
 
-    async def main() -> None:
-        store = SQLiteEventStore(path, durability="normal")
-        setup = asyncio.create_task(store.setup())  # races theirs
-        await asyncio.to_thread(processes.let_go)
-        await setup
-        total = 2 + len(writers) * (1 + 4 * steps)
-        seen = await follow(store, total)
+    store = SQLiteEventStore(path, durability="normal")
+    setup = asyncio.create_task(store.setup())  # races theirs
+    await asyncio.to_thread(processes.let_go)
+    await setup
+    total = 2 + len(writers) * (1 + 4 * steps)
+    seen = await follow(store, total)
 
-        assert len({(event.run_id, event.seq) for event in seen}) == len(seen) == total
-        assert seen == await all_events(store, limit=1000)
-        for run_id in ("counter", "signals", *writers):
-            log = await store.read(run_id)
-            assert [event.seq for event in log] == list(range(1, len(log) + 1))
-            assert [event for event in seen if event.run_id == run_id] == log
-        counted = [event.data.get("total") for event in await store.read("counter")]
-        assert counted == [None, *range(1, len(writers) * steps + 1)]
-        assert (await verify_store(store)).faults == []
-        await store.close()
-
-    run(main())
+    assert len({(event.run_id, event.seq) for event in seen}) == len(seen) == total
+    assert seen == await all_events(store, limit=1000)
+    for run_id in ("counter", "signals", *writers):
+        log = await store.read(run_id)
+        assert [event.seq for event in log] == list(range(1, len(log) + 1))
+        assert [event for event in seen if event.run_id == run_id] == log
+    counted = [event.data.get("total") for event in await store.read("counter")]
+    assert counted == [None, *range(1, len(writers) * steps + 1)]
+    assert (await verify_store(store)).faults == []
+    await store.close()
     assert processes.finish() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
     ("point", "kept"), [("before it", 0), ("amid it", 0), ("at its end", 0), ("after it", 5)]
 )
-def test_a_process_that_dies_in_a_transaction_leaves_all_of_it_or_nothing(
+async def test_a_process_that_dies_in_a_transaction_leaves_all_of_it_or_nothing(
     tmp_path: Path, processes: Processes, point: str, kept: int
 ) -> None:
     processes.start(tmp_path / "log.db", point, "die", 5)
     processes.let_go()
 
     assert processes.finish() == [9]
-    report, lengths = inspect(tmp_path / "log.db")
+    report, lengths = await inspect(tmp_path / "log.db")
     assert report == VerifyReport(1 + kept, 1 + 4 * kept, [])
     assert lengths == {"before": 1, **{f"run-{number}": 4 for number in range(kept)}}
 
 
 @pytest.mark.parametrize("acknowledged", [1, 10, 50])
-def test_a_process_that_is_killed_leaves_what_it_was_told_is_stored(
+async def test_a_process_that_is_killed_leaves_what_it_was_told_is_stored(
     tmp_path: Path, processes: Processes, acknowledged: int
 ) -> None:
     process = processes.start(tmp_path / "log.db", "killed", "acknowledge", 4)
@@ -133,13 +129,13 @@ def test_a_process_that_is_killed_leaves_what_it_was_told_is_stored(
         told[run_id] = int(head)
     processes.kill()
 
-    report, lengths = inspect(tmp_path / "log.db")
+    report, lengths = await inspect(tmp_path / "log.db")
     assert report.faults == []
     assert {length % 3 for length in lengths.values()} == {1}
     assert all(lengths[run_id] >= head for run_id, head in told.items())
 
 
-def inspect(path: Path) -> tuple[VerifyReport, dict[str, int]]:
+async def inspect(path: Path) -> tuple[VerifyReport, dict[str, int]]:
     """Open what a dead process has left, append to it, and return what it held."""
 
     async def main() -> tuple[VerifyReport, dict[str, int]]:
@@ -151,4 +147,4 @@ def inspect(path: Path) -> tuple[VerifyReport, dict[str, int]]:
         await store.close()
         return report, lengths
 
-    return run(main())
+    return await main()

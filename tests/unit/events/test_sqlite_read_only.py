@@ -64,24 +64,21 @@ def test_a_read_only_store_refuses_to_write(
     assert path.read_bytes() == before
 
 
-def test_a_read_only_store_follows_a_live_writer(tmp_path: Path) -> None:
-    async def main() -> None:
-        writer = SQLiteEventStore(tmp_path / "log.db")
-        reader = SQLiteEventStore(tmp_path / "log.db", read_only=True)
-        await writer.setup()
-        await reader.setup()
-        with reader.wakeups.listen("run") as listener:
-            log = await begin(writer, "run")
-            woken = await listener.wait(5)
+async def test_a_read_only_store_follows_a_live_writer(tmp_path: Path) -> None:
+    writer = SQLiteEventStore(tmp_path / "log.db")
+    reader = SQLiteEventStore(tmp_path / "log.db", read_only=True)
+    await writer.setup()
+    await reader.setup()
+    with reader.wakeups.listen("run") as listener:
+        log = await begin(writer, "run")
+        woken = await listener.wait(5)
 
-        assert woken
-        assert await reader.read("run") == log
-        await writer.close()
-        log += (await all_events(reader))[len(log) :]
-        assert await reader.read("run") == log
-        await reader.close()
-
-    run(main())
+    assert woken
+    assert await reader.read("run") == log
+    await writer.close()
+    log += (await all_events(reader))[len(log) :]
+    assert await reader.read("run") == log
+    await reader.close()
 
 
 CRASH = """
@@ -100,7 +97,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("also_lost", ["", "-shm"])
-def test_what_a_crash_has_left_can_be_read_without_changing_it(
+async def test_what_a_crash_has_left_can_be_read_without_changing_it(
     tmp_path: Path, also_lost: str
 ) -> None:
     path = tmp_path / "log.db"
@@ -110,15 +107,12 @@ def test_what_a_crash_has_left_can_be_read_without_changing_it(
     files = [path, Path(f"{path}-wal")]
     before = [file.read_bytes() for file in files]
 
-    async def main() -> None:
-        store = SQLiteEventStore(path, read_only=True)
-        await store.setup()
-        assert [event.seq for event in await store.read("run")] == [1, 2]
-        report = await verify_store(store)
-        assert (report.runs, report.events, report.faults) == (1, 2, [])
-        await store.close()
-
-    run(main())
+    store = SQLiteEventStore(path, read_only=True)
+    await store.setup()
+    assert [event.seq for event in await store.read("run")] == [1, 2]
+    report = await verify_store(store)
+    assert (report.runs, report.events, report.faults) == (1, 2, [])
+    await store.close()
     assert before[1]
     assert [file.read_bytes() for file in files] == before
 

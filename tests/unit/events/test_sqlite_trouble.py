@@ -39,73 +39,66 @@ def files_up_to(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_fails_appends_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_appends_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        store = SQLiteEventStore(path)
-        await store.setup()
-        log = await begin(store, "run")
-        used = await asyncio.to_thread(lambda: Path(f"{path}-wal").stat().st_size)
-        with files_up_to(used + 10_000):
-            large = [note("x" * 100_000)]
-            attempts = [store.append("run", large, expected=1), begin(store, "other")]
-            outcomes = await asyncio.gather(*attempts, return_exceptions=True)
-            assert [type(outcome) for outcome in outcomes] == [StoreError, StoreError]
-            assert all(isinstance(each, StoreError) and each.retryable for each in outcomes)
-            assert await store.read("run") == log
-        log += await store.append("run", large, expected=1)
-        await begin(store, "other")
-
+    store = SQLiteEventStore(path)
+    await store.setup()
+    log = await begin(store, "run")
+    used = await asyncio.to_thread(lambda: Path(f"{path}-wal").stat().st_size)
+    with files_up_to(used + 10_000):
+        large = [note("x" * 100_000)]
+        attempts = [store.append("run", large, expected=1), begin(store, "other")]
+        outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [StoreError, StoreError]
+        assert all(isinstance(each, StoreError) and each.retryable for each in outcomes)
         assert await store.read("run") == log
-        assert (await verify_store(store)).faults == []
-        await store.close()
+    log += await store.append("run", large, expected=1)
+    await begin(store, "other")
 
-    run(main())
+    assert await store.read("run") == log
+    assert (await verify_store(store)).faults == []
+    await store.close()
 
 
-def test_a_lock_that_is_never_given_up_fails_appends_and_loses_nothing(
+async def test_a_lock_that_is_never_given_up_fails_appends_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib._util.sqlite.BUSY_S", 0.05)
 
-    async def main() -> None:
-        store = SQLiteEventStore(tmp_path / "log.db")
-        await store.setup()
-        await begin(store, "run")
-        other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
-        await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")
-        with pytest.raises(StoreError) as caught:
-            await store.append("run", [note()], expected=1)
-        await asyncio.to_thread(other.execute, "ROLLBACK")
-        other.close()
-        stored = await store.append("run", [note()], expected=1)
+    store = SQLiteEventStore(tmp_path / "log.db")
+    await store.setup()
+    await begin(store, "run")
+    other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
+    await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")
+    with pytest.raises(StoreError) as caught:
+        await store.append("run", [note()], expected=1)
+    await asyncio.to_thread(other.execute, "ROLLBACK")
+    other.close()
+    stored = await store.append("run", [note()], expected=1)
 
-        assert type(caught.value) is StoreError
-        assert caught.value.retryable
-        assert [event.seq for event in stored] == [2]
-        await store.close()
-
-    run(main())
+    assert type(caught.value) is StoreError
+    assert caught.value.retryable
+    assert [event.seq for event in stored] == [2]
+    await store.close()
 
 
-def test_an_error_that_nobody_expects_fails_its_batch_and_not_the_store(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = SQLiteEventStore(tmp_path / "log.db")
-        await store.setup()
-        await begin(store, "run")
-        await asyncio.to_thread(alter, tmp_path / "log.db", "ALTER TABLE lib_events RENAME TO gone")
-        with pytest.raises(StoreCorrupt):
-            await store.append("run", [note()], expected=1)
-        await asyncio.to_thread(alter, tmp_path / "log.db", "ALTER TABLE gone RENAME TO lib_events")
+async def test_an_error_that_nobody_expects_fails_its_batch_and_not_the_store(
+    tmp_path: Path,
+) -> None:
+    store = SQLiteEventStore(tmp_path / "log.db")
+    await store.setup()
+    await begin(store, "run")
+    await asyncio.to_thread(alter, tmp_path / "log.db", "ALTER TABLE lib_events RENAME TO gone")
+    with pytest.raises(StoreCorrupt):
+        await store.append("run", [note()], expected=1)
+    await asyncio.to_thread(alter, tmp_path / "log.db", "ALTER TABLE gone RENAME TO lib_events")
 
-        assert len(await store.append("run", [note()], expected=1)) == 1
-        await store.close()
-
-    run(main())
+    assert len(await store.append("run", [note()], expected=1)) == 1
+    await store.close()
 
 
-def test_a_look_that_fails_is_told_and_tried_again(
+async def test_a_look_that_fails_is_told_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     look, failures = Writer.look, list[StoreError]()
@@ -115,38 +108,32 @@ def test_a_look_that_fails_is_told_and_tried_again(
             raise failures.pop()
         return look(self)
 
-    async def main() -> None:
-        store = SQLiteEventStore(tmp_path / "log.db")
-        other = SQLiteEventStore(tmp_path / "log.db")
-        await store.setup()
-        await other.setup()
-        failures.append(StoreError("the disk is away"))
-        with store.wakeups.listen() as listener:
-            while failures:
-                await listener.wait(0.01)
-            await begin(other, "run")
-            assert await listener.wait(5)
-        await other.close()
-        await store.close()
-
     monkeypatch.setattr(Writer, "look", fails_once)
-    run(main())
+    store = SQLiteEventStore(tmp_path / "log.db")
+    other = SQLiteEventStore(tmp_path / "log.db")
+    await store.setup()
+    await other.setup()
+    failures.append(StoreError("the disk is away"))
+    with store.wakeups.listen() as listener:
+        while failures:
+            await listener.wait(0.01)
+        await begin(other, "run")
+        assert await listener.wait(5)
+    await other.close()
+    await store.close()
     [record] = caplog.records
     assert "cannot look for what other processes have written" in record.getMessage()
 
 
-def test_what_was_erased_is_no_longer_in_the_file(tmp_path: Path) -> None:
+async def test_what_was_erased_is_no_longer_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
-    async def main() -> None:
-        store = SQLiteEventStore(path)
-        await store.setup()
-        await store.append("run", [started(), note("very secret " * 1000)], expected=0)
-        await begin(store, "kept")
-        await store.erase("run")
-        await store.close()
-
-    run(main())
+    store = SQLiteEventStore(path)
+    await store.setup()
+    await store.append("run", [started(), note("very secret " * 1000)], expected=0)
+    await begin(store, "kept")
+    await store.erase("run")
+    await store.close()
     assert b"very secret" not in path.read_bytes()
     assert [file.name for file in tmp_path.iterdir()] == ["log.db"]
 
@@ -241,15 +228,12 @@ def test_a_deep_look_tells_of_damage_before_which_the_runs_cannot_be_read(tmp_pa
     run(main())
 
 
-def test_the_check_of_a_store_in_memory_finds_nothing() -> None:
-    async def main() -> None:
-        store = SQLiteEventStore()
-        await store.setup()
-        await begin(store, "run")
-        assert await store.integrity_faults() == []
-        await store.close()
-
-    run(main())
+async def test_the_check_of_a_store_in_memory_finds_nothing() -> None:
+    store = SQLiteEventStore()
+    await store.setup()
+    await begin(store, "run")
+    assert await store.integrity_faults() == []
+    await store.close()
 
 
 class Quota:
@@ -306,7 +290,7 @@ class Freeing(SystemClock):
 
 
 @pytest.mark.parametrize("kind", [Quota, FullDisk])
-def test_a_run_goes_on_when_there_is_room_again(tmp_path: Path, kind: type[Quota]) -> None:
+async def test_a_run_goes_on_when_there_is_room_again(tmp_path: Path, kind: type[Quota]) -> None:
     store = SQLiteEventStore(tmp_path / "log.db")
     disk = kind(store, tmp_path / "log.db")
     clock, effects = Freeing(disk), list[int]()
@@ -338,6 +322,6 @@ def test_a_run_goes_on_when_there_is_room_again(tmp_path: Path, kind: type[Quota
         assert sum(event.kind == k.TOOL_COMPLETED for event in log) == len(effects)
 
     try:
-        run(main())
+        await main()
     finally:
-        run(Quota.make_room(disk))
+        await Quota.make_room(disk)

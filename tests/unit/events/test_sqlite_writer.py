@@ -18,7 +18,6 @@ from lib.events.layout import LAYOUT_VERSION
 from lib.events.stores.sqlite.layout import MIGRATIONS, Migration, migrate, refuse_newer
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Commit, Operation, Writer
-from lib.testing.aio import run
 from lib.testing.event_store.kit import NOTE, begin, note, started
 
 Append = Callable[[Writer], Any]
@@ -229,7 +228,7 @@ def _first(race: Callable[[], None], statement: str) -> None:
         race()
 
 
-def test_appends_that_wait_together_share_a_transaction(
+async def test_appends_that_wait_together_share_a_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches: list[int] = []
@@ -239,15 +238,12 @@ def test_appends_that_wait_together_share_a_transaction(
         batches.append(len(operations))
         return commit(self, operations)
 
-    async def main() -> None:
-        store = SQLiteEventStore(tmp_path / "log.db")
-        await store.setup()
-        await asyncio.gather(*(begin(store, f"run-{number}") for number in range(50)))
-        appends = [store.append(f"run-{n}", [note()], expected=1) for n in range(50)]
-        await asyncio.gather(*appends)
-        await store.close()
-
     monkeypatch.setattr(Writer, "commit", counted)
-    run(main())
+    store = SQLiteEventStore(tmp_path / "log.db")
+    await store.setup()
+    await asyncio.gather(*(begin(store, f"run-{number}") for number in range(50)))
+    appends = [store.append(f"run-{n}", [note()], expected=1) for n in range(50)]
+    await asyncio.gather(*appends)
+    await store.close()
 
     assert batches == [50, 50]

@@ -8,7 +8,6 @@ import pytest
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events import MemoryEventStore, SQLiteEventStore, open_store
 from lib.events.urls import StorePlace, store_place
-from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 
 PLACES = {
@@ -130,11 +129,11 @@ def test_a_store_in_a_database_has_one_name(given: str) -> None:
         store_place(given)
 
 
-def test_the_schema_and_the_prefix_of_a_url_reach_the_store() -> None:
+async def test_the_schema_and_the_prefix_of_a_url_reach_the_store() -> None:
     with pytest.raises(StoreClosed, match=r"schema='agents'\) is not open: call setup\(\)"):
-        run(open_store("postgresql://db/app?schema=agents").schema_version())
+        await open_store("postgresql://db/app?schema=agents").schema_version()
     with pytest.raises(StoreClosed, match=r"prefix='agents'\) is not open: call setup\(\)"):
-        run(open_store("redis://db/0?prefix=agents").schema_version())
+        await open_store("redis://db/0?prefix=agents").schema_version()
     with pytest.raises(ValueError, match="prefix"):
         open_store("redis://db/0?prefix=%7Ba")
 
@@ -145,23 +144,20 @@ def test_a_path_may_be_a_path_object(tmp_path: Path) -> None:
     assert store_place(tmp_path / "x") == expected
 
 
-def test_a_store_in_a_file_is_opened_for_writing_and_for_reading(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
-        assert isinstance(store, SQLiteEventStore)
-        with pytest.raises(StoreClosed):
-            await store.runs()
-        await store.setup()
-        log = await begin(store, "run")
-        await store.close()
-        reader = open_store(tmp_path / "runs.db", read_only=True)
-        await reader.setup()
-        assert await reader.read("run") == log
-        with pytest.raises(StoreReadOnly):
-            await reader.erase("run")
-        await reader.close()
-
-    run(main())
+async def test_a_store_in_a_file_is_opened_for_writing_and_for_reading(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    assert isinstance(store, SQLiteEventStore)
+    with pytest.raises(StoreClosed):
+        await store.runs()
+    await store.setup()
+    log = await begin(store, "run")
+    await store.close()
+    reader = open_store(tmp_path / "runs.db", read_only=True)
+    await reader.setup()
+    assert await reader.read("run") == log
+    with pytest.raises(StoreReadOnly):
+        await reader.erase("run")
+    await reader.close()
 
 
 def test_a_store_in_memory_begins_empty_and_so_is_not_read_only() -> None:

@@ -10,7 +10,6 @@ from lib.events import Event, EventStore, MemoryEventStore, NewEvent, RunInfo, R
 from lib.events.blobs import DirectoryBlobStore, MemoryBlobStore
 from lib.events.rules import Fault
 from lib.events.verify import VerifyReport, verify_store
-from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, NOTE, begin, ended, note, started
 
 from .verify_kit import SOUND, asks, hears, tool, verified
@@ -32,41 +31,36 @@ def test_extra_checks_see_the_runs_that_keep_the_rules() -> None:
     ]
 
 
-def test_blobs_are_there_and_deep_down_what_they_should_be(tmp_path: Path) -> None:
-    async def main() -> None:
-        blobs = DirectoryBlobStore(tmp_path)
-        digests = {
-            text: await blobs.put(text.encode()) for text in ("good", "bad", "short", "gone")
+async def test_blobs_are_there_and_deep_down_what_they_should_be(tmp_path: Path) -> None:
+    blobs = DirectoryBlobStore(tmp_path)
+    digests = {text: await blobs.put(text.encode()) for text in ("good", "bad", "short", "gone")}
+    references = {
+        text: {
+            "$blob": digest,
+            "size": 99 if text == "short" else len(text),
+            "type": "text/plain",
         }
-        references = {
-            text: {
-                "$blob": digest,
-                "size": 99 if text == "short" else len(text),
-                "type": "text/plain",
-            }
-            for text, digest in digests.items()
-        }
-        store = MemoryEventStore()
-        await store.setup()
-        events = [NewEvent(NOTE, {"content": [reference]}, AT) for reference in references.values()]
-        await store.append("run", [started(), *events, events[3]], expected=0)
-        await blobs.delete(digests["gone"])
-        bad = tmp_path / digests["bad"][:2] / digests["bad"]
-        await asyncio.to_thread(bad.write_bytes, b"baad")
+        for text, digest in digests.items()
+    }
+    store = MemoryEventStore()
+    await store.setup()
+    events = [NewEvent(NOTE, {"content": [reference]}, AT) for reference in references.values()]
+    await store.append("run", [started(), *events, events[3]], expected=0)
+    await blobs.delete(digests["gone"])
+    bad = tmp_path / digests["bad"][:2] / digests["bad"]
+    await asyncio.to_thread(bad.write_bytes, b"baad")
 
-        unchecked = await verify_store(store)
-        shallow = await verify_store(store, blobs=blobs)
-        deep = await verify_store(store, blobs=blobs, deep=True)
-        empty = await verify_store(store, blobs=MemoryBlobStore())
+    unchecked = await verify_store(store)
+    shallow = await verify_store(store, blobs=blobs)
+    deep = await verify_store(store, blobs=blobs, deep=True)
+    empty = await verify_store(store, blobs=MemoryBlobStore())
 
-        assert unchecked == VerifyReport(1, 6, [])
-        assert [(f.seq, f.rule) for f in shallow.faults] == [(5, "blob"), (6, "blob")]
-        assert [(f.seq, f.rule) for f in deep.faults] == [(n, "blob") for n in (3, 4, 5, 6)]
-        assert "damaged" in deep.faults[0].message
-        assert "5 bytes, not 99" in deep.faults[1].message
-        assert [f.seq for f in empty.faults] == [2, 3, 4, 5, 6]
-
-    run(main())
+    assert unchecked == VerifyReport(1, 6, [])
+    assert [(f.seq, f.rule) for f in shallow.faults] == [(5, "blob"), (6, "blob")]
+    assert [(f.seq, f.rule) for f in deep.faults] == [(n, "blob") for n in (3, 4, 5, 6)]
+    assert "damaged" in deep.faults[0].message
+    assert "5 bytes, not 99" in deep.faults[1].message
+    assert [f.seq for f in empty.faults] == [2, 3, 4, 5, 6]
 
 
 class Meddling(MemoryEventStore):
@@ -84,16 +78,13 @@ class Meddling(MemoryEventStore):
         return found
 
 
-def test_a_store_that_is_written_meanwhile_is_sound() -> None:
-    async def main() -> None:
-        store = Meddling()
-        await store.setup()
-        for name in ("grows", "goes", "ends"):
-            await begin(store, name)
+async def test_a_store_that_is_written_meanwhile_is_sound() -> None:
+    store = Meddling()
+    await store.setup()
+    for name in ("grows", "goes", "ends"):
+        await begin(store, name)
 
-        assert await verify_store(store) == VerifyReport(2, 2, [])
-
-    run(main())
+    assert await verify_store(store) == VerifyReport(2, 2, [])
 
 
 class Lying(MemoryEventStore):
@@ -107,17 +98,14 @@ class Lying(MemoryEventStore):
         return replace(info, head=2) if info else None
 
 
-def test_a_list_that_hides_events_is_found() -> None:
-    async def main() -> None:
-        store = Lying()
-        await store.setup()
-        await begin(store, "run", notes=3)
-        report = await verify_store(store)
+async def test_a_list_that_hides_events_is_found() -> None:
+    store = Lying()
+    await store.setup()
+    await begin(store, "run", notes=3)
+    report = await verify_store(store)
 
-        assert (report.runs, report.events) == (1, 4)
-        assert [(fault.seq, fault.rule) for fault in report.faults] == [(4, "sequence")]
-
-    run(main())
+    assert (report.runs, report.events) == (1, 4)
+    assert [(fault.seq, fault.rule) for fault in report.faults] == [(4, "sequence")]
 
 
 class Unreadable(MemoryEventStore):
@@ -130,20 +118,17 @@ class Unreadable(MemoryEventStore):
         return found
 
 
-def test_events_that_cannot_be_read_are_found_one_by_one() -> None:
-    async def main() -> None:
-        store: EventStore = Unreadable()
-        await store.setup()
-        events = [started(), note("damaged"), note(), note("damaged"), ended()]
-        await store.append("run", events, expected=0)
-        await begin(store, "sound")
-        report = await verify_store(store)
+async def test_events_that_cannot_be_read_are_found_one_by_one() -> None:
+    store: EventStore = Unreadable()
+    await store.setup()
+    events = [started(), note("damaged"), note(), note("damaged"), ended()]
+    await store.append("run", events, expected=0)
+    await begin(store, "sound")
+    report = await verify_store(store)
 
-        assert (report.runs, report.events) == (2, 4)
-        assert report.faults[:2] == [
-            Fault("run", 2, "payload", "this one is damaged"),
-            Fault("run", 4, "payload", "this one is damaged"),
-        ]
-        assert {fault.run_id for fault in report.faults} == {"run"}
-
-    run(main())
+    assert (report.runs, report.events) == (2, 4)
+    assert report.faults[:2] == [
+        Fault("run", 2, "payload", "this one is damaged"),
+        Fault("run", 4, "payload", "this one is damaged"),
+    ]
+    assert {fault.run_id for fault in report.faults} == {"run"}

@@ -5,7 +5,6 @@ import pytest
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.verify import verify_store
-from lib.testing.aio import run
 from lib.testing.event_store.kit import ended, started
 
 from .verify_kit import Logs, asks, child, fill, found, hears, new, verified
@@ -102,21 +101,18 @@ def test_many_runs_and_many_parents_are_followed() -> None:
     ]
 
 
-def test_an_erased_relative_is_no_fault_and_one_that_never_was_is() -> None:
-    async def main() -> list[tuple[str, int, str]]:
-        logs = {
-            "root": [started(), asks("kid"), hears("kid"), asks("lost", "child/2")],
-            "kid": [child("root"), asks("grandkid"), ended()],
-            "grandkid": [child("kid"), ended()],
-            "orphan": [child("never")],
-            "mother": [started(), asks("none"), hears("none")],
-        }
-        store = MemoryEventStore()
-        await fill(store, logs)
-        await store.erase("kid")
-        return found(await verify_store(store))
-
-    assert run(main()) == [("orphan", 1, "parent"), ("mother", 3, "child")]
+async def test_an_erased_relative_is_no_fault_and_one_that_never_was_is() -> None:
+    logs = {
+        "root": [started(), asks("kid"), hears("kid"), asks("lost", "child/2")],
+        "kid": [child("root"), asks("grandkid"), ended()],
+        "grandkid": [child("kid"), ended()],
+        "orphan": [child("never")],
+        "mother": [started(), asks("none"), hears("none")],
+    }
+    store = MemoryEventStore()
+    await fill(store, logs)
+    await store.erase("kid")
+    assert found(await verify_store(store)) == [("orphan", 1, "parent"), ("mother", 3, "child")]
 
 
 class Vanishing(MemoryEventStore):
@@ -129,11 +125,8 @@ class Vanishing(MemoryEventStore):
         return events
 
 
-def test_a_parent_that_is_erased_just_now_is_no_fault() -> None:
-    async def main() -> None:
-        store = Vanishing()
-        await fill(store, {"root": [started(), asks("kid")], "kid": [child("root")]})
+async def test_a_parent_that_is_erased_just_now_is_no_fault() -> None:
+    store = Vanishing()
+    await fill(store, {"root": [started(), asks("kid")], "kid": [child("root")]})
 
-        assert (await verify_store(store)).faults == []
-
-    run(main())
+    assert (await verify_store(store)).faults == []

@@ -6,16 +6,15 @@ import logging
 import pytest
 
 from lib.guards import GuardContent, Stage, Verdict, check_all
-from lib.testing.aio import run
 
 from .guard_kit import said
 
 
-def test_without_guards_nothing_is_checked() -> None:
-    assert run(check_all([], said("x"))).blocked is None
+async def test_without_guards_nothing_is_checked() -> None:
+    assert (await check_all([], said("x"))).blocked is None
 
 
-def test_a_cancelled_check_is_cancelled() -> None:
+async def test_a_cancelled_check_is_cancelled() -> None:
     class Waits:
         name = "waits"
         stages: frozenset[Stage] = frozenset({"output"})
@@ -24,17 +23,14 @@ def test_a_cancelled_check_is_cancelled() -> None:
             await asyncio.Event().wait()
             return Verdict(allowed=True)
 
-    async def main() -> None:
-        task = asyncio.create_task(check_all([Waits()], said("x")))
-        await asyncio.sleep(0)  # noqa: TID251 - a turn for the task
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    task = asyncio.create_task(check_all([Waits()], said("x")))
+    await asyncio.sleep(0)  # noqa: TID251 - a turn for the task
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_what_a_guard_raises_is_logged_without_its_words(
+async def test_what_a_guard_raises_is_logged_without_its_words(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Quotes:
@@ -45,14 +41,14 @@ def test_what_a_guard_raises_is_logged_without_its_words(
             raise ValueError(f"bad: {content.text}")
 
     with caplog.at_level(logging.ERROR):
-        assert run(check_all([Quotes()], said("SECRET-4711"))).blocked
+        assert (await check_all([Quotes()], said("SECRET-4711"))).blocked
 
     assert "SECRET-4711" not in caplog.text
     assert "ValueError" in caplog.text
     assert "test_asking.py:" in caplog.text
 
 
-def test_a_long_reason_is_cut() -> None:
+async def test_a_long_reason_is_cut() -> None:
     class Talks:
         name = "talks"
         stages: frozenset[Stage] = frozenset({"output"})
@@ -60,7 +56,7 @@ def test_a_long_reason_is_cut() -> None:
         async def check(self, content: GuardContent) -> Verdict:
             return Verdict(allowed=False, reason="x" * 500, provider="acme")
 
-    checks = run(check_all([Talks()], said("x")))
+    checks = await check_all([Talks()], said("x"))
 
     assert checks.made[0].to_json("k") | {"content_hash": ""} == {
         "key": "k",

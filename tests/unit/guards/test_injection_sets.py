@@ -9,7 +9,6 @@ import pytest
 
 from lib._util.json import canonical
 from lib.guards import InjectionGuard
-from lib.testing.aio import run
 
 from .guard_kit import said
 
@@ -23,9 +22,9 @@ def texts(name: str) -> list[str]:
     return (DATA / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n").split("\n%%\n")
 
 
-def blocked(name: str, written: Callable[[str], str] = str) -> list[bool]:
+async def blocked(name: str, written: Callable[[str], str] = str) -> list[bool]:
     guard = InjectionGuard()
-    return [not run(guard.check(said(written(text)))).allowed for text in texts(name)]
+    return [not (await guard.check(said(written(text)))).allowed for text in texts(name)]
 
 
 SETS = {
@@ -45,12 +44,14 @@ SETS = {
 
 
 @pytest.mark.parametrize(("name", "row"), SETS.items())
-def test_how_often_it_is_right_is_what_the_documentation_says(name: str, row: str) -> None:
-    assert row.format(sum(blocked(name)), len(texts(name))) in PAGE.read_text(encoding="utf-8")
+async def test_how_often_it_is_right_is_what_the_documentation_says(name: str, row: str) -> None:
+    assert row.format(sum(await blocked(name)), len(texts(name))) in PAGE.read_text(
+        encoding="utf-8"
+    )
 
 
-def test_false_alarms_are_rare_even_among_near_misses() -> None:
-    alarms = {name: sum(blocked(name)) for name in SETS if "benign" in name}
+async def test_false_alarms_are_rare_even_among_near_misses() -> None:
+    alarms = {name: sum(await blocked(name)) for name in SETS if "benign" in name}
 
     assert alarms.pop("benign_by_another") <= 2
     assert sum(alarms.values()) <= 4
@@ -74,8 +75,8 @@ AS_JSON: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("form", AS_JSON)
 @pytest.mark.parametrize("name", SETS)
-def test_a_text_has_the_same_verdict_inside_json(name: str, form: str) -> None:
-    pairs = zip(blocked(name, AS_JSON[form]), blocked(name), strict=True)
+async def test_a_text_has_the_same_verdict_inside_json(name: str, form: str) -> None:
+    pairs = zip(await blocked(name, AS_JSON[form]), await blocked(name), strict=True)
     differ = sum(inside != alone for inside, alone in pairs)
 
     # Between other text, the quotation marks of JSON and of an attack in pieces are one heap.

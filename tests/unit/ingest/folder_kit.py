@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from lib.ingest import Index, IngestReport, ingest_folder
-from lib.testing.aio import run
 from lib.vector import Doc
 
 GUIDE = "# Guide\n\nEngines run agents.\n\n## Install\n\nType make demo.\n"
@@ -49,8 +48,8 @@ def write(root: Path, path: str, content: str) -> None:
     (root / path).write_text(content, "utf-8")
 
 
-def ingest(folder: Path, index: Index, **options: Any) -> IngestReport:
-    return run(ingest_folder(folder, index, **options))
+async def ingest(folder: Path, index: Index, **options: Any) -> IngestReport:
+    return await ingest_folder(folder, index, **options)
 
 
 def texts(shelf: Shelf) -> dict[str, str]:

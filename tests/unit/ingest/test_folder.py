@@ -10,10 +10,10 @@ from lib.vector import Doc
 from .folder_kit import NOTHING, Shelf, ingest, texts, write
 
 
-def test_files_become_documents_with_source_and_position(folder: Path) -> None:
+async def test_files_become_documents_with_source_and_position(folder: Path) -> None:
     shelf = Shelf()
 
-    report = ingest(folder, shelf)
+    report = await ingest(folder, shelf)
 
     assert report == replace(NOTHING, added=2, chunks=3, embedded=3)
     assert list(shelf.docs.values()) == [
@@ -47,26 +47,26 @@ def test_files_become_documents_with_source_and_position(folder: Path) -> None:
     ]
 
 
-def test_unchanged_files_are_left_alone(folder: Path, tmp_path: Path) -> None:
+async def test_unchanged_files_are_left_alone(folder: Path, tmp_path: Path) -> None:
     shelf = Shelf()
-    ingest(folder, shelf, manifest=tmp_path / "manifest.json")
+    await ingest(folder, shelf, manifest=tmp_path / "manifest.json")
     calls = shelf.calls
 
-    report = ingest(folder, shelf, manifest=str(tmp_path / "manifest.json"))
+    report = await ingest(folder, shelf, manifest=str(tmp_path / "manifest.json"))
 
     assert report == replace(NOTHING, unchanged=2, chunks=3)
     assert shelf.calls == calls
 
 
-def test_changed_and_removed_files_leave_nothing_stale(folder: Path, tmp_path: Path) -> None:
+async def test_changed_and_removed_files_leave_nothing_stale(folder: Path, tmp_path: Path) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
     write(folder, "empty.md", "")
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
     write(folder, "guide.md", "Now it is short.\n")
     write(folder, "new.rst", "New.\n")
     shutil.rmtree(folder / "more")
 
-    report = ingest(folder, shelf, manifest=manifest)
+    report = await ingest(folder, shelf, manifest=manifest)
 
     assert report == IngestReport(
         added=1, changed=1, unchanged=1, removed=1, skipped=[], chunks=2, embedded=2
@@ -74,33 +74,33 @@ def test_changed_and_removed_files_leave_nothing_stale(folder: Path, tmp_path: P
     assert texts(shelf) == {"guide.md#0": "Now it is short.", "new.rst#0": "New."}
 
 
-def test_without_a_manifest_everything_is_ingested_again(folder: Path) -> None:
+async def test_without_a_manifest_everything_is_ingested_again(folder: Path) -> None:
     shelf = Shelf()
-    ingest(folder, shelf)
+    await ingest(folder, shelf)
 
-    report = ingest(folder, shelf)
+    report = await ingest(folder, shelf)
 
     assert report == replace(NOTHING, added=2, chunks=3, embedded=3)
     assert len(shelf.docs) == 3
 
 
-def test_other_ways_to_cut_cut_everything_again(folder: Path, tmp_path: Path) -> None:
+async def test_other_ways_to_cut_cut_everything_again(folder: Path, tmp_path: Path) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest, splitter=Splitter(max_chars=9, overlap=0))
+    await ingest(folder, shelf, manifest=manifest, splitter=Splitter(max_chars=9, overlap=0))
 
-    report = ingest(folder, shelf, manifest=manifest)
+    report = await ingest(folder, shelf, manifest=manifest)
 
     assert report == replace(NOTHING, unchanged=2, chunks=3, embedded=3)
     assert len(shelf.docs) == 3
 
 
-def test_folders_share_an_index_behind_prefixes(folder: Path, tmp_path: Path) -> None:
+async def test_folders_share_an_index_behind_prefixes(folder: Path, tmp_path: Path) -> None:
     shelf = Shelf()
-    ingest(folder, shelf, manifest=tmp_path / "a.json", prefix="a/")
-    ingest(folder, shelf, manifest=tmp_path / "b.json", prefix="b/")
+    await ingest(folder, shelf, manifest=tmp_path / "a.json", prefix="a/")
+    await ingest(folder, shelf, manifest=tmp_path / "b.json", prefix="b/")
     shutil.rmtree(folder / "more")
 
-    report = ingest(folder, shelf, manifest=tmp_path / "a.json", prefix="a/")
+    report = await ingest(folder, shelf, manifest=tmp_path / "a.json", prefix="a/")
 
     assert report.removed == 1
     assert list(shelf.docs) == [
@@ -109,27 +109,27 @@ def test_folders_share_an_index_behind_prefixes(folder: Path, tmp_path: Path) ->
     assert shelf.docs["b/guide.md#0"].meta["source"] == "b/guide.md"
 
 
-def test_progress_counts_every_file_once(folder: Path, tmp_path: Path) -> None:
+async def test_progress_counts_every_file_once(folder: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int, str]] = []
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
     write(folder, "guide.md", "changed")
 
     def note(done: int, total: int, source: str) -> None:
         seen.append((done, total, source))
 
-    ingest(folder, shelf, manifest=manifest, on_progress=note)
+    await ingest(folder, shelf, manifest=manifest, on_progress=note)
 
     assert seen == [(1, 2, "more/notes.txt"), (2, 2, "guide.md")]
 
 
-def test_encodings_and_long_names_are_told(tmp_path: Path) -> None:
+async def test_encodings_and_long_names_are_told(tmp_path: Path) -> None:
     shelf, deep = Shelf(), "d" * 200
     path = tmp_path / deep / deep / deep / "a.txt"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"caf\xe9")
 
-    ingest(tmp_path, shelf)
+    await ingest(tmp_path, shelf)
 
     ((name, doc),) = shelf.docs.items()
     assert len(name) < 100

@@ -10,20 +10,19 @@ from typing import Any
 import pytest
 
 from lib.errors import LibError
-from lib.testing.aio import run
 
 from .folder_kit import NOTES, NOTHING, Crash, Shelf, ingest, texts, write
 
 
-def test_skipped_files_are_reported_and_those_that_turned_binary_are_forgotten(
+async def test_skipped_files_are_reported_and_those_that_turned_binary_are_forgotten(
     folder: Path, tmp_path: Path
 ) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
     write(folder, "large.md", "x" * 2_000)
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
     write(folder, "more/notes.txt", "\0")
 
-    report = ingest(folder, shelf, manifest=manifest, max_bytes=1_000)
+    report = await ingest(folder, shelf, manifest=manifest, max_bytes=1_000)
 
     assert report == replace(
         NOTHING,
@@ -35,14 +34,14 @@ def test_skipped_files_are_reported_and_those_that_turned_binary_are_forgotten(
     assert list(shelf.docs) == ["guide.md#0", "guide.md#1"]
 
 
-def test_what_cannot_be_read_for_now_stays_as_it_was(
+async def test_what_cannot_be_read_for_now_stays_as_it_was(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
     refuse(monkeypatch, "more", "guide.md")
 
-    report = ingest(folder, shelf, manifest=manifest)
+    report = await ingest(folder, shelf, manifest=manifest)
 
     assert report == replace(
         NOTHING,
@@ -55,14 +54,14 @@ def test_what_cannot_be_read_for_now_stays_as_it_was(
     assert len(shelf.docs) == 3
 
 
-def test_nothing_is_forgotten_when_the_folder_itself_cannot_be_listed(
+async def test_nothing_is_forgotten_when_the_folder_itself_cannot_be_listed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest, prefix="p/")
+    await ingest(folder, shelf, manifest=manifest, prefix="p/")
     refuse(monkeypatch, "docs")
 
-    report = ingest(folder, shelf, manifest=manifest, prefix="p/")
+    report = await ingest(folder, shelf, manifest=manifest, prefix="p/")
 
     assert (report.removed, report.chunks, len(shelf.docs)) == (0, 3, 3)
 
@@ -82,12 +81,14 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(Path, "open", guarded(Path.open))
 
 
-def test_a_file_that_vanishes_during_the_run_is_reported(folder: Path, tmp_path: Path) -> None:
+async def test_a_file_that_vanishes_during_the_run_is_reported(
+    folder: Path, tmp_path: Path
+) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
     fit = Vanishing(folder / "guide.md")
 
-    report = ingest(folder, shelf, manifest=manifest, fit=fit)
-    again = ingest(folder, shelf, manifest=manifest)
+    report = await ingest(folder, shelf, manifest=manifest, fit=fit)
+    again = await ingest(folder, shelf, manifest=manifest)
 
     assert report.skipped == [("guide.md", "vanished while the folder was read")]
     assert texts(shelf) == {"more/notes.txt#0": NOTES.strip()}
@@ -106,23 +107,25 @@ class Vanishing:
         await asyncio.to_thread(self.victim.unlink)
 
 
-def test_lost_chunks_are_ingested_again(folder: Path, tmp_path: Path) -> None:
+async def test_lost_chunks_are_ingested_again(folder: Path, tmp_path: Path) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest)
-    run(shelf.delete(["guide.md#1"]))
+    await ingest(folder, shelf, manifest=manifest)
+    await shelf.delete(["guide.md#1"])
 
-    report = ingest(folder, shelf, manifest=manifest)
+    report = await ingest(folder, shelf, manifest=manifest)
 
     assert report == replace(NOTHING, unchanged=2, chunks=3, embedded=2)
     assert len(shelf.docs) == 3
 
 
-def test_a_missing_folder_is_an_error_and_forgets_nothing(folder: Path, tmp_path: Path) -> None:
+async def test_a_missing_folder_is_an_error_and_forgets_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
 
     with pytest.raises(FileNotFoundError):
-        ingest(tmp_path / "none", shelf, manifest=manifest)
+        await ingest(tmp_path / "none", shelf, manifest=manifest)
 
     assert len(shelf.docs) == 3
 
@@ -138,21 +141,21 @@ def test_a_missing_folder_is_an_error_and_forgets_nothing(folder: Path, tmp_path
         '{"format": "x", "version": 1}',
     ],
 )
-def test_a_damaged_or_foreign_manifest_is_refused(
+async def test_a_damaged_or_foreign_manifest_is_refused(
     folder: Path, tmp_path: Path, content: str
 ) -> None:
     write(tmp_path, "manifest.json", content)
 
     with pytest.raises(LibError, match=r"manifest\.json is no ingest manifest"):
-        ingest(folder, Shelf(), manifest=tmp_path / "manifest.json")
+        await ingest(folder, Shelf(), manifest=tmp_path / "manifest.json")
 
 
 @pytest.mark.parametrize("crash_at", range(1, 12))
-def test_a_run_that_dies_anywhere_is_completed_by_the_next_one(
+async def test_a_run_that_dies_anywhere_is_completed_by_the_next_one(
     folder: Path, tmp_path: Path, crash_at: int
 ) -> None:
     shelf, manifest = Shelf(), tmp_path / "manifest.json"
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
     write(folder, "guide.md", "# Other\n\nOne.\n\n# Two\n\nTwo.\n\n# Three\n\nThree.\n")
     write(folder, "new.md", "New.")
     (folder / "more" / "notes.txt").unlink()
@@ -160,12 +163,12 @@ def test_a_run_that_dies_anywhere_is_completed_by_the_next_one(
 
     crashed = False
     try:
-        ingest(folder, shelf, manifest=manifest)
+        await ingest(folder, shelf, manifest=manifest)
     except Crash:
         crashed = True
     shelf.crash_at = -1
     write(folder, "guide.md", "# Third version\n")
-    ingest(folder, shelf, manifest=manifest)
+    await ingest(folder, shelf, manifest=manifest)
 
     assert crashed == (crash_at <= 9)  # 1 and 4 deletions are asked, and 4 additions
     assert texts(shelf) == {"guide.md#0": "# Third version", "new.md#0": "New."}

@@ -8,11 +8,10 @@ from rich.console import Console
 
 from lib.ingest import ingest_folder
 from lib.ingest.progress import progress_bar
-from lib.testing.aio import run
 from lib.vector import EmbeddingIndex, InMemoryVectorStore, LSAEmbedder
 
 
-def test_the_bar_ends_full(tmp_path: Path) -> None:
+async def test_the_bar_ends_full(tmp_path: Path) -> None:
     for name in ("a.md", "b.md", "[red]c.md"):
         (tmp_path / name).write_text(f"# {name}\n", "utf-8")
     lsa = LSAEmbedder(4)
@@ -20,7 +19,7 @@ def test_the_bar_ends_full(tmp_path: Path) -> None:
     out = io.StringIO()
 
     with progress_bar(Console(file=out, width=100), label="reading") as move:
-        run(ingest_folder(tmp_path, index, fit=lsa, on_progress=move))
+        await ingest_folder(tmp_path, index, fit=lsa, on_progress=move)
 
     assert out.getvalue().startswith("reading")
     assert "3/3" in out.getvalue()

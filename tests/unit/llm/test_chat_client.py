@@ -19,7 +19,6 @@ from lib.llm import (
     ToolCallDelta,
     ToolResult,
 )
-from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY
 
 from .chat_kit import HI, ONE, SPEC, connected, reply, streamed
@@ -27,7 +26,7 @@ from .chat_kit import HI, ONE, SPEC, connected, reply, streamed
 # -- what is sent ------------------------------------------------------------------------------
 
 
-def test_a_request_carries_the_key_and_the_whole_conversation():
+async def test_a_request_carries_the_key_and_the_whole_conversation():
     conversation = [
         Message.system("Be brief"),
         Message.user("hi"),
@@ -35,99 +34,84 @@ def test_a_request_carries_the_key_and_the_whole_conversation():
         Message.tool(ToolResult("c1", "found")),
     ]
 
-    async def main() -> None:
-        async with connected(["hello"], headers={"X-Title": "demo"}) as (client, server):
-            assert await client.complete(conversation, tools=[SPEC], model="big") == Reply(
-                (Text("hello"),), ONE, model="big", id="chatcmpl-1"
-            )
-            (received,) = server.requests
-            assert received.path == "/v1/chat/completions"
-            assert received.headers["authorization"] == f"Bearer {API_KEY}"
-            assert received.headers["accept-encoding"] == "identity"
-            assert received.headers["x-title"] == "demo"
-            assert received.body["model"] == "big"
-            called = {"name": "search", "arguments": '{"q":"x"}'}
-            call = {"id": "c1", "type": "function", "function": called}
-            assert received.body["messages"] == [
-                {"role": "system", "content": "Be brief"},
-                {"role": "user", "content": "hi"},
-                {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "c1", "content": "found"},
-            ]
-
-    run(main())
+    async with connected(["hello"], headers={"X-Title": "demo"}) as (client, server):
+        assert await client.complete(conversation, tools=[SPEC], model="big") == Reply(
+            (Text("hello"),), ONE, model="big", id="chatcmpl-1"
+        )
+        (received,) = server.requests
+        assert received.path == "/v1/chat/completions"
+        assert received.headers["authorization"] == f"Bearer {API_KEY}"
+        assert received.headers["accept-encoding"] == "identity"
+        assert received.headers["x-title"] == "demo"
+        assert received.body["model"] == "big"
+        called = {"name": "search", "arguments": '{"q":"x"}'}
+        call = {"id": "c1", "type": "function", "function": called}
+        assert received.body["messages"] == [
+            {"role": "system", "content": "Be brief"},
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "found"},
+        ]
 
 
-def test_the_same_conversation_is_the_same_bytes():
+async def test_the_same_conversation_is_the_same_bytes():
     sent: list[bytes] = []
 
     def handle(request: httpx2.Request) -> httpx2.Response:
         sent.append(request.content)
         return httpx2.Response(200, json={"choices": [{"message": {"content": "x"}}]})
 
-    async def main() -> None:
-        for arguments in ({"a": 1, "b": 2}, {"b": 2, "a": 1}):
-            client = ChatClient("m", api_key="k", transport=httpx2.MockTransport(handle))
-            call = ToolCall("c", "f", arguments)
-            await client.complete([Message.user("ü\ud800"), Message.assistant(call)])
-            await client.aclose()
-
-    run(main())
+    for arguments in ({"a": 1, "b": 2}, {"b": 2, "a": 1}):
+        client = ChatClient("m", api_key="k", transport=httpx2.MockTransport(handle))
+        call = ToolCall("c", "f", arguments)
+        await client.complete([Message.user("ü\ud800"), Message.assistant(call)])
+        await client.aclose()
     assert sent[0] == sent[1]
     assert json.loads(sent[0])["messages"][0]["content"] == "ü\ud800"
 
 
-def test_a_modality_that_was_not_declared_is_refused_before_any_io():
+async def test_a_modality_that_was_not_declared_is_refused_before_any_io():
     see = [Message.user(Image(data=b"x", media_type="image/png"))]
 
-    async def main() -> None:
-        async with connected([]) as (client, server):
-            with pytest.raises(UnsupportedModality):
-                await client.complete(see)
-            with pytest.raises(UnsupportedModality):
-                await anext(client.stream(see))
-            assert server.connections == 0
-        declared = frozenset({"text", "image"})
-        async with connected(["a cat"], modalities=declared) as (client, server):
-            assert (await client.complete(see)).text == "a cat"
-
-    run(main())
+    async with connected([]) as (client, server):
+        with pytest.raises(UnsupportedModality):
+            await client.complete(see)
+        with pytest.raises(UnsupportedModality):
+            await anext(client.stream(see))
+        assert server.connections == 0
+    declared = frozenset({"text", "image"})
+    async with connected(["a cat"], modalities=declared) as (client, server):
+        assert (await client.complete(see)).text == "a cat"
 
 
-def test_tools_can_be_kept_out_of_streams():
+async def test_tools_can_be_kept_out_of_streams():
     call = ToolCall("c1", "search", {"q": "x"})
 
-    async def main() -> None:
-        answers = [Reply((call,)), "no tools"]
-        async with connected(answers, stream_tools=False) as (client, server):
-            with_tools = await streamed(client, tools=[SPEC])
-            assert with_tools == [
-                Delta(tool_call=ToolCallDelta(0, "c1", "search")),
-                Delta(tool_call=ToolCallDelta(0, arguments='{"q":"x"}')),
-                Reply((call,), ONE, "tool_calls", "m", "chatcmpl-1"),
-            ]
-            assert (await streamed(client))[-1] == reply("no tools")
-            assert ["stream" in received.body for received in server.requests] == [False, True]
-
-    run(main())
+    answers = [Reply((call,)), "no tools"]
+    async with connected(answers, stream_tools=False) as (client, server):
+        with_tools = await streamed(client, tools=[SPEC])
+        assert with_tools == [
+            Delta(tool_call=ToolCallDelta(0, "c1", "search")),
+            Delta(tool_call=ToolCallDelta(0, arguments='{"q":"x"}')),
+            Reply((call,), ONE, "tool_calls", "m", "chatcmpl-1"),
+        ]
+        assert (await streamed(client))[-1] == reply("no tools")
+        assert ["stream" in received.body for received in server.requests] == [False, True]
 
 
 OUTPUT = {"type": "object", "properties": {"total": {"type": "integer"}}}
 
 
-def test_an_output_is_asked_for_by_its_schema():
-    async def main() -> None:
-        async with connected([Reply((Text('{"total": 3}'),))]) as (client, server):
-            assert (await client.complete(HI, output=OUTPUT)).text == '{"total": 3}'
-            asked = server.requests[0].body["response_format"]["json_schema"]
-            closed = {"required": ["total"], "additionalProperties": False}
-            assert asked == {"name": "output", "strict": True, "schema": {**OUTPUT, **closed}}
-
-    run(main())
+async def test_an_output_is_asked_for_by_its_schema():
+    async with connected([Reply((Text('{"total": 3}'),))]) as (client, server):
+        assert (await client.complete(HI, output=OUTPUT)).text == '{"total": 3}'
+        asked = server.requests[0].body["response_format"]["json_schema"]
+        closed = {"required": ["total"], "additionalProperties": False}
+        assert asked == {"name": "output", "strict": True, "schema": {**OUTPUT, **closed}}
 
 
 @pytest.mark.parametrize("stream_tools", [False, True])
-def test_an_output_can_be_asked_for_by_way_of_a_tool(*, stream_tools: bool):
+async def test_an_output_can_be_asked_for_by_way_of_a_tool(*, stream_tools: bool):
     final = ToolCall("c2", "final_answer", {"total": 3})
     search = ToolCall("c1", "search")
     answers = [
@@ -138,64 +122,58 @@ def test_an_output_can_be_asked_for_by_way_of_a_tool(*, stream_tools: bool):
         Reply((ToolCall("c3", "final_answer", invalid='{"total"'),), stop="length"),
     ]
 
-    async def main() -> None:
-        async with connected(answers, output_tool=True, stream_tools=stream_tools) as (
-            client,
-            server,
-        ):
-            replies = [
-                await client.complete(HI, tools=[SPEC], output=OUTPUT),
-                await client.complete(HI, output=OUTPUT, settings={"tool_choice": "auto"}),
-                (await streamed(client, output=OUTPUT))[-1],
-                (await streamed(client, tools=[SPEC], output=OUTPUT))[-1],
-                (await streamed(client, output=OUTPUT))[-1],
-            ]
-            named: Any = {"model": "m", "id": "chatcmpl-1"}
-            assert replies == [
-                Reply((search,), ONE, "tool_calls", **named),
-                Reply((Text('{"total":3}'),), ONE, **named),
-                Reply((Text('{"total":3}'),), ONE, **named),
-                Reply((Text('{"total": 4}'),), ONE, **named),
-                Reply((Text('{"total"'),), ONE, "length", **named),
-            ]
-            forced = {"type": "function", "function": {"name": "final_answer"}}
-            assert [received.body["tool_choice"] for received in server.requests] == [
-                "required",
-                "auto",
-                forced,
-                "required",
-                forced,
-            ]
-            assert [
-                [tool["function"]["name"] for tool in received.body["tools"]]
-                for received in server.requests[:2]
-            ] == [["search", "final_answer"], ["final_answer"]]
-            assert not any("response_format" in received.body for received in server.requests)
-            final_tool = server.requests[1].body["tools"][0]["function"]
-            assert final_tool["parameters"] == OUTPUT
-
-    run(main())
+    async with connected(answers, output_tool=True, stream_tools=stream_tools) as (
+        client,
+        server,
+    ):
+        replies = [
+            await client.complete(HI, tools=[SPEC], output=OUTPUT),
+            await client.complete(HI, output=OUTPUT, settings={"tool_choice": "auto"}),
+            (await streamed(client, output=OUTPUT))[-1],
+            (await streamed(client, tools=[SPEC], output=OUTPUT))[-1],
+            (await streamed(client, output=OUTPUT))[-1],
+        ]
+        named: Any = {"model": "m", "id": "chatcmpl-1"}
+        assert replies == [
+            Reply((search,), ONE, "tool_calls", **named),
+            Reply((Text('{"total":3}'),), ONE, **named),
+            Reply((Text('{"total":3}'),), ONE, **named),
+            Reply((Text('{"total": 4}'),), ONE, **named),
+            Reply((Text('{"total"'),), ONE, "length", **named),
+        ]
+        forced = {"type": "function", "function": {"name": "final_answer"}}
+        assert [received.body["tool_choice"] for received in server.requests] == [
+            "required",
+            "auto",
+            forced,
+            "required",
+            forced,
+        ]
+        assert [
+            [tool["function"]["name"] for tool in received.body["tools"]]
+            for received in server.requests[:2]
+        ] == [["search", "final_answer"], ["final_answer"]]
+        assert not any("response_format" in received.body for received in server.requests)
+        final_tool = server.requests[1].body["tools"][0]["function"]
+        assert final_tool["parameters"] == OUTPUT
 
 
-def test_an_id_that_the_conversation_has_is_not_given_to_another_call():
+async def test_an_id_that_the_conversation_has_is_not_given_to_another_call():
     again = Reply((ToolCall("c1", "search", {}),))
     before = [*HI, Message.assistant(ToolCall("c1", "search")), Message.tool(ToolResult("c1", ""))]
 
-    async def main() -> None:
-        async with connected([again]) as (client, _):
-            (call,) = (await client.complete(before)).tool_calls
-            assert call.id.startswith("call_")
-            assert len(call.id) == 29
-
-    run(main())
+    async with connected([again]) as (client, _):
+        (call,) = (await client.complete(before)).tool_calls
+        assert call.id.startswith("call_")
+        assert len(call.id) == 29
 
 
 # -- construction ------------------------------------------------------------------------------
 
 
-def sent_by(client: ChatClient) -> httpx2.Request:
+async def sent_by(client: ChatClient) -> httpx2.Request:
     """Return the request of a call."""
-    return run(_sent_by(client))
+    return await _sent_by(client)
 
 
 async def _sent_by(client: ChatClient) -> httpx2.Request:
@@ -217,17 +195,17 @@ async def _sent_by(client: ChatClient) -> httpx2.Request:
     return requests[0]
 
 
-def test_key_and_address_come_from_the_environment_when_they_are_not_given(
+async def test_key_and_address_come_from_the_environment_when_they_are_not_given(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("OPENAI_API_KEY", " sk-env \n")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
-    at_openai = sent_by(ChatClient("m"))
+    at_openai = await sent_by(ChatClient("m"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://gateway.test/v1/")
-    at_gateway = sent_by(ChatClient("m"))
-    given = sent_by(ChatClient("m", api_key="sk-own", base_url="http://own.test/api/v1"))
-    by_header = sent_by(ChatClient("m", headers={"Authorization": "Basic eDp5"}))
+    at_gateway = await sent_by(ChatClient("m"))
+    given = await sent_by(ChatClient("m", api_key="sk-own", base_url="http://own.test/api/v1"))
+    by_header = await sent_by(ChatClient("m", headers={"Authorization": "Basic eDp5"}))
 
     assert str(at_openai.url) == "https://api.openai.com/v1/chat/completions"
     assert json.loads(at_openai.content)["max_completion_tokens"] == 5
@@ -239,10 +217,12 @@ def test_key_and_address_come_from_the_environment_when_they_are_not_given(
     assert by_header.headers.get_list("authorization") == ["Basic eDp5"]
 
 
-def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch):
+async def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    request = sent_by(ChatClient("m", base_url="http://own.test/v1", max_tokens_field="limit"))
+    request = await sent_by(
+        ChatClient("m", base_url="http://own.test/v1", max_tokens_field="limit")
+    )
 
     assert "authorization" not in request.headers
     assert json.loads(request.content)["limit"] == 5

@@ -8,56 +8,44 @@ import httpx2
 import pytest
 
 from lib.llm import ChatClient, Delta, Message, Reply
-from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY, ChatServer, Hang
 
 from .chat_kit import HI, connected, failure, reply
 
 
-def test_a_stream_that_is_left_in_the_middle_closes_its_connection():
-    async def main() -> None:
-        async with connected(["a long answer", "another"]) as (client, server):
-            pieces = client.stream(HI)
-            assert await anext(pieces) == Delta(text="a lon")
-            await cast(Any, pieces).aclose()
-            assert await client.complete(HI) == reply("another")
-            assert server.connections == 2
-
-    run(main())
+async def test_a_stream_that_is_left_in_the_middle_closes_its_connection():
+    async with connected(["a long answer", "another"]) as (client, server):
+        pieces = client.stream(HI)
+        assert await anext(pieces) == Delta(text="a lon")
+        await cast(Any, pieces).aclose()
+        assert await client.complete(HI) == reply("another")
+        assert server.connections == 2
 
 
-def test_a_cancelled_call_leaves_the_client_usable():
-    async def main() -> None:
-        async with connected([Hang(), "hello"]) as (client, server):
-            task = asyncio.create_task(client.complete(HI))
-            while not server.requests:
-                await asyncio.wait([task], timeout=0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert await client.complete(HI) == reply("hello")
-
-    run(main())
+async def test_a_cancelled_call_leaves_the_client_usable():
+    async with connected([Hang(), "hello"]) as (client, server):
+        task = asyncio.create_task(client.complete(HI))
+        while not server.requests:
+            await asyncio.wait([task], timeout=0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await client.complete(HI) == reply("hello")
 
 
-def test_many_calls_at_once_each_get_their_own_answer():
+async def test_many_calls_at_once_each_get_their_own_answer():
     def answer(body: dict[str, Any]) -> Reply:
         return reply(body["messages"][0]["content"])
 
-    async def main() -> None:
-        async with ChatServer(answer) as server:
-            client = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
-            texts = [f"call {number}" for number in range(20)]
-            replies = await asyncio.gather(
-                *(client.complete([Message.user(text)]) for text in texts)
-            )
-            assert [one.text for one in replies] == texts
-            await client.aclose()
-
-    run(main())
+    async with ChatServer(answer) as server:
+        client = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
+        texts = [f"call {number}" for number in range(20)]
+        replies = await asyncio.gather(*(client.complete([Message.user(text)]) for text in texts))
+        assert [one.text for one in replies] == texts
+        await client.aclose()
 
 
-def test_a_client_that_was_given_is_used_and_left_open():
+async def test_a_client_that_was_given_is_used_and_left_open():
     def handle(request: httpx2.Request) -> httpx2.Response:
         assert request.headers["x-gateway"] == "yes"
         return httpx2.Response(200, json={"choices": [{"message": {"content": "hello"}}]})
@@ -66,29 +54,23 @@ def test_a_client_that_was_given_is_used_and_left_open():
         transport=httpx2.MockTransport(handle), headers={"x-gateway": "yes"}, follow_redirects=True
     )
 
-    async def main() -> None:
-        client = ChatClient("m", api_key="k", http=http)
-        assert (await client.complete(HI)).text == "hello"
+    client = ChatClient("m", api_key="k", http=http)
+    assert (await client.complete(HI)).text == "hello"
+    await client.aclose()
+    assert not http.is_closed
+    await http.aclose()
+
+
+async def test_a_closed_client_opens_anew():
+    async with connected(["one", "two"]) as (client, server):
+        assert await client.complete(HI) == reply("one")
         await client.aclose()
-        assert not http.is_closed
-        await http.aclose()
-
-    run(main())
-
-
-def test_a_closed_client_opens_anew():
-    async def main() -> None:
-        async with connected(["one", "two"]) as (client, server):
-            assert await client.complete(HI) == reply("one")
-            await client.aclose()
-            await client.aclose()
-            assert await client.complete(HI) == reply("two")
-            assert server.connections == 2
-
-    run(main())
+        await client.aclose()
+        assert await client.complete(HI) == reply("two")
+        assert server.connections == 2
 
 
-def test_objects_of_the_older_package_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch):
+async def test_objects_of_the_older_package_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch):
     """`httpx` is the same library under its older name; its errors are classes of its own."""
     older: Any = ModuleType("httpx")
 
@@ -111,10 +93,7 @@ def test_objects_of_the_older_package_are_taken_as_they_are(monkeypatch: pytest.
     older.Timeout, older.Limits = httpx2.Timeout, httpx2.Limits
     monkeypatch.setitem(__import__("sys").modules, "httpx", older)
 
-    async def main() -> None:
-        client = ChatClient("m", api_key="k", transport=OlderTransport())
-        error = await failure(client, stream=False)
-        assert str(error) == "the connection to the server failed: ConnectError"
-        await client.aclose()
-
-    run(main())
+    client = ChatClient("m", api_key="k", transport=OlderTransport())
+    error = await failure(client, stream=False)
+    assert str(error) == "the connection to the server failed: ConnectError"
+    await client.aclose()

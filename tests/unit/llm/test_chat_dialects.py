@@ -16,7 +16,6 @@ from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.client import Delta, Stop
 from lib.llm.parts import Part
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder
-from lib.testing.aio import run
 from lib.testing.llm_dialects import DIALECTS, ServerDialect, completion, event_stream
 from lib.testing.llm_server import API_KEY, ChatServer, refused
 
@@ -104,26 +103,23 @@ REPLY = Reply(
 
 @pytest.mark.parametrize("slice_bytes", [None, 3])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_the_client_reads_every_dialect_over_one_connection(
+async def test_the_client_reads_every_dialect_over_one_connection(
     dialect: ServerDialect, slice_bytes: int | None
 ):
     ids = itertools.cycle(["new1", "new2"])  # what each of the four calls makes anew
     new_id = ids.__next__ if dialect.ids == "absent" else lambda: "new1"
 
-    async def main() -> None:
-        answers = [REPLY] * 4
-        async with ChatServer(answers, dialect=dialect, slice_bytes=slice_bytes) as server:
-            client = ChatClient("m", base_url=server.base_url, api_key=API_KEY, new_id=new_id)
-            for _ in range(2):
-                whole = await client.complete(HI, tools=[SPEC])
-                *deltas, streamed = [piece async for piece in client.stream(HI, tools=[SPEC])]
-                assert whole == as_told(REPLY, dialect)
-                assert streamed == as_told(REPLY, dialect)
-                assert "".join(d.text for d in deltas if isinstance(d, Delta)) == REPLY.text
-            await client.aclose()
-            assert server.connections == 1
-
-    run(main())
+    answers = [REPLY] * 4
+    async with ChatServer(answers, dialect=dialect, slice_bytes=slice_bytes) as server:
+        client = ChatClient("m", base_url=server.base_url, api_key=API_KEY, new_id=new_id)
+        for _ in range(2):
+            whole = await client.complete(HI, tools=[SPEC])
+            *deltas, streamed = [piece async for piece in client.stream(HI, tools=[SPEC])]
+            assert whole == as_told(REPLY, dialect)
+            assert streamed == as_told(REPLY, dialect)
+            assert "".join(d.text for d in deltas if isinstance(d, Delta)) == REPLY.text
+        await client.aclose()
+        assert server.connections == 1
 
 
 def official_client() -> AsyncOpenAI:
@@ -173,7 +169,7 @@ def from_ours(reply: Reply) -> dict[str, Any]:
     }
 
 
-def test_the_official_sdk_reads_the_test_server_as_we_do():
+async def test_the_official_sdk_reads_the_test_server_as_we_do():
     asked: dict[str, Any] = {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
@@ -182,41 +178,35 @@ def test_the_official_sdk_reads_the_test_server_as_we_do():
 
     official = official_client()
 
-    async def main() -> None:
-        async with ChatServer([REPLY, REPLY]) as server, official:
-            sdk = official.with_options(base_url=server.base_url)
-            whole = cast(Any, await sdk.chat.completions.create(**asked))
-            async with sdk.chat.completions.stream(**asked) as stream:
-                streamed = await stream.get_final_completion()
+    async with ChatServer([REPLY, REPLY]) as server, official:
+        sdk = official.with_options(base_url=server.base_url)
+        whole = cast(Any, await sdk.chat.completions.create(**asked))
+        async with sdk.chat.completions.stream(**asked) as stream:
+            streamed = await stream.get_final_completion()
 
-        assert from_the_sdk(whole) == from_ours(REPLY)
-        # The SDK's helper asks for no usage, and the server tells it anyway.
-        assert from_the_sdk(streamed) == from_ours(REPLY)
-        assert streamed.choices[0].message.tool_calls is not None
-        assert [call.function.arguments for call in streamed.choices[0].message.tool_calls] == [
-            '{"q": "\\u00fc"}',
-            "{}",
-        ]
-
-    run(main())
+    assert from_the_sdk(whole) == from_ours(REPLY)
+    # The SDK's helper asks for no usage, and the server tells it anyway.
+    assert from_the_sdk(streamed) == from_ours(REPLY)
+    assert streamed.choices[0].message.tool_calls is not None
+    assert [call.function.arguments for call in streamed.choices[0].message.tool_calls] == [
+        '{"q": "\\u00fc"}',
+        "{}",
+    ]
 
 
-def test_the_official_sdk_reads_the_test_servers_refusals():
+async def test_the_official_sdk_reads_the_test_servers_refusals():
     official = official_client()
     slow_down = refused(429, "slow down", code="rate_limit_exceeded")
 
-    async def main() -> None:
-        async with ChatServer([slow_down]) as server, official:
-            sdk = official.with_options(base_url=server.base_url)
-            stranger = sdk.with_options(api_key="wrong")
-            for client, messages, status, code in (
-                (stranger, [{"role": "user", "content": "hi"}], 401, "invalid_api_key"),
-                (sdk, [], 400, None),
-                (sdk, [{"role": "user", "content": "hi"}], 429, "rate_limit_exceeded"),
-            ):
-                asked: Any = messages
-                with pytest.raises(APIStatusError) as caught:
-                    await client.chat.completions.create(model="m", messages=asked)
-                assert (caught.value.status_code, caught.value.code) == (status, code)
-
-    run(main())
+    async with ChatServer([slow_down]) as server, official:
+        sdk = official.with_options(base_url=server.base_url)
+        stranger = sdk.with_options(api_key="wrong")
+        for client, messages, status, code in (
+            (stranger, [{"role": "user", "content": "hi"}], 401, "invalid_api_key"),
+            (sdk, [], 400, None),
+            (sdk, [{"role": "user", "content": "hi"}], 429, "rate_limit_exceeded"),
+        ):
+            asked: Any = messages
+            with pytest.raises(APIStatusError) as caught:
+                await client.chat.completions.create(model="m", messages=asked)
+            assert (caught.value.status_code, caught.value.code) == (status, code)

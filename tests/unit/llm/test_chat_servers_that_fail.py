@@ -11,7 +11,6 @@ import pytest
 
 from lib.errors import InvalidReply, LLMError
 from lib.llm import ChatClient, Delta, Reply, Text
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.llm_dialects import DIALECTS, event_stream
 from lib.testing.llm_server import API_KEY, Answer, Drop, Raw, refused
@@ -77,25 +76,19 @@ BAD_STREAMS: dict[str, tuple[Answer, tuple[type[LLMError], int | None, bool]]] =
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", BAD_ANSWERS)
-def test_a_bad_answer_is_a_typed_error(name: str, *, stream: bool):
+async def test_a_bad_answer_is_a_typed_error(name: str, *, stream: bool):
     answer, expected = BAD_ANSWERS[name]
 
-    async def main() -> None:
-        async with connected([answer], max_reply_bytes=65_536) as (client, _):
-            assert facts(await failure(client, stream=stream)) == expected
-
-    run(main())
+    async with connected([answer], max_reply_bytes=65_536) as (client, _):
+        assert facts(await failure(client, stream=stream)) == expected
 
 
 @pytest.mark.parametrize("name", BAD_STREAMS)
-def test_a_bad_stream_is_a_typed_error(name: str):
+async def test_a_bad_stream_is_a_typed_error(name: str):
     answer, expected = BAD_STREAMS[name]
 
-    async def main() -> None:
-        async with connected([answer], max_reply_bytes=65_536) as (client, _):
-            assert facts(await failure(client, stream=True)) == expected
-
-    run(main())
+    async with connected([answer], max_reply_bytes=65_536) as (client, _):
+        assert facts(await failure(client, stream=True)) == expected
 
 
 GOOD_STREAMS: dict[str, Raw] = {
@@ -117,31 +110,25 @@ GOOD_STREAMS: dict[str, Raw] = {
 
 
 @pytest.mark.parametrize("name", GOOD_STREAMS)
-def test_a_stream_that_says_enough_is_a_reply(name: str):
-    async def main() -> None:
-        async with connected([GOOD_STREAMS[name]]) as (client, _):
-            assert await streamed(client) == [Delta(text="hello"), Reply((Text("hello"),))]
-
-    run(main())
+async def test_a_stream_that_says_enough_is_a_reply(name: str):
+    async with connected([GOOD_STREAMS[name]]) as (client, _):
+        assert await streamed(client) == [Delta(text="hello"), Reply((Text("hello"),))]
 
 
-def test_an_answer_of_just_the_allowed_size_is_read():
+async def test_an_answer_of_just_the_allowed_size_is_read():
     body = b'{"choices": [{"message": {"content": "hello"}}]}'
 
-    async def main() -> None:
-        for size in (len(body), len(body) - 1):
-            answer = Raw(body=body, headers=JSON)
-            async with connected([answer], max_reply_bytes=size) as (client, _):
-                if size == len(body):
-                    assert (await client.complete(HI)).text == "hello"
-                else:
-                    error = await failure(client, stream=False)
-                    assert str(error) == f"the server's answer is larger than {size} bytes"
-
-    run(main())
+    for size in (len(body), len(body) - 1):
+        answer = Raw(body=body, headers=JSON)
+        async with connected([answer], max_reply_bytes=size) as (client, _):
+            if size == len(body):
+                assert (await client.complete(HI)).text == "hello"
+            else:
+                error = await failure(client, stream=False)
+                assert str(error) == f"the server's answer is larger than {size} bytes"
 
 
-def test_what_came_before_the_failure_was_shown():
+async def test_what_came_before_the_failure_was_shown():
     seen: list[Delta | Reply] = []
 
     async def main() -> None:
@@ -151,7 +138,7 @@ def test_what_came_before_the_failure_was_shown():
                 seen.append(piece)  # noqa: PERF401 - up to the failure
 
     with pytest.raises(LLMError):
-        run(main())
+        await main()
     assert seen == [Delta(text="hello")]
 
 
@@ -173,65 +160,52 @@ class Silence(httpx2.AsyncBaseTransport):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("start", [None, b'data: {"choices": []}\n\n'])
-def test_a_server_that_falls_silent_runs_into_the_deadline(start: bytes | None, *, stream: bool):
-    async def main() -> None:
-        client = ChatClient("m", api_key=API_KEY, transport=Silence(start), timeout_s=0.02)
-        error = await failure(client, stream=stream)
-        await client.aclose()
-        assert facts(error) == (LLMError, None, True)
-        assert str(error) == "no complete answer within 0.02 s"
+async def test_a_server_that_falls_silent_runs_into_the_deadline(
+    start: bytes | None, *, stream: bool
+):
+    client = ChatClient("m", api_key=API_KEY, transport=Silence(start), timeout_s=0.02)
+    error = await failure(client, stream=stream)
+    await client.aclose()
+    assert facts(error) == (LLMError, None, True)
+    assert str(error) == "no complete answer within 0.02 s"
 
-    run(main())
 
-
-def test_a_reader_who_is_slow_does_not_run_into_the_deadline():
+async def test_a_reader_who_is_slow_does_not_run_into_the_deadline():
     """The deadline limits waiting for the network, never the code that takes the pieces."""
 
     def handle(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, content=CHUNK + CHUNK, headers=SSE)
 
-    async def main() -> None:
-        transport = httpx2.MockTransport(handle)
-        client = ChatClient("m", api_key="k", transport=transport, timeout_s=0.02)
-        pieces = client.stream(HI)
-        assert await anext(pieces) == Delta(text="hello")
-        never = asyncio.get_running_loop().create_future()
-        await asyncio.wait([never], timeout=0.04)
-        assert await anext(pieces) == Delta(text="hello")
-        await cast(Any, pieces).aclose()
-        await client.aclose()
-
-    run(main())
+    transport = httpx2.MockTransport(handle)
+    client = ChatClient("m", api_key="k", transport=transport, timeout_s=0.02)
+    pieces = client.stream(HI)
+    assert await anext(pieces) == Delta(text="hello")
+    never = asyncio.get_running_loop().create_future()
+    await asyncio.wait([never], timeout=0.04)
+    assert await anext(pieces) == Delta(text="hello")
+    await cast(Any, pieces).aclose()
+    await client.aclose()
 
 
-def test_nobody_listening_is_retryable_and_says_what_failed():
-    async def main() -> None:
-        client = ChatClient("m", base_url="http://127.0.0.1:1/v1", api_key=API_KEY)
-        error = await failure(client, stream=False)
-        assert facts(error) == (LLMError, None, True)
-        assert str(error) == "the connection to the server failed: ConnectError"
-        await client.aclose()
-
-    run(main())
+async def test_nobody_listening_is_retryable_and_says_what_failed():
+    client = ChatClient("m", base_url="http://127.0.0.1:1/v1", api_key=API_KEY)
+    error = await failure(client, stream=False)
+    assert facts(error) == (LLMError, None, True)
+    assert str(error) == "the connection to the server failed: ConnectError"
+    await client.aclose()
 
 
-def test_a_wait_until_a_date_counts_from_the_clock():
+async def test_a_wait_until_a_date_counts_from_the_clock():
     clock = ManualClock(datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC))
     busy = refused(429, "slow", headers={"retry-after": "Sat, 21 Nov 2026 12:01:30 GMT"})
 
-    async def main() -> None:
-        async with connected([busy], clock=clock) as (client, _):
-            assert (await failure(client, stream=False)).retry_after_s == 90.0
-
-    run(main())
+    async with connected([busy], clock=clock) as (client, _):
+        assert (await failure(client, stream=False)).retry_after_s == 90.0
 
 
-def test_a_server_that_echoes_the_key_is_not_quoted():
-    async def main() -> None:
-        async with connected([], api_key="sk-wrong-key") as (client, server):
-            error = await failure(client, stream=True)
-            assert facts(error) == (LLMError, 401, False)
-            assert "sk-" not in "".join(format_exception(error))
-            assert len(server.requests) == 1
-
-    run(main())
+async def test_a_server_that_echoes_the_key_is_not_quoted():
+    async with connected([], api_key="sk-wrong-key") as (client, server):
+        error = await failure(client, stream=True)
+        assert facts(error) == (LLMError, 401, False)
+        assert "sk-" not in "".join(format_exception(error))
+        assert len(server.requests) == 1

@@ -6,7 +6,6 @@ import pytest
 
 from lib.errors import LLMError, ScriptError
 from lib.llm import ChatClient, Message, Reply
-from lib.testing.aio import run
 from lib.testing.llm_rules import refusal
 from lib.testing.llm_server import API_KEY, ChatServer
 
@@ -76,19 +75,16 @@ def test_a_request_that_breaks_a_rule_is_refused_in_the_words_of_the_rule(
     assert error["error"]["type"] == "invalid_request_error"
 
 
-def test_answers_that_nobody_asked_for_are_a_failure():
-    async def main() -> None:
-        with pytest.raises(ScriptError, match="has 1 answers, 0 were asked"):
-            async with ChatServer(["one"]):
-                pass
-        with pytest.raises(KeyError):
-            async with ChatServer(["one"]):
-                raise KeyError
-
-    run(main())
+async def test_answers_that_nobody_asked_for_are_a_failure():
+    with pytest.raises(ScriptError, match="has 1 answers, 0 were asked"):
+        async with ChatServer(["one"]):
+            pass
+    with pytest.raises(KeyError):
+        async with ChatServer(["one"]):
+            raise KeyError
 
 
-def test_a_question_too_many_is_refused_and_a_failure():
+async def test_a_question_too_many_is_refused_and_a_failure():
     async def ask(server: ChatServer) -> Reply:
         client = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
         try:
@@ -103,16 +99,13 @@ def test_a_question_too_many_is_refused_and_a_failure():
             assert not caught.value.retryable
 
     with pytest.raises(ScriptError, match="has 0 answers, 1 were asked"):
-        run(main())
+        await main()
 
 
-def test_another_path_is_not_found():
-    async def main() -> None:
-        async with ChatServer([]) as server:
-            client = ChatClient("m", base_url=f"{server.base_url}/v2", api_key=API_KEY)
-            with pytest.raises(LLMError) as caught:
-                await client.complete([Message.user("hi")])
-            assert caught.value.status == 404
-            await client.aclose()
-
-    run(main())
+async def test_another_path_is_not_found():
+    async with ChatServer([]) as server:
+        client = ChatClient("m", base_url=f"{server.base_url}/v2", api_key=API_KEY)
+        with pytest.raises(LLMError) as caught:
+            await client.complete([Message.user("hi")])
+        assert caught.value.status == 404
+        await client.aclose()

@@ -32,7 +32,7 @@ ADDRESSES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 # -- what is sent --------------------------------------------------------------------------------
 
 
-def test_a_request_carries_the_key_and_the_whole_conversation() -> None:
+async def test_a_request_carries_the_key_and_the_whole_conversation() -> None:
     conversation = [
         Message.system("Be brief"),
         Message.user("hi"),
@@ -40,125 +40,104 @@ def test_a_request_carries_the_key_and_the_whole_conversation() -> None:
         Message.tool(ToolResult("c1", "found")),
     ]
 
-    async def main() -> None:
-        async with connected(["hello"], headers={"X-Title": "demo"}) as (client, server):
-            assert await client.complete(conversation, tools=[SPEC], model="big") == Reply(
-                (Text("hello"),), ONE, "stop", "big", "resp_1", handle(1)
-            )
-            (received,) = server.requests
-            assert received.path == "/v1/responses"
-            assert received.headers["authorization"] == f"Bearer {API_KEY}"
-            assert received.headers["accept-encoding"] == "identity"
-            assert received.headers["x-title"] == "demo"
-            assert received.body["model"] == "big"
-            assert len(received.body["input"]) == 4
-            assert API_KEY not in json.dumps(received.body)
-
-    run(main())
+    async with connected(["hello"], headers={"X-Title": "demo"}) as (client, server):
+        assert await client.complete(conversation, tools=[SPEC], model="big") == Reply(
+            (Text("hello"),), ONE, "stop", "big", "resp_1", handle(1)
+        )
+        (received,) = server.requests
+        assert received.path == "/v1/responses"
+        assert received.headers["authorization"] == f"Bearer {API_KEY}"
+        assert received.headers["accept-encoding"] == "identity"
+        assert received.headers["x-title"] == "demo"
+        assert received.body["model"] == "big"
+        assert len(received.body["input"]) == 4
+        assert API_KEY not in json.dumps(received.body)
 
 
-def test_the_same_conversation_is_the_same_bytes() -> None:
+async def test_the_same_conversation_is_the_same_bytes() -> None:
     sent: list[bytes] = []
 
     def handler(request: httpx2.Request) -> httpx2.Response:
         sent.append(request.content)
         return httpx2.Response(200, json={"output": [], "status": "completed"})
 
-    async def main() -> None:
-        for arguments in ({"a": 1, "b": 2}, {"b": 2, "a": 1}):
-            transport = httpx2.MockTransport(handler)
-            async with OpenAIClient("m", api_key="k", transport=transport) as client:
-                call = ToolCall("c", "f", arguments)
-                assert (await client.complete([*HI, Message.assistant(call)])).parts == ()
-
-    run(main())
+    for arguments in ({"a": 1, "b": 2}, {"b": 2, "a": 1}):
+        transport = httpx2.MockTransport(handler)
+        async with OpenAIClient("m", api_key="k", transport=transport) as client:
+            call = ToolCall("c", "f", arguments)
+            assert (await client.complete([*HI, Message.assistant(call)])).parts == ()
     assert sent[0] == sent[1]
 
 
-def test_a_modality_that_was_not_declared_is_refused_before_any_io() -> None:
+async def test_a_modality_that_was_not_declared_is_refused_before_any_io() -> None:
     see = [Message.user(Image(data=b"x", media_type="image/png"))]
 
-    async def main() -> None:
-        async with connected([]) as (client, server):
-            for stream in (False, True):
-                with pytest.raises(UnsupportedModality):
-                    await asked(client, stream=stream, messages=see)
-            assert server.connections == 0
-        declared = frozenset({"text", "image"})
-        async with connected(["a cat"], modalities=declared) as (client, server):
-            assert (await client.complete(see)).text == "a cat"
-
-    run(main())
+    async with connected([]) as (client, server):
+        for stream in (False, True):
+            with pytest.raises(UnsupportedModality):
+                await asked(client, stream=stream, messages=see)
+        assert server.connections == 0
+    declared = frozenset({"text", "image"})
+    async with connected(["a cat"], modalities=declared) as (client, server):
+        assert (await client.complete(see)).text == "a cat"
 
 
-def test_a_stream_shows_what_is_written_and_then_the_reply() -> None:
+async def test_a_stream_shows_what_is_written_and_then_the_reply() -> None:
     call = ToolCall("c1", "search", {"q": "x"})
     sealed = Thinking("I search", "responses/127.0.0.1/rs_1/seal")
 
-    async def main() -> None:
-        async with connected([Reply((sealed, call))]) as (client, server):
-            assert await streamed(client, tools=[SPEC]) == [
-                Delta(thinking="I sea"),
-                Delta(thinking="rch"),
-                Delta(tool_call=ToolCallDelta(0, "c1", "search")),
-                Delta(tool_call=ToolCallDelta(0, arguments='{"q":')),
-                Delta(tool_call=ToolCallDelta(0, arguments=' "x"}')),
-                Reply((sealed, call), ONE, "tool_calls", "m", "resp_1", handle(1)),
-            ]
-            assert server.requests[0].body["stream"] is True
-
-    run(main())
+    async with connected([Reply((sealed, call))]) as (client, server):
+        assert await streamed(client, tools=[SPEC]) == [
+            Delta(thinking="I sea"),
+            Delta(thinking="rch"),
+            Delta(tool_call=ToolCallDelta(0, "c1", "search")),
+            Delta(tool_call=ToolCallDelta(0, arguments='{"q":')),
+            Delta(tool_call=ToolCallDelta(0, arguments=' "x"}')),
+            Reply((sealed, call), ONE, "tool_calls", "m", "resp_1", handle(1)),
+        ]
+        assert server.requests[0].body["stream"] is True
 
 
-def test_who_stops_in_the_middle_leaves_a_usable_client() -> None:
-    async def main() -> None:
-        async with connected(["one two three four", "five"]) as (client, _):
-            pieces: Any = client.stream(HI)
-            assert await anext(pieces) == Delta(text="one t")
-            await pieces.aclose()
-            assert await client.complete(HI) == reply("five", 2)
-
-    run(main())
+async def test_who_stops_in_the_middle_leaves_a_usable_client() -> None:
+    async with connected(["one two three four", "five"]) as (client, _):
+        pieces: Any = client.stream(HI)
+        assert await anext(pieces) == Delta(text="one t")
+        await pieces.aclose()
+        assert await client.complete(HI) == reply("five", 2)
 
 
-def test_an_id_that_the_conversation_has_is_not_given_to_another_call() -> None:
+async def test_an_id_that_the_conversation_has_is_not_given_to_another_call() -> None:
     """Its own ids would not pair with those that the server keeps, so there is no handle."""
     again = Reply((ToolCall("c1", "search", {}),))
     before = [*HI, Message.assistant(ToolCall("c1", "search")), Message.tool(ToolResult("c1", ""))]
 
-    async def main() -> None:
-        async with connected([again, Reply((ToolCall("", "search", {}),))]) as (client, _):
-            replies = [await client.complete(before) for _ in range(2)]
-            for each in replies:
-                (call,) = each.tool_calls
-                assert call.id.startswith("call_")
-                assert each.state is None
-
-    run(main())
+    async with connected([again, Reply((ToolCall("", "search", {}),))]) as (client, _):
+        replies = [await client.complete(before) for _ in range(2)]
+        for each in replies:
+            (call,) = each.tool_calls
+            assert call.id.startswith("call_")
+            assert each.state is None
 
 
 # -- handles -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_call_with_a_handle_sends_only_what_is_new(*, stream: bool) -> None:
+async def test_a_call_with_a_handle_sends_only_what_is_new(*, stream: bool) -> None:
     call = ToolCall("c1", "search", {"q": "x"})
     answers = [Reply((Thinking("hm"), call)), "found it"]
 
-    async def main() -> None:
-        async with connected(answers) as (client, server):
-            first = await asked(client, stream=stream, messages=HI, tools=[SPEC])
-            assert first.state == handle(1)
-            after = [*HI, first.message, Message.tool(ToolResult("c1", "x"))]
-            state = {**handle(1), "covers": 2}
-            second = await asked(client, stream=stream, messages=after, tools=[SPEC], state=state)
-            assert second == reply("found it", 2)
-            assert server.requests[1].body["previous_response_id"] == "resp_1"
-            assert server.requests[1].body["input"] == [
-                {"type": "function_call_output", "call_id": "c1", "output": "x"}
-            ]
-
-    run(main())
+    async with connected(answers) as (client, server):
+        first = await asked(client, stream=stream, messages=HI, tools=[SPEC])
+        assert first.state == handle(1)
+        after = [*HI, first.message, Message.tool(ToolResult("c1", "x"))]
+        state = {**handle(1), "covers": 2}
+        second = await asked(client, stream=stream, messages=after, tools=[SPEC], state=state)
+        assert second == reply("found it", 2)
+        assert server.requests[1].body["previous_response_id"] == "resp_1"
+        assert server.requests[1].body["input"] == [
+            {"type": "function_call_output", "call_id": "c1", "output": "x"}
+        ]
 
 
 @pytest.mark.parametrize(
@@ -176,50 +155,38 @@ def test_a_call_with_a_handle_sends_only_what_is_new(*, stream: bool) -> None:
         {"id": "resp_1", "server": HOST, "covers": 4},
     ],
 )
-def test_a_handle_that_does_not_fit_is_left_alone(state: dict[str, Any]) -> None:
+async def test_a_handle_that_does_not_fit_is_left_alone(state: dict[str, Any]) -> None:
     talk = [*HI, Message.assistant("yes"), Message.user("more")]
 
-    async def main() -> None:
-        async with connected(["hello"]) as (client, server):
-            assert (await client.complete(talk, state=state)).text == "hello"
-            assert "previous_response_id" not in server.requests[0].body
-            assert len(server.requests[0].body["input"]) == 3
-
-    run(main())
+    async with connected(["hello"]) as (client, server):
+        assert (await client.complete(talk, state=state)).text == "hello"
+        assert "previous_response_id" not in server.requests[0].body
+        assert len(server.requests[0].body["input"]) == 3
 
 
-def test_a_client_that_lets_nothing_be_kept_has_no_handles_and_takes_none() -> None:
+async def test_a_client_that_lets_nothing_be_kept_has_no_handles_and_takes_none() -> None:
     talk = [*HI, Message.assistant("yes"), Message.user("more")]
 
-    async def main() -> None:
-        async with connected(["hello"] * 2, store=False) as (client, server):
-            for stream in (False, True):
-                state = {**handle(1), "covers": 2}
-                answer = await asked(client, stream=stream, messages=talk, state=state)
-                assert answer.state is None
-            assert [each.body["store"] for each in server.requests] == [False, False]
-            assert server.sent == [3, 3]
-
-    run(main())
+    async with connected(["hello"] * 2, store=False) as (client, server):
+        for stream in (False, True):
+            state = {**handle(1), "covers": 2}
+            answer = await asked(client, stream=stream, messages=talk, state=state)
+            assert answer.state is None
+        assert [each.body["store"] for each in server.requests] == [False, False]
+        assert server.sent == [3, 3]
 
 
-def test_a_server_that_says_that_it_keeps_nothing_gives_no_handle() -> None:
-    async def main() -> None:
-        async with connected(["hello"]) as (client, server):
-            server.keeps = False
-            assert (await client.complete(HI)).state is None
-
-    run(main())
+async def test_a_server_that_says_that_it_keeps_nothing_gives_no_handle() -> None:
+    async with connected(["hello"]) as (client, server):
+        server.keeps = False
+        assert (await client.complete(HI)).state is None
 
 
 @pytest.mark.parametrize("stop", ["length", "content_filter", "other"])
-def test_an_incomplete_reply_gives_no_handle(stop: Any) -> None:
-    async def main() -> None:
-        async with connected([Reply((Text("so fa"),), stop=stop)]) as (client, _):
-            answer = await client.complete(HI)
-            assert (answer.stop, answer.state, answer.id) == (stop, None, "resp_1")
-
-    run(main())
+async def test_an_incomplete_reply_gives_no_handle(stop: Any) -> None:
+    async with connected([Reply((Text("so fa"),), stop=stop)]) as (client, _):
+        answer = await client.complete(HI)
+        assert (answer.stop, answer.state, answer.id) == (stop, None, "resp_1")
 
 
 # -- construction --------------------------------------------------------------------------------

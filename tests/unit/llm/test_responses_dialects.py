@@ -18,7 +18,6 @@ from lib.llm.responses.client import take_event
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import unsealed
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder
-from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY, refused
 from lib.testing.responses_server import ResponsesServer
 from lib.testing.responses_wire import (
@@ -139,22 +138,19 @@ REPLY = Reply(
 
 @pytest.mark.parametrize("slice_bytes", [None, 3])
 @pytest.mark.parametrize("dialect", RESPONSES_DIALECTS.values(), ids=RESPONSES_DIALECTS)
-def test_the_client_reads_every_dialect_over_one_connection(
+async def test_the_client_reads_every_dialect_over_one_connection(
     dialect: ResponsesDialect, slice_bytes: int | None
 ) -> None:
     options = {"dialect": dialect, "slice_bytes": slice_bytes}
 
-    async def main() -> None:
-        async with connected([REPLY] * 4, options) as (client, server):
-            for _ in range(2):
-                whole = await client.complete(HI, tools=[SPEC])
-                *deltas, streamed = [piece async for piece in client.stream(HI, tools=[SPEC])]
-                assert whole == as_told(REPLY, dialect)
-                assert streamed == as_told(REPLY, dialect)
-                assert "".join(d.text for d in deltas if isinstance(d, Delta)) == REPLY.text
-            assert server.connections == 1
-
-    run(main())
+    async with connected([REPLY] * 4, options) as (client, server):
+        for _ in range(2):
+            whole = await client.complete(HI, tools=[SPEC])
+            *deltas, streamed = [piece async for piece in client.stream(HI, tools=[SPEC])]
+            assert whole == as_told(REPLY, dialect)
+            assert streamed == as_told(REPLY, dialect)
+            assert "".join(d.text for d in deltas if isinstance(d, Delta)) == REPLY.text
+        assert server.connections == 1
 
 
 # -- the official SDK ----------------------------------------------------------------------------
@@ -227,7 +223,7 @@ def from_ours(reply: Reply) -> dict[str, Any]:
     }
 
 
-def test_the_official_sdk_reads_the_test_server_as_we_do() -> None:
+async def test_the_official_sdk_reads_the_test_server_as_we_do() -> None:
     function: dict[str, Any] = {
         "type": "function",
         "name": "search",
@@ -238,61 +234,52 @@ def test_the_official_sdk_reads_the_test_server_as_we_do() -> None:
     asked["input"] = [{"role": "user", "content": "hi"}]
     official = official_client()
 
-    async def main() -> None:
-        async with ResponsesServer([REPLY, REPLY]) as server, official:
-            sdk = official.with_options(base_url=server.base_url)
-            whole = cast(Any, await sdk.responses.create(**asked))
-            async with sdk.responses.stream(**asked) as stream:
-                streamed = await stream.get_final_response()
+    async with ResponsesServer([REPLY, REPLY]) as server, official:
+        sdk = official.with_options(base_url=server.base_url)
+        whole = cast(Any, await sdk.responses.create(**asked))
+        async with sdk.responses.stream(**asked) as stream:
+            streamed = await stream.get_final_response()
 
-        assert from_the_sdk(whole) == from_ours(REPLY)
-        assert from_the_sdk(streamed) == from_ours(REPLY)
-
-    run(main())
+    assert from_the_sdk(whole) == from_ours(REPLY)
+    assert from_the_sdk(streamed) == from_ours(REPLY)
 
 
-def test_the_official_sdk_and_we_go_on_from_each_others_responses() -> None:
+async def test_the_official_sdk_and_we_go_on_from_each_others_responses() -> None:
     official = official_client()
 
-    async def main() -> None:
-        async with connected(["one", "two", "three"]) as (client, server), official:
-            sdk = official.with_options(base_url=server.base_url)
-            first = await client.complete(HI)
-            second = await sdk.responses.create(
-                model="m",
-                input=[{"role": "user", "content": "more"}],
-                previous_response_id=first.id,
-            )
-            more = [*HI, Message.assistant("one"), Message.user("more")]
-            more = [*more, Message.assistant("two"), Message.user("and?")]
-            state = {"id": second.id, "server": HOST, "covers": 4}
-            third = await client.complete(more, state=state)
+    async with connected(["one", "two", "three"]) as (client, server), official:
+        sdk = official.with_options(base_url=server.base_url)
+        first = await client.complete(HI)
+        second = await sdk.responses.create(
+            model="m",
+            input=[{"role": "user", "content": "more"}],
+            previous_response_id=first.id,
+        )
+        more = [*HI, Message.assistant("one"), Message.user("more")]
+        more = [*more, Message.assistant("two"), Message.user("and?")]
+        state = {"id": second.id, "server": HOST, "covers": 4}
+        third = await client.complete(more, state=state)
 
-            assert (second.output_text, third.text) == ("two", "three")
-            assert server.sent == [1, 1, 1]
-
-    run(main())
+        assert (second.output_text, third.text) == ("two", "three")
+        assert server.sent == [1, 1, 1]
 
 
-def test_the_official_sdk_reads_the_test_servers_refusals() -> None:
+async def test_the_official_sdk_reads_the_test_servers_refusals() -> None:
     official = official_client()
     slow_down = refused(429, "slow down", code="rate_limit_exceeded")
     hi: Any = [{"role": "user", "content": "hi"}]
 
-    async def main() -> None:
-        async with ResponsesServer([slow_down]) as server, official:
-            sdk = official.with_options(base_url=server.base_url)
-            stranger = sdk.with_options(api_key="wrong")
-            unknown: Any = {"input": hi, "previous_response_id": "resp_0"}
-            told: list[tuple[AsyncOpenAI, Any, int, str | None]] = [
-                (stranger, {"input": hi}, 401, "invalid_api_key"),
-                (sdk, {"input": []}, 400, None),
-                (sdk, unknown, 400, "previous_response_not_found"),
-                (sdk, {"input": hi}, 429, "rate_limit_exceeded"),
-            ]
-            for client, asked, status, code in told:
-                with pytest.raises(APIStatusError) as caught:
-                    await client.responses.create(model="m", **asked)
-                assert (caught.value.status_code, caught.value.code) == (status, code)
-
-    run(main())
+    async with ResponsesServer([slow_down]) as server, official:
+        sdk = official.with_options(base_url=server.base_url)
+        stranger = sdk.with_options(api_key="wrong")
+        unknown: Any = {"input": hi, "previous_response_id": "resp_0"}
+        told: list[tuple[AsyncOpenAI, Any, int, str | None]] = [
+            (stranger, {"input": hi}, 401, "invalid_api_key"),
+            (sdk, {"input": []}, 400, None),
+            (sdk, unknown, 400, "previous_response_not_found"),
+            (sdk, {"input": hi}, 429, "rate_limit_exceeded"),
+        ]
+        for client, asked, status, code in told:
+            with pytest.raises(APIStatusError) as caught:
+                await client.responses.create(model="m", **asked)
+            assert (caught.value.status_code, caught.value.code) == (status, code)

@@ -6,7 +6,6 @@ import pytest
 
 from lib.errors import LLMError, ScriptError
 from lib.llm import Image, Message, OpenAIClient, Reply, ToolCall, ToolResult
-from lib.testing.aio import run
 from lib.testing.llm_server import API_KEY
 from lib.testing.responses_server import ResponsesServer, problems
 from lib.testing.responses_wire import RESPONSES_DIALECTS, items_of
@@ -75,83 +74,68 @@ def test_a_request_that_breaks_a_rule_is_refused_in_the_words_of_the_rule(
     assert told in next(problems({"model": "m", **body}))
 
 
-def test_an_input_that_is_no_list_is_none() -> None:
-    async def main() -> None:
-        async with ResponsesServer([]) as server:
-            assert server.refuse({"model": "m", "input": "hi"}) is not None
-            assert server.sent == []
-
-    run(main())
+async def test_an_input_that_is_no_list_is_none() -> None:
+    async with ResponsesServer([]) as server:
+        assert server.refuse({"model": "m", "input": "hi"}) is not None
+        assert server.sent == []
 
 
-def test_pairs_are_looked_for_in_what_is_kept_too() -> None:
+async def test_pairs_are_looked_for_in_what_is_kept_too() -> None:
     calling = Reply((ToolCall("c1", "look"),))
     state = {**handle(1), "covers": 2}
     found = Message.tool(ToolResult("c1", "x"))
     silent = [*HI, calling.message, Message.user("well?")]
 
-    async def main() -> None:
-        async with connected([calling, "seen"]) as (client, server):
-            await client.complete(HI)
-            error = await failure(client, stream=False, messages=silent, state=state)
-            assert (error.status, error.state_lost) == (400, False)
-            after = [*HI, calling.message, found]
-            assert await client.complete(after, state=state) == reply("seen", 2)
-            assert server.sent == [1, 1]
-
-    run(main())
+    async with connected([calling, "seen"]) as (client, server):
+        await client.complete(HI)
+        error = await failure(client, stream=False, messages=silent, state=state)
+        assert (error.status, error.state_lost) == (400, False)
+        after = [*HI, calling.message, found]
+        assert await client.complete(after, state=state) == reply("seen", 2)
+        assert server.sent == [1, 1]
 
 
 @pytest.mark.parametrize("status", [400, 404])
-def test_what_is_forgotten_is_not_known(status: int) -> None:
+async def test_what_is_forgotten_is_not_known(status: int) -> None:
     talk = [*HI, Message.assistant("one"), Message.user("more")]
     state = {**handle(1), "covers": 2}
 
-    async def main() -> None:
-        async with connected(["one", "two"], {"lost_status": status}) as (client, server):
-            await client.complete(HI)
-            server.forget()
-            error = await failure(client, stream=True, messages=talk, state=state)
-            assert (error.status, error.state_lost, server.refused) == (status, True, 1)
-            assert await client.complete(talk) == reply("two", 2)
-
-    run(main())
+    async with connected(["one", "two"], {"lost_status": status}) as (client, server):
+        await client.complete(HI)
+        server.forget()
+        error = await failure(client, stream=True, messages=talk, state=state)
+        assert (error.status, error.state_lost, server.refused) == (status, True, 1)
+        assert await client.complete(talk) == reply("two", 2)
 
 
-def test_a_function_sees_the_whole_conversation() -> None:
+async def test_a_function_sees_the_whole_conversation() -> None:
     def count(body: dict[str, Any]) -> str:
         return str(len(body["input"]))
 
-    async def main() -> None:
-        async with connected(count) as (client, _):
-            first = await client.complete(HI)
-            talk = [*HI, first.message, Message.user("more")]
-            second = await client.complete(talk, state={**handle(1), "covers": 2})
-            assert (first.text, second.text) == ("1", "3")
-
-    run(main())
+    async with connected(count) as (client, _):
+        first = await client.complete(HI)
+        talk = [*HI, first.message, Message.user("more")]
+        second = await client.complete(talk, state={**handle(1), "covers": 2})
+        assert (first.text, second.text) == ("1", "3")
 
 
-def test_another_path_is_not_found() -> None:
-    async def main() -> None:
-        async with ResponsesServer([]) as server:
-            address = f"{server.base_url}/v2"
-            async with OpenAIClient("m", base_url=address, api_key=API_KEY) as client:
-                with pytest.raises(LLMError) as caught:
-                    await client.complete(HI)
-                assert caught.value.status == 404
-
-    run(main())
+async def test_another_path_is_not_found() -> None:
+    async with ResponsesServer([]) as server:
+        address = f"{server.base_url}/v2"
+        async with OpenAIClient("m", base_url=address, api_key=API_KEY) as client:
+            with pytest.raises(LLMError) as caught:
+                await client.complete(HI)
+            assert caught.value.status == 404
 
 
-def test_a_question_too_many_is_refused_and_a_failure() -> None:
+async def test_a_question_too_many_is_refused_and_a_failure() -> None:
     async def main() -> None:
         async with connected([]) as (client, _):
             with pytest.raises(LLMError, match="script_exhausted"):
                 await client.complete(HI)
 
     with pytest.raises(ScriptError, match="has 0 answers, 1 were asked"):
-        run(main())
+        await main()
 
 
 def test_a_reply_that_no_model_can_give_is_refused() -> None:

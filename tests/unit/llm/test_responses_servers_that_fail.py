@@ -8,7 +8,6 @@ import pytest
 
 from lib.errors import InvalidReply, LLMError
 from lib.llm import Delta, Message, Reply, Text, Thinking
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.llm_server import Answer, Drop, Raw, refused
 from lib.testing.responses_wire import RESPONSES_DIALECTS, event_stream, response
@@ -117,37 +116,28 @@ BAD_STREAMS: dict[str, tuple[bytes, Facts]] = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", BAD_ANSWERS)
-def test_a_bad_answer_is_a_typed_error(name: str, *, stream: bool) -> None:
+async def test_a_bad_answer_is_a_typed_error(name: str, *, stream: bool) -> None:
     answer, expected = BAD_ANSWERS[name]
 
-    async def main() -> None:
-        async with connected([answer], max_reply_bytes=65_536) as (client, _):
-            assert facts(await failure(client, stream=stream)) == expected
-
-    run(main())
+    async with connected([answer], max_reply_bytes=65_536) as (client, _):
+        assert facts(await failure(client, stream=stream)) == expected
 
 
 @pytest.mark.parametrize("name", BAD_STREAMS)
-def test_a_bad_stream_is_a_typed_error(name: str) -> None:
+async def test_a_bad_stream_is_a_typed_error(name: str) -> None:
     body, expected = BAD_STREAMS[name]
 
-    async def main() -> None:
-        answer = Raw(body=body, headers=SSE)
-        async with connected([answer], max_reply_bytes=65_536) as (client, _):
-            assert facts(await failure(client, stream=True)) == expected
-
-    run(main())
+    answer = Raw(body=body, headers=SSE)
+    async with connected([answer], max_reply_bytes=65_536) as (client, _):
+        assert facts(await failure(client, stream=True)) == expected
 
 
-def test_a_stream_that_is_cut_anywhere_is_retryable() -> None:
-    async def main() -> None:
-        for cut in range(0, len(GOOD) - 80, 97):
-            answer = Raw(body=GOOD[:cut], headers=SSE, cut=True)
-            async with connected([answer]) as (client, _):
-                error = await failure(client, stream=True)
-                assert facts(error) == (LLMError, None, True, False)
-
-    run(main())
+async def test_a_stream_that_is_cut_anywhere_is_retryable() -> None:
+    for cut in range(0, len(GOOD) - 80, 97):
+        answer = Raw(body=GOOD[:cut], headers=SSE, cut=True)
+        async with connected([answer]) as (client, _):
+            error = await failure(client, stream=True)
+            assert facts(error) == (LLMError, None, True, False)
 
 
 TEXT = event({"type": "response.output_text.delta", "delta": "hello", "output_index": 0})
@@ -180,16 +170,13 @@ GOOD_STREAMS: dict[str, Raw] = {
 
 
 @pytest.mark.parametrize("name", GOOD_STREAMS)
-def test_a_stream_that_says_enough_is_a_reply(name: str) -> None:
-    async def main() -> None:
-        async with connected([GOOD_STREAMS[name]]) as (client, _):
-            assert await streamed(client) == [Delta(text="hello"), Reply((Text("hello"),))]
-
-    run(main())
+async def test_a_stream_that_says_enough_is_a_reply(name: str) -> None:
+    async with connected([GOOD_STREAMS[name]]) as (client, _):
+        assert await streamed(client) == [Delta(text="hello"), Reply((Text("hello"),))]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_wait_that_a_server_asks_for_is_told(*, stream: bool) -> None:
+async def test_the_wait_that_a_server_asks_for_is_told(*, stream: bool) -> None:
     clock = ManualClock(datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC))
     answers = [
         refused(429, "slow", headers={"retry-after": "7"}),
@@ -197,23 +184,17 @@ def test_the_wait_that_a_server_asks_for_is_told(*, stream: bool) -> None:
         refused(503, "slow", headers={"retry-after": "Sat, 21 Nov 2026 12:01:30 GMT"}),
     ]
 
-    async def main() -> None:
-        async with connected(answers, clock=clock) as (client, _):
-            waits = [(await failure(client, stream=stream)).retry_after_s for _ in answers]
-            assert waits == [7.0, 1.5, 90.0]
-
-    run(main())
+    async with connected(answers, clock=clock) as (client, _):
+        waits = [(await failure(client, stream=stream)).retry_after_s for _ in answers]
+        assert waits == [7.0, 1.5, 90.0]
 
 
-def test_a_server_that_echoes_the_key_is_not_quoted() -> None:
-    async def main() -> None:
-        async with connected([], api_key="sk-wrong-key") as (client, server):
-            error = await failure(client, stream=True)
-            assert facts(error) == (LLMError, 401, False, False)
-            assert "sk-" not in str(error)
-            assert len(server.requests) == 1
-
-    run(main())
+async def test_a_server_that_echoes_the_key_is_not_quoted() -> None:
+    async with connected([], api_key="sk-wrong-key") as (client, server):
+        error = await failure(client, stream=True)
+        assert facts(error) == (LLMError, 401, False, False)
+        assert "sk-" not in str(error)
+        assert len(server.requests) == 1
 
 
 # -- handles that are lost -----------------------------------------------------------------------
@@ -254,19 +235,16 @@ LOST: dict[str, Raw] = {
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_a_handle_that_the_server_does_not_know_is_told_apart(name: str) -> None:
-    async def main() -> None:
-        async with connected(lambda _: LOST[name]) as (client, server):
-            server.goes_on = False  # so that the script may answer
-            error = await failure(client, stream=True, messages=TALK, state=STATE)
-            assert error.state_lost
-            assert "resp_" not in str(error)
-            assert [item.body.get("previous_response_id") for item in server.requests] == ["resp_0"]
-
-    run(main())
+async def test_a_handle_that_the_server_does_not_know_is_told_apart(name: str) -> None:
+    async with connected(lambda _: LOST[name]) as (client, server):
+        server.goes_on = False  # so that the script may answer
+        error = await failure(client, stream=True, messages=TALK, state=STATE)
+        assert error.state_lost
+        assert "resp_" not in str(error)
+        assert [item.body.get("previous_response_id") for item in server.requests] == ["resp_0"]
 
 
-def test_nothing_is_shown_of_an_answer_that_goes_on_from_nothing() -> None:
+async def test_nothing_is_shown_of_an_answer_that_goes_on_from_nothing() -> None:
     seen: list[Delta | Reply] = []
 
     async def main() -> None:
@@ -276,49 +254,40 @@ def test_nothing_is_shown_of_an_answer_that_goes_on_from_nothing() -> None:
                 seen.append(piece)  # noqa: PERF401 - up to the failure
 
     with pytest.raises(LLMError, match="does not go on from the response"):
-        run(main())
+        await main()
     assert seen == []
 
 
 @pytest.mark.parametrize("name", ["OpenAI's code", "nothing found", "gone", "an error event"])
-def test_without_a_handle_none_is_lost(name: str) -> None:
-    async def main() -> None:
-        async with connected([LOST[name]]) as (client, _):
-            assert not (await failure(client, stream=True)).state_lost
-
-    run(main())
+async def test_without_a_handle_none_is_lost(name: str) -> None:
+    async with connected([LOST[name]]) as (client, _):
+        assert not (await failure(client, stream=True)).state_lost
 
 
-def test_reasoning_that_cannot_be_opened_is_left_out_of_the_next_attempt_and_blamed_once() -> None:
+async def test_reasoning_that_cannot_be_opened_is_dropped_from_the_next_attempt_once() -> None:
     def thought(name: str) -> Message:
         return Message.assistant(Thinking("", f"responses/{HOST}/{name}/gAAA"), Text("yes"))
 
     talk = [*HI, thought("rs_1"), *HI, thought("rs_2"), *HI]
     answers = [refused(400, "?", code="invalid_encrypted_content")] * 2 + ["done"]
 
-    async def main() -> None:
-        async with connected(answers) as (client, server):
-            for stream, retryable in ((True, True), (False, False)):
-                error = await failure(client, stream=stream, messages=talk)
-                assert (error.status, error.retryable) == (400, retryable)
-            await client.complete([*talk, thought("rs_3"), *HI])
-            sent = [
-                [item["id"] for item in request.body["input"] if "id" in item]
-                for request in server.requests
-            ]
-            assert sent == [["rs_1", "rs_2"], [], ["rs_3"]]
-
-    run(main())
+    async with connected(answers) as (client, server):
+        for stream, retryable in ((True, True), (False, False)):
+            error = await failure(client, stream=stream, messages=talk)
+            assert (error.status, error.retryable) == (400, retryable)
+        await client.complete([*talk, thought("rs_3"), *HI])
+        sent = [
+            [item["id"] for item in request.body["input"] if "id" in item]
+            for request in server.requests
+        ]
+        assert sent == [["rs_1", "rs_2"], [], ["rs_3"]]
 
 
-def test_other_errors_of_a_call_with_a_handle_do_not_blame_it() -> None:
+async def test_other_errors_of_a_call_with_a_handle_do_not_blame_it() -> None:
     answers = [refused(429, "slow"), refused(400, "bad", code="context_length_exceeded")]
 
-    async def main() -> None:
-        async with connected(answers) as (client, server):
-            server.goes_on = False
-            for _ in answers:
-                error = await failure(client, stream=True, messages=TALK, state=STATE)
-                assert not error.state_lost
-
-    run(main())
+    async with connected(answers) as (client, server):
+        server.goes_on = False
+        for _ in answers:
+            error = await failure(client, stream=True, messages=TALK, state=STATE)
+            assert not error.state_lost

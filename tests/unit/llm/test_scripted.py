@@ -21,12 +21,11 @@ from lib.llm import (
     estimate_tokens,
 )
 from lib.llm.scripted import KEPT_CONVERSATIONS
-from lib.testing.aio import run
 
 HI = (Message.user("hi"),)
 
 
-def test_steps_are_played_in_order_and_recorded():
+async def test_steps_are_played_in_order_and_recorded():
     spec = ToolSpec("f", "does f", {"type": "object"})
     call = ToolCall("c1", "f", {"a": 1})
     usage = Usage(input_tokens=9)
@@ -46,7 +45,7 @@ def test_steps_are_played_in_order_and_recorded():
             ]
 
     # 4 for the message and 1 for its two characters.
-    assert run(main()) == [
+    assert (await main()) == [
         Reply((call,), Usage(input_tokens=5, output_tokens=2), "tool_calls", "big"),
         Reply((Text("HI"),), Usage(input_tokens=16, output_tokens=1), "stop", "scripted"),
         Reply((), usage, "length", "scripted"),
@@ -58,27 +57,24 @@ def test_steps_are_played_in_order_and_recorded():
     ]
 
 
-def test_an_answer_of_another_kind_is_refused_with_the_way_out():
+async def test_an_answer_of_another_kind_is_refused_with_the_way_out():
     bare: Any = [ToolCall("c1", "f", {"a": 1})]
 
     with pytest.raises(ScriptError, match=r"not ToolCall: write calls as Reply\(\(ToolCall"):
-        run(ScriptedClient(bare).complete(HI))
+        await ScriptedClient(bare).complete(HI)
 
 
-def test_a_stream_brings_small_pieces_and_then_the_reply():
+async def test_a_stream_brings_small_pieces_and_then_the_reply():
     client = ScriptedClient(["a longer text"])
 
-    async def main() -> list[Delta | Reply]:
-        return [piece async for piece in client.stream(HI)]
-
-    *deltas, reply = run(main())
+    *deltas, reply = [piece async for piece in client.stream(HI)]
     assert deltas == [Delta(text="a longer"), Delta(text=" text")]
     assert reply == Reply(
         (Text("a longer text"),), Usage(input_tokens=5, output_tokens=4), model="scripted"
     )
 
 
-def test_an_error_is_raised_and_a_cut_comes_after_its_text():
+async def test_an_error_is_raised_and_a_cut_comes_after_its_text():
     busy = LLMError("busy", status=503, retryable=True)
     client = ScriptedClient([busy, busy, CutOff("half", busy), CutOff("half", busy)])
     seen: list[Delta | Reply] = []
@@ -95,22 +91,19 @@ def test_an_error_is_raised_and_a_cut_comes_after_its_text():
                 assert caught.value is busy
 
     with client:
-        run(main())
+        await main()
 
     assert seen == [Delta(text="half")]
 
 
-def test_a_call_too_many_and_steps_left_over_are_failures():
-    async def main() -> None:
-        client = ScriptedClient(["one"])
-        with pytest.raises(ScriptError, match="1 steps, only 0 were asked for"):
-            client.verify()
-        await client.complete(HI)
+async def test_a_call_too_many_and_steps_left_over_are_failures():
+    client = ScriptedClient(["one"])
+    with pytest.raises(ScriptError, match="1 steps, only 0 were asked for"):
         client.verify()
-        with pytest.raises(ScriptError, match="call 2 of a script that has 1 steps"):
-            await client.complete([*HI, Message.assistant("one"), *HI])
-
-    run(main())
+    await client.complete(HI)
+    client.verify()
+    with pytest.raises(ScriptError, match="call 2 of a script that has 1 steps"):
+        await client.complete([*HI, Message.assistant("one"), *HI])
 
 
 def call(name: str, **arguments: Any) -> Reply:
@@ -133,7 +126,7 @@ def replied(*replies: str | Reply, result: str = "ok") -> list[Message]:
     return messages
 
 
-def test_the_conversation_chooses_the_step_in_a_client_that_has_seen_nothing_before() -> None:
+async def test_the_conversation_chooses_the_step_in_a_client_that_has_seen_nothing_before() -> None:
     pay, look = call("pay", amount=1), call("look")
     examples = [Message.user("2+2"), Message.assistant("4")]
     script = [pay, look, "done", "more"]
@@ -159,13 +152,12 @@ def test_the_conversation_chooses_the_step_in_a_client_that_has_seen_nothing_bef
             return str(error)
         return reply.tool_calls[0].name if reply.tool_calls else reply.text
 
-    async def main() -> dict[str, str]:
-        return {name: await answer(steps, sent) for name, steps, sent, _ in cases}
+    assert {name: await answer(steps, sent) for name, steps, sent, _ in cases} == {
+        name: expected for name, _, _, expected in cases
+    }
 
-    assert run(main()) == {name: expected for name, _, _, expected in cases}
 
-
-def test_each_conversation_gets_the_failures_before_an_answer_once() -> None:
+async def test_each_conversation_gets_the_failures_before_an_answer_once() -> None:
     client = ScriptedClient([LLMError("busy", retryable=True), "fine"])
 
     async def outcome(text: str) -> str:
@@ -174,13 +166,16 @@ def test_each_conversation_gets_the_failures_before_an_answer_once() -> None:
         except LLMError as error:
             return str(error)
 
-    async def main() -> list[str]:
-        return [await outcome(text) for text in ("a", "b", "a", "b", "a")]
+    assert [await outcome(text) for text in ("a", "b", "a", "b", "a")] == [
+        "busy",
+        "busy",
+        "fine",
+        "fine",
+        "fine",
+    ]
 
-    assert run(main()) == ["busy", "busy", "fine", "fine", "fine"]
 
-
-def test_the_steps_of_an_agent_that_is_called_follow_the_call() -> None:
+async def test_the_steps_of_an_agent_that_is_called_follow_the_call() -> None:
     both = Reply((ToolCall("c1", "ask", {"task": "a?"}), ToolCall("c2", "ask", {"task": "b?"})))
     stock = call("stock")
     steps = [both, stock, "a!", "b!", "both"]
@@ -190,31 +185,25 @@ def test_the_steps_of_an_agent_that_is_called_follow_the_call() -> None:
     async def answer(messages: list[Message], tools: Sequence[ToolSpec] = ()) -> Reply:
         return await ScriptedClient(steps).complete(messages, tools=tools)
 
-    async def main() -> list[str]:
-        asked = [Message.user("a?")]
-        boss = [Message.user("go"), both.message, results]
-        replies = [
-            await answer([*asked, stock.message, Message.tool(ToolResult("c", "7"))]),
-            await answer([Message.user("b?")]),
-            await answer(boss, ask),
-        ]
-        assert (await answer(asked)).tool_calls == stock.tool_calls
-        # Who may make the call itself was not called by it.
-        assert (await answer(asked, ask)).tool_calls == both.tool_calls
-        return [reply.text for reply in replies]
-
-    assert run(main()) == ["a!", "b!", "both"]
+    asked = [Message.user("a?")]
+    boss = [Message.user("go"), both.message, results]
+    replies = [
+        await answer([*asked, stock.message, Message.tool(ToolResult("c", "7"))]),
+        await answer([Message.user("b?")]),
+        await answer(boss, ask),
+    ]
+    assert (await answer(asked)).tool_calls == stock.tool_calls
+    # Who may make the call itself was not called by it.
+    assert (await answer(asked, ask)).tool_calls == both.tool_calls
+    assert [reply.text for reply in replies] == ["a!", "b!", "both"]
 
 
-def test_what_a_conversation_shows_counts_as_played() -> None:
-    async def main() -> None:
-        with ScriptedClient([call("pay"), "done"]) as client:
-            await client.complete(replied(call("pay")))
-
-    run(main())
+async def test_what_a_conversation_shows_counts_as_played() -> None:
+    with ScriptedClient([call("pay"), "done"]) as client:
+        await client.complete(replied(call("pay")))
 
 
-def test_a_client_keeps_as_many_calls_as_it_is_to_keep() -> None:
+async def test_a_client_keeps_as_many_calls_as_it_is_to_keep() -> None:
     def answer(_: Sequence[Message]) -> str:
         return "x"
 
@@ -224,9 +213,9 @@ def test_a_client_keeps_as_many_calls_as_it_is_to_keep() -> None:
             await client.complete(HI)
         return len(client.calls)
 
-    kept = {most: run(main(keep_calls=most)) for most in (0, 2, None)}
+    kept = {most: (await main(keep_calls=most)) for most in (0, 2, None)}
     assert kept == {0: 0, 2: 2, None: 1_002}
-    assert run(main()) == 1_000
+    assert (await main()) == 1_000
     with pytest.raises(ValueError, match="keep_calls is 0 or more"):
         ScriptedClient([], keep_calls=-1)
 
@@ -239,21 +228,16 @@ def test_an_error_inside_the_block_is_not_hidden_by_steps_left_over():
         pass
 
 
-def test_a_modality_that_was_not_declared_uses_up_no_step():
+async def test_a_modality_that_was_not_declared_uses_up_no_step():
     message = Message.user(Image(url="u"))
 
-    async def main() -> None:
-        with pytest.raises(UnsupportedModality):
-            await ScriptedClient(["x"]).complete([message])
-        reply = await ScriptedClient(["x"], modalities=frozenset({"text", "image"})).complete(
-            [message]
-        )
-        assert reply.text == "x"
-
-    run(main())
+    with pytest.raises(UnsupportedModality):
+        await ScriptedClient(["x"]).complete([message])
+    reply = await ScriptedClient(["x"], modalities=frozenset({"text", "image"})).complete([message])
+    assert reply.text == "x"
 
 
-def test_a_function_plain_or_async_answers_each_call():
+async def test_a_function_plain_or_async_answers_each_call():
     async def later(messages: Sequence[Message]) -> str:
         return f"{len(messages)} messages"
 
@@ -266,10 +250,10 @@ def test_a_function_plain_or_async_answers_each_call():
             (await asynchronous.complete(HI * 3)).text,
         ]
 
-    assert run(main()) == ["plain", "own", "3 messages"]
+    assert (await main()) == ["plain", "own", "3 messages"]
 
 
-def test_the_estimate_of_a_conversation_is_the_same_whatever_was_sent_before():
+async def test_the_estimate_of_a_conversation_is_the_same_whatever_was_sent_before():
     long = [Message.user(str(number) * number) for number in range(100)]
     sent = [long[:40], long, long[:60], [*long[:50], *HI], long, HI, [], [*long[:60], *HI]]
 
@@ -281,11 +265,11 @@ def test_the_estimate_of_a_conversation_is_the_same_whatever_was_sent_before():
             for reply, messages in zip(replies, sent, strict=True)
         ]
 
-    for number, (estimated, expected) in enumerate(run(main())):
+    for number, (estimated, expected) in enumerate(await main()):
         assert estimated == expected, number
 
 
-def test_of_a_conversation_that_grows_only_what_is_new_is_looked_at():
+async def test_of_a_conversation_that_grows_only_what_is_new_is_looked_at():
     class Parts(tuple[Text, ...]):
         __slots__ = ()
         looks = 0
@@ -294,27 +278,21 @@ def test_of_a_conversation_that_grows_only_what_is_new_is_looked_at():
             Parts.looks += 1
             return super().__iter__()
 
-    async def main() -> list[int]:
-        client = FunctionClient(lambda _: Reply((Text("x"),), Usage(input_tokens=1)))
-        messages, looks = list[Message](), list[int]()
-        for turn in range(200):
-            messages += [Message("user", Parts((Text(str(turn)),))), Message.assistant("x")]
-            Parts.looks = 0
-            await client.complete(messages)
-            looks.append(Parts.looks)
-            await client.complete([Message.user("another conversation")])
-        return looks
-
-    assert len(set(run(main()))) == 1
+    client = FunctionClient(lambda _: Reply((Text("x"),), Usage(input_tokens=1)))
+    messages, looks = list[Message](), list[int]()
+    for turn in range(200):
+        messages += [Message("user", Parts((Text(str(turn)),))), Message.assistant("x")]
+        Parts.looks = 0
+        await client.complete(messages)
+        looks.append(Parts.looks)
+        await client.complete([Message.user("another conversation")])
+    assert len(set(looks)) == 1
 
 
-def test_of_conversations_that_were_not_sent_for_long_nothing_is_kept():
-    async def main() -> None:
-        client = FunctionClient(lambda _: "x")
-        for number in range(KEPT_CONVERSATIONS + 10):
-            reply = await client.complete([Message.user("a" * number)])
-            assert reply.usage.input_tokens == estimate_tokens([Message.user("a" * number)])
-        with pytest.raises(UnsupportedModality):
-            await client.complete([*HI, Message.user(Image(url="https://e.org/i.png"))])
-
-    run(main())
+async def test_of_conversations_that_were_not_sent_for_long_nothing_is_kept():
+    client = FunctionClient(lambda _: "x")
+    for number in range(KEPT_CONVERSATIONS + 10):
+        reply = await client.complete([Message.user("a" * number)])
+        assert reply.usage.input_tokens == estimate_tokens([Message.user("a" * number)])
+    with pytest.raises(UnsupportedModality):
+        await client.complete([*HI, Message.user(Image(url="https://e.org/i.png"))])

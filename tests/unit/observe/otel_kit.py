@@ -11,7 +11,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from lib.errors import ExportError
 from lib.observe import Dialect, OTelSink, Span
 from lib.observe.dialect import AttributeValue
-from lib.testing.aio import run
 
 AT = datetime(2026, 11, 21, 3, 0, 0, 123456, tzinfo=UTC)
 
@@ -68,7 +67,7 @@ class Sending:
         self.closed += 1
 
 
-def exported(spans: Sequence[Span], **options: Any) -> list[ReadableSpan]:
+async def exported(spans: Sequence[Span], **options: Any) -> list[ReadableSpan]:
     exporter = Exporter()
-    run(OTelSink(exporter, **options).export(spans))
+    await OTelSink(exporter, **options).export(spans)
     return [span for batch in exporter.batches for span in batch]

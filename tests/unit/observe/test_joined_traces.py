@@ -64,21 +64,21 @@ async def played(*tools: Any, store: MemoryEventStore | None = None, **start: An
 # -- what is on the log ------------------------------------------------------------------------
 
 
-def test_the_headers_are_on_the_log():
-    log = run(played(traceparent=HEADER, tracestate=STATE))
+async def test_the_headers_are_on_the_log():
+    log = await played(traceparent=HEADER, tracestate=STATE)
 
     assert (log[0].data["traceparent"], log[0].data["tracestate"]) == (HEADER, STATE)
 
 
 @pytest.mark.parametrize("header", ["", "00-nonsense", f"00-{'0' * 32}-{SPAN}-01"])
-def test_a_malformed_header_of_some_client_starts_a_run_without_it(header: str):
-    log = run(played(traceparent=header, tracestate=STATE))
+async def test_a_malformed_header_of_some_client_starts_a_run_without_it(header: str):
+    log = await played(traceparent=header, tracestate=STATE)
 
     assert log[-1].data["outcome"] == "COMPLETED"
     assert log[0].data.keys().isdisjoint({"traceparent", "tracestate"})
 
 
-def test_what_is_no_text_is_refused_before_anything_is_kept():
+async def test_what_is_no_text_is_refused_before_anything_is_kept():
     async def main() -> list[Any]:
         async with make_engine(ScriptedClient(["done"])) as engine:
             for start in (engine.start("go", traceparent=7), engine.start_session(traceparent=7)):  # pyright: ignore[reportArgumentType] - that is the test
@@ -86,28 +86,25 @@ def test_what_is_no_text_is_refused_before_anything_is_kept():
                     await start
             return list(await engine.store.runs())
 
-    assert run(main()) == []
+    assert (await main()) == []
 
 
-def test_the_active_span_of_opentelemetry_is_taken_unless_the_caller_names_another_or_none():
-    async def main() -> None:
-        with TRACER.start_as_current_span("request") as span:
-            taken, named, none = (
-                await played(),
-                await played(traceparent=HEADER),
-                await played(traceparent=""),
-            )
-        context = span.get_span_context()
-        expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
-        assert taken[0].data["traceparent"].startswith(expected)
-        assert named[0].data["traceparent"] == HEADER
-        assert "traceparent" not in none[0].data
-        assert "traceparent" not in (await played())[0].data
-
-    run(main())
+async def test_the_active_span_of_opentelemetry_is_taken_unless_the_caller_names_another_or_none():
+    with TRACER.start_as_current_span("request") as span:
+        taken, named, none = (
+            await played(),
+            await played(traceparent=HEADER),
+            await played(traceparent=""),
+        )
+    context = span.get_span_context()
+    expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
+    assert taken[0].data["traceparent"].startswith(expected)
+    assert named[0].data["traceparent"] == HEADER
+    assert "traceparent" not in none[0].data
+    assert "traceparent" not in (await played())[0].data
 
 
-def test_a_start_that_is_repeated_within_another_trace_is_the_same_run():
+async def test_a_start_that_is_repeated_within_another_trace_is_the_same_run():
     async def main() -> list[Event]:
         async with make_engine(ScriptedClient(["done"])) as engine:
             first = await engine.start("go", idempotency_key="k", traceparent=HEADER)
@@ -117,10 +114,10 @@ def test_a_start_that_is_repeated_within_another_trace_is_the_same_run():
             assert again.id == first.id
             return await engine.store.read(first.id)
 
-    assert run(main())[0].data["traceparent"] == HEADER
+    assert (await main())[0].data["traceparent"] == HEADER
 
 
-def test_a_redactor_leaves_the_ids_as_they_are_and_looks_at_what_others_noted():
+async def test_a_redactor_leaves_the_ids_as_they_are_and_looks_at_what_others_noted():
     async def main() -> Event:
         redactor = PatternRedactor()
         async with make_engine(ScriptedClient(["done"]), redactor=redactor) as engine:
@@ -131,7 +128,7 @@ def test_a_redactor_leaves_the_ids_as_they_are_and_looks_at_what_others_noted():
             await started.result()
             return (await engine.store.read(started.id))[0]
 
-    data = run(main()).data
+    data = (await main()).data
     assert data["traceparent"] == "00-41111111111111114111111111111111-4111111111111111-01"
     assert "4111111111111111" not in data["tracestate"]
 
@@ -139,7 +136,7 @@ def test_a_redactor_leaves_the_ids_as_they_are_and_looks_at_what_others_noted():
 # -- what calls send on ------------------------------------------------------------------------
 
 
-def test_model_servers_and_tools_get_the_span_of_their_call():
+async def test_model_servers_and_tools_get_the_span_of_their_call():
     seen = list[ToolContext]()
 
     @tool(effects="none")
@@ -148,16 +145,13 @@ def test_model_servers_and_tools_get_the_span_of_their_call():
         seen.append(context)
         return "nothing"
 
-    async def main() -> tuple[ChatServer, list[Event]]:
-        script = [Reply((ToolCall("c", "look", {}),), stop="tool_calls"), "done"]
-        async with ChatServer(script) as server:
-            client = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
-            async with client, make_engine(client, look) as engine:
-                started = await engine.start("go", traceparent=HEADER, tracestate=STATE)
-                await started.result()
-                return server, await engine.store.read(started.id)
-
-    server, log = run(main())
+    script = [Reply((ToolCall("c", "look", {}),), stop="tool_calls"), "done"]
+    async with ChatServer(script) as server:
+        client = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
+        async with client, make_engine(client, look) as engine:
+            started = await engine.start("go", traceparent=HEADER, tracestate=STATE)
+            await started.result()
+            log = await engine.store.read(started.id)
     run_id = log[0].run_id
     models = [event.data["key"] for event in log if event.kind == k.LLM_REQUESTED]
     (key,) = [event.data["key"] for event in log if event.kind == k.TOOL_REQUESTED]
@@ -192,7 +186,7 @@ def test_a_run_in_no_trace_sends_nothing_on():
     assert (seen[0].traceparent, seen[0].tracestate) == (None, None)
 
 
-def test_a_header_of_the_clients_own_stays():
+async def test_a_header_of_the_clients_own_stays():
     async def main() -> ChatServer:
         async with ChatServer(["done"]) as server:
             own = {"Traceparent": "mine"}
@@ -201,27 +195,24 @@ def test_a_header_of_the_clients_own_stays():
                 await (await engine.start("go", traceparent=HEADER)).result()
         return server
 
-    assert [request.headers["traceparent"] for request in run(main()).requests] == ["mine"]
+    assert [request.headers["traceparent"] for request in (await main()).requests] == ["mine"]
 
 
-def test_a_host_that_a_model_has_chosen_learns_nothing_of_the_trace():
-    async def main() -> HTTPServer:
-        routes: dict[tuple[str, str], Handler] = {("GET", "/"): lambda _: Response.of("nothing")}
-        async with HTTPServer(routes) as stranger:
-            policy = FetchPolicy(allow_private_networks=True, allowed_ports=(stranger.port,))
-            fetch = http_fetch_tool(policy)
-            call = ToolCall("c", fetch.name, {"url": f"{stranger.base_url}/"})
-            script = ScriptedClient([Reply((call,), stop="tool_calls"), "done"])
-            async with make_engine(script, fetch) as engine:
-                await (await engine.start("go", traceparent=HEADER, tracestate=STATE)).result()
-        return stranger
-
-    (request,) = run(main()).requests
+async def test_a_host_that_a_model_has_chosen_learns_nothing_of_the_trace():
+    routes: dict[tuple[str, str], Handler] = {("GET", "/"): lambda _: Response.of("nothing")}
+    async with HTTPServer(routes) as stranger:
+        policy = FetchPolicy(allow_private_networks=True, allowed_ports=(stranger.port,))
+        fetch = http_fetch_tool(policy)
+        call = ToolCall("c", fetch.name, {"url": f"{stranger.base_url}/"})
+        script = ScriptedClient([Reply((call,), stop="tool_calls"), "done"])
+        async with make_engine(script, fetch) as engine:
+            await (await engine.start("go", traceparent=HEADER, tracestate=STATE)).result()
+    (request,) = stranger.requests
     assert not [name for name in request.headers if name.lower().startswith("trace")]
     assert TRACE not in f"{request!r}"
 
 
-def test_a_run_that_a_tool_starts_hangs_under_the_call():
+async def test_a_run_that_a_tool_starts_hangs_under_the_call():
     store = Kept()
 
     @tool(effects="none")
@@ -237,38 +228,36 @@ def test_a_run_that_a_tool_starts_hangs_under_the_call():
         (output,) = [event.data["output"] for event in log if event.kind == k.TOOL_COMPLETED]
         return log, await store.read(output)
 
-    log, other = run(main())
+    log, other = await main()
     (key,) = [event.data["key"] for event in log if event.kind == k.TOOL_REQUESTED]
     assert other[0].data["traceparent"] == below(log[0].run_id, "tool", key)
 
 
-def test_agents_below_a_run_are_in_the_same_trace():
-    async def main() -> list[list[Event]]:
-        async with team(boss_of(task(0, "count"))) as engine:
-            started = await engine.start("go", traceparent=HEADER, tracestate=STATE)
-            await started.result()
-            child = await children_of(engine.store, started.id)
-            return [await engine.store.read(started.id), *child]
-
-    boss, child = run(main())
+async def test_agents_below_a_run_are_in_the_same_trace():
+    async with team(boss_of(task(0, "count"))) as engine:
+        started = await engine.start("go", traceparent=HEADER, tracestate=STATE)
+        await started.result()
+        child = await children_of(engine.store, started.id)
+        boss, child = [await engine.store.read(started.id), *child]
     assert (child[0].data["traceparent"], child[0].data["tracestate"]) == (HEADER, STATE)
     spans = [*spans_from_events(boss), *spans_from_events(child, parent_events=boss)]
     assert {span.trace_id for span in spans} == {TRACE}
     assert [span.run_id for span in spans if span.parent_id is None] == [boss[0].run_id]
 
 
-def test_a_session_joins_a_trace_only_if_it_is_told_to():
-    async def main() -> list[list[Event]]:
-        client = FunctionClient(lambda _: "hello")
-        async with make_engine(client) as engine:
-            with TRACER.start_as_current_span("request"):
-                alone = await engine.start_session()
-            joined = await engine.start_session(traceparent=HEADER)
-            await (await joined.send("hi")).result()
-            (turn,) = await children_of(engine.store, joined.id)
-            return [await engine.store.read(alone.id), await engine.store.read(joined.id), turn]
-
-    alone, joined, turn = run(main())
+async def test_a_session_joins_a_trace_only_if_it_is_told_to():
+    client = FunctionClient(lambda _: "hello")
+    async with make_engine(client) as engine:
+        with TRACER.start_as_current_span("request"):
+            alone = await engine.start_session()
+        joined = await engine.start_session(traceparent=HEADER)
+        await (await joined.send("hi")).result()
+        (turn,) = await children_of(engine.store, joined.id)
+        alone, joined, turn = [
+            await engine.store.read(alone.id),
+            await engine.store.read(joined.id),
+            turn,
+        ]
     assert "traceparent" not in alone[0].data
     assert joined[0].data["traceparent"] == turn[0].data["traceparent"] == HEADER
     (hanging,) = [
@@ -282,8 +271,8 @@ def test_a_session_joins_a_trace_only_if_it_is_told_to():
 # -- what observers export ---------------------------------------------------------------------
 
 
-def test_spans_are_in_the_application_s_trace_and_know_their_remote_parent():
-    log = run(played(traceparent=HEADER, tracestate=STATE))
+async def test_spans_are_in_the_application_s_trace_and_know_their_remote_parent():
+    log = await played(traceparent=HEADER, tracestate=STATE)
     own = trace_id_of(log[0].run_id)
 
     spans = spans_from_events(log)
@@ -310,17 +299,12 @@ async def received(
 
 
 @pytest.mark.parametrize("sdk", [False, True])
-def test_otel_gets_the_run_below_the_application_s_span(sdk: bool):
+async def test_otel_gets_the_run_below_the_application_s_span(sdk: bool):
     store = Kept()
 
-    async def main() -> Sequence[ReceivedSpan]:
-        async with OTLPReceiver() as receiver:
-            exporter = (
-                OTLPSpanExporter(receiver.url) if sdk else OTLPSender(receiver.url, headers={})
-            )
-            return await received(receiver, exporter, store)
-
-    spans = run(main())
+    async with OTLPReceiver() as receiver:
+        exporter = OTLPSpanExporter(receiver.url) if sdk else OTLPSender(receiver.url, headers={})
+        spans = await received(receiver, exporter, store)
     root = spans[0]
     assert {span.trace_id.hex() for span in spans} == {TRACE}
     assert {span.trace_state for span in spans} == {STATE}
@@ -331,17 +315,12 @@ def test_otel_gets_the_run_below_the_application_s_span(sdk: bool):
 
 
 @pytest.mark.parametrize("sdk", [False, True])
-def test_otel_gets_a_link_instead_if_that_is_wanted(sdk: bool):
+async def test_otel_gets_a_link_instead_if_that_is_wanted(sdk: bool):
     store = Kept()
 
-    async def main() -> Sequence[ReceivedSpan]:
-        async with OTLPReceiver() as receiver:
-            exporter = (
-                OTLPSpanExporter(receiver.url) if sdk else OTLPSender(receiver.url, headers={})
-            )
-            return await received(receiver, exporter, store, remote_parent="link")
-
-    spans = run(main())
+    async with OTLPReceiver() as receiver:
+        exporter = OTLPSpanExporter(receiver.url) if sdk else OTLPSender(receiver.url, headers={})
+        spans = await received(receiver, exporter, store, remote_parent="link")
     root, *others = spans
     run_id = attributes_of(root)["lib.run_id"]
     assert {span.trace_id.hex() for span in spans} == {trace_id_of(run_id)}
@@ -374,7 +353,7 @@ def payment(seen: list[ToolContext], begun: asyncio.Event) -> Tool:
     return pay
 
 
-def test_a_run_that_another_process_goes_on_with_stays_in_the_trace():
+async def test_a_run_that_another_process_goes_on_with_stays_in_the_trace():
     store, seen, begun = Kept(), list[ToolContext](), asyncio.Event()
     pay = payment(seen, begun)
 
@@ -385,22 +364,19 @@ def test_a_run_that_another_process_goes_on_with_stays_in_the_trace():
             await begun.wait()
             return started.id
 
-    async def main() -> tuple[Sequence[ReceivedSpan], list[Event], list[str | None]]:
-        run_id = await cut_off()
-        async with OTLPReceiver() as receiver, ChatServer(["done"]) as server:
-            sink = OTelSink(OTLPSender(receiver.url, headers={}))
-            model = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
-            async with model, make_engine(model, pay, store=store) as engine:
-                async with Observer(engine, sink, settle_s=0) as observer:
-                    await engine.recover()
-                    await engine.run(run_id).result()
-                    assert await observer.drain(120)
-                log = await store.read(run_id)
-            await sink.aclose()
-            sent = [request.headers.get("traceparent") for request in server.requests]
-            return receiver.spans, log, sent
-
-    spans, log, sent = run(main())
+    run_id = await cut_off()
+    async with OTLPReceiver() as receiver, ChatServer(["done"]) as server:
+        sink = OTelSink(OTLPSender(receiver.url, headers={}))
+        model = ChatClient("m", base_url=server.base_url, api_key=API_KEY)
+        async with model, make_engine(model, pay, store=store) as engine:
+            async with Observer(engine, sink, settle_s=0) as observer:
+                await engine.recover()
+                await engine.run(run_id).result()
+                assert await observer.drain(120)
+            log = await store.read(run_id)
+        await sink.aclose()
+        sent = [request.headers.get("traceparent") for request in server.requests]
+        spans = receiver.spans
     assert k.RUN_RESUMED in [event.kind for event in log]
     assert {span.trace_id.hex() for span in spans} == {TRACE}
     assert spans[0].parent_span_id.hex() == SPAN
@@ -455,8 +431,8 @@ def test_a_backend_that_has_the_application_s_spans_gets_the_run_below_them_and_
     assert [name for _, name, _ in server.annotations] == ["quality"]
 
 
-def test_a_score_that_is_in_no_log_goes_where_the_run_went():
-    log = run(played(traceparent=HEADER))
+async def test_a_score_that_is_in_no_log_goes_where_the_run_went():
+    log = await played(traceparent=HEADER)
     spans = spans_from_events(log)
     own = trace_id_of(log[0].run_id)
 
@@ -470,32 +446,29 @@ def test_a_score_that_is_in_no_log_goes_where_the_run_went():
 
     for wanted, options in ((TRACE, {}), (own, {"remote_parent": "link"})):
         for trace_id in {TRACE, wanted}:
-            score = run(main(trace_id, **options))
+            score = await main(trace_id, **options)
             assert (score.name, score.trace_id.hex()) == ("evaluate quality", wanted)
             assert score.parent_span_id.hex() == spans[0].span_id
 
 
-def test_the_sample_is_that_of_the_application_s_trace():
+async def test_the_sample_is_that_of_the_application_s_trace():
     kept = f"00-{'a' * 16}{'0' * 15}1-{SPAN}-01"  # the last 64 bits decide
     dropped = f"00-{'a' * 16}{'f' * 16}-{SPAN}-01"
 
-    async def main() -> set[str]:
-        sink = InMemorySink()
-        async with (
-            make_engine(FunctionClient(lambda _: "done")) as engine,
-            Observer(engine, sink, settle_s=0, sample=0.5) as observer,
-        ):
-            for number in range(8):  # whatever the ids of the runs are
-                header = dropped if number % 2 else kept
-                await (await engine.start("go", traceparent=header)).result()
-            assert await observer.drain(120)
-        return {span.trace_id for span in sink.spans}
-
-    assert run(main()) == {kept[3:35]}
+    sink = InMemorySink()
+    async with (
+        make_engine(FunctionClient(lambda _: "done")) as engine,
+        Observer(engine, sink, settle_s=0, sample=0.5) as observer,
+    ):
+        for number in range(8):  # whatever the ids of the runs are
+            header = dropped if number % 2 else kept
+            await (await engine.start("go", traceparent=header)).result()
+        assert await observer.drain(120)
+    assert {span.trace_id for span in sink.spans} == {kept[3:35]}
 
 
-def test_links_of_a_span_are_sent():
-    log = run(played())
+async def test_links_of_a_span_are_sent():
+    log = await played()
     link = SpanLink(TRACE, SPAN, STATE)
     root: Span = replace(spans_from_events(log)[0], links=[link])
 
@@ -506,5 +479,5 @@ def test_links_of_a_span_are_sent():
             await sink.aclose()
             return receiver.spans[0]
 
-    (sent,) = run(main()).links
+    (sent,) = (await main()).links
     assert (sent.trace_id.hex(), sent.span_id.hex(), sent.trace_state) == (TRACE, SPAN, STATE)

@@ -10,7 +10,6 @@ from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe import OTelSink
 from lib.observe.sinks.langsmith import LangSmithSink, feedback_id, run_id_of
-from lib.testing.aio import run
 from lib.testing.otlp_receiver import Response, attributes_of
 from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.trace_servers import LangSmithServer
@@ -42,7 +41,7 @@ def test_the_project_is_that_of_the_environment_if_none_is_given(monkeypatch: py
     assert list(served(lambda sink, _: sink.export(TRACE), project="a").projects) == ["a"]
 
 
-def test_an_endpoint_may_name_the_path_for_traces():
+async def test_an_endpoint_may_name_the_path_for_traces():
     async def main() -> int:
         async with LangSmithServer() as server:
             sink = LangSmithSink(API_KEY, endpoint=f"{server.endpoint}/v1/traces/")
@@ -51,7 +50,7 @@ def test_an_endpoint_may_name_the_path_for_traces():
             await sink.aclose()
             return len(server.feedback)
 
-    assert run(main()) == 1
+    assert (await main()) == 1
 
 
 def test_the_provider_is_said_of_model_calls_that_do_not_say_it():
@@ -280,7 +279,7 @@ def test_an_address_that_cannot_be_is_refused_at_once(options: dict[str, Any]):
         LangSmithSink(API_KEY, **options)
 
 
-def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
+async def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
     async def main() -> tuple[int, int]:
         async with LangSmithServer() as one, LangSmithServer() as other:
             other.planned = [Response.of([{"id": "p"}]), Response.of({})]
@@ -292,7 +291,7 @@ def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
                 await sink.aclose()
             return len(one.calls), len(other.calls)
 
-    assert run(main()) == (2, 2)
+    assert (await main()) == (2, 2)
 
 
 def test_its_destination_names_host_and_project_and_no_key():
@@ -329,7 +328,7 @@ def test_feedback_tells_when_its_run_began_as_far_as_the_sink_has_sent_it(
 
 
 @pytest.mark.parametrize("told", ["{}", "{}/", "{}/otel", "{}/otel/v1/traces"])
-def test_the_server_of_the_environment_gets_spans_and_scores_unless_one_is_given(
+async def test_the_server_of_the_environment_gets_spans_and_scores_unless_one_is_given(
     told: str, monkeypatch: pytest.MonkeyPatch
 ):
     async def main() -> list[str]:
@@ -342,7 +341,7 @@ def test_the_server_of_the_environment_gets_spans_and_scores_unless_one_is_given
             assert len(server.requests) == len(other.requests)
             return [request.path for request in server.requests]
 
-    assert run(main()) == ["/otel/v1/traces", "/sessions", "/feedback"]
+    assert (await main()) == ["/otel/v1/traces", "/sessions", "/feedback"]
 
 
 def test_an_address_of_the_environment_is_checked_as_one_that_is_given(

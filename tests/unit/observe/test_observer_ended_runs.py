@@ -9,7 +9,6 @@ from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall, message_to_json
 from lib.observe import CallableSink, InMemorySink, Observer, Span, spans_from_events, trace_id_of
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.logs import make_log
 from lib.testing.observed import HandEngine
 from lib.tools import tool
@@ -19,7 +18,7 @@ from .observer_kit import Recorder, ended, names, observing
 # -- runs that end -----------------------------------------------------------------------------
 
 
-def test_the_trace_of_an_agent_is_exported_whole_when_it_has_ended():
+async def test_the_trace_of_an_agent_is_exported_whole_when_it_has_ended():
     client = ScriptedClient([Reply((ToolCall("c", "look", {"at": "x"}),)), "I see."])
     sent: list[Any] = []
     sink = InMemorySink()
@@ -34,18 +33,15 @@ def test_the_trace_of_an_agent_is_exported_whole_when_it_has_ended():
             sent.append([message_to_json(message) for message in messages])
             return await client.complete(messages, **options)
 
-    async def main() -> list[Span]:
-        async with (
-            make_engine(Client([]), look) as engine,
-            Observer(engine, sink, capture_content=True),
-        ):
-            started = await engine.start("What is x?")
-            await started.result()
-            log = await engine.store.read(started.id)
-        known = engine.tool_definitions
-        return spans_from_events(log, capture_content=True, tool_definitions=known)
-
-    expected = run(main())
+    async with (
+        make_engine(Client([]), look) as engine,
+        Observer(engine, sink, capture_content=True),
+    ):
+        started = await engine.start("What is x?")
+        await started.result()
+        log = await engine.store.read(started.id)
+    known = engine.tool_definitions
+    expected = spans_from_events(log, capture_content=True, tool_definitions=known)
 
     assert sink.spans == expected
     assert [span.name for span in sink.spans] == [
@@ -57,38 +53,32 @@ def test_the_trace_of_an_agent_is_exported_whole_when_it_has_ended():
     assert [span.input for span in sink.spans if span.kind == "llm"] == sent
 
 
-def test_children_come_with_their_root_parents_first_and_in_one_export():
+async def test_children_come_with_their_root_parents_first_and_in_one_export():
     sink = Recorder()
 
-    async def main() -> None:
-        async with observing(sink) as (engine, _):
-            for log in (ended("root"), ended("child", child_of="root")):
-                await engine.has(log)
-
-    run(main())
+    async with observing(sink) as (engine, _):
+        for log in (ended("root"), ended("child", child_of="root")):
+            await engine.has(log)
 
     assert [names(spans) for spans in sink.exports] == [["root", "child"]]
     assert {span.trace_id for span in sink.exports[0]} == {trace_id_of("root")}
 
 
-def test_a_trace_is_exported_only_once_it_has_settled():
+async def test_a_trace_is_exported_only_once_it_has_settled():
     sink = Recorder()
 
-    async def main() -> None:
-        async with observing(sink, settle_s=5) as (engine, observer):
-            await engine.has(ended("root"))
-            assert not await observer.drain(timeout_s=0.01)
-            engine.clock.advance(4.9)
-            assert not await observer.drain(timeout_s=0.01)
-            assert sink.exports == []
-            engine.clock.advance(0.2)
-            assert await observer.drain()
-            assert names(sink.exports[0]) == ["root"]
-
-    run(main())
+    async with observing(sink, settle_s=5) as (engine, observer):
+        await engine.has(ended("root"))
+        assert not await observer.drain(timeout_s=0.01)
+        engine.clock.advance(4.9)
+        assert not await observer.drain(timeout_s=0.01)
+        assert sink.exports == []
+        engine.clock.advance(0.2)
+        assert await observer.drain()
+        assert names(sink.exports[0]) == ["root"]
 
 
-def test_a_run_that_is_erased_before_it_is_exported_leaves_no_trace():
+async def test_a_run_that_is_erased_before_it_is_exported_leaves_no_trace():
     sink = Recorder()
 
     async def main() -> bool:
@@ -99,44 +89,38 @@ def test_a_run_that_is_erased_before_it_is_exported_leaves_no_trace():
             engine.clock.advance(5)
             return await observer.drain()
 
-    assert run(main())
+    assert await main()
     assert sink.exports == []
 
 
-def test_runs_that_had_ended_before_are_left_to_backfill():
+async def test_runs_that_had_ended_before_are_left_to_backfill():
     sink = Recorder()
 
-    async def main() -> None:
-        engine = HandEngine()
-        await engine.store.setup()
-        await engine.has(ended("before"))
-        async with observing(sink, engine=engine) as (_, observer):
-            assert await observer.drain()
-            await engine.has(ended("after"))
-
-    run(main())
+    engine = HandEngine()
+    await engine.store.setup()
+    await engine.has(ended("before"))
+    async with observing(sink, engine=engine) as (_, observer):
+        assert await observer.drain()
+        await engine.has(ended("after"))
 
     assert [names(spans) for spans in sink.exports] == [["after"]]
 
 
-def test_an_observer_goes_on_where_its_group_has_stopped():
+async def test_an_observer_goes_on_where_its_group_has_stopped():
     first, second = Recorder(), Recorder()
 
-    async def main() -> None:
-        engine = HandEngine()
-        async with observing(first, engine=engine):
-            await engine.has(ended("one"))
-        await engine.has(ended("two"))
-        async with observing(second, engine=engine):
-            pass
-
-    run(main())
+    engine = HandEngine()
+    async with observing(first, engine=engine):
+        await engine.has(ended("one"))
+    await engine.has(ended("two"))
+    async with observing(second, engine=engine):
+        pass
 
     assert [names(spans) for spans in first.exports] == [["one"]]
     assert [names(spans) for spans in second.exports] == [["two"]]
 
 
-def test_an_exception_is_not_kept_waiting_for_sinks():
+async def test_an_exception_is_not_kept_waiting_for_sinks():
     sink = Recorder(asyncio.Event().wait)
 
     async def main() -> None:
@@ -145,47 +129,38 @@ def test_an_exception_is_not_kept_waiting_for_sinks():
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(main())
+        await main()
 
 
-def test_one_group_has_one_observer():
-    async def main() -> None:
-        async with observing(InMemorySink()) as (engine, _):
-            with pytest.raises(ValueError, match=r"group 'lib\.observe' has a handler already"):
-                await Observer(engine, InMemorySink()).__aenter__()
-            async with Observer(engine, InMemorySink(), group="another"):
-                pass
-
-    run(main())
+async def test_one_group_has_one_observer():
+    async with observing(InMemorySink()) as (engine, _):
+        with pytest.raises(ValueError, match=r"group 'lib\.observe' has a handler already"):
+            await Observer(engine, InMemorySink()).__aenter__()
+        async with Observer(engine, InMemorySink(), group="another"):
+            pass
 
 
-def test_one_sink_needs_no_list_and_no_sink_is_fine_too():
+async def test_one_sink_needs_no_list_and_no_sink_is_fine_too():
     sink = InMemorySink()
 
-    async def main() -> None:
-        engine = HandEngine()
-        await engine.store.setup()
-        async with (
-            Observer(engine, sink, settle_s=0),
-            Observer(engine, [], settle_s=0, group="idle") as idle,
-        ):
-            await engine.has(ended("root"))
-            assert await idle.drain()
-            assert await idle.export_trace("root") == 0
-
-    run(main())
+    engine = HandEngine()
+    await engine.store.setup()
+    async with (
+        Observer(engine, sink, settle_s=0),
+        Observer(engine, [], settle_s=0, group="idle") as idle,
+    ):
+        await engine.has(ended("root"))
+        assert await idle.drain()
+        assert await idle.export_trace("root") == 0
 
     assert names(sink.spans) == ["root"]
 
 
-def test_a_callable_is_a_sink():
+async def test_a_callable_is_a_sink():
     taken: list[Span] = []
 
-    async def main() -> None:
-        async with observing(CallableSink(taken.extend)) as (engine, _):
-            await engine.has(ended("root"))
-
-    run(main())
+    async with observing(CallableSink(taken.extend)) as (engine, _):
+        await engine.has(ended("root"))
 
     assert names(taken) == ["root"]
 
@@ -194,7 +169,7 @@ def test_a_callable_is_a_sink():
 
 
 @pytest.mark.parametrize("sample", [0, 0.3, 1])
-def test_a_sample_holds_whole_traces_by_the_last_64_bits_of_their_ids(sample: float):
+async def test_a_sample_holds_whole_traces_by_the_last_64_bits_of_their_ids(sample: float):
     sink = Recorder()
 
     async def main() -> list[int]:
@@ -206,7 +181,7 @@ def test_a_sample_holds_whole_traces_by_the_last_64_bits_of_their_ids(sample: fl
             assert await observer.backfill() == 0
             return [await observer.export_trace(f"run-{number}") for number in range(40)]
 
-    counts = run(main())
+    counts = await main()
 
     kept = [
         [f"run-{number}", f"child-{number}"]
@@ -218,7 +193,7 @@ def test_a_sample_holds_whole_traces_by_the_last_64_bits_of_their_ids(sample: fl
     assert sum(counts) == 2 * len(kept)
 
 
-def test_an_observer_of_one_tenant_sees_no_other():
+async def test_an_observer_of_one_tenant_sees_no_other():
     sink = Recorder()
 
     async def main() -> int:
@@ -237,7 +212,7 @@ def test_an_observer_of_one_tenant_sees_no_other():
                 + await observer.export_trace("theirs")
             )
 
-    assert run(main()) == 0
+    assert (await main()) == 0
     assert [names(spans) for spans in sink.exports] == [["ours"]]
 
 

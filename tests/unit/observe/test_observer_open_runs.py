@@ -11,7 +11,6 @@ from lib.events import kinds as k
 from lib.llm import ScriptedClient
 from lib.observe import InMemorySink, Observer, spans_from_events
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.logs import at, make_log, store_log
 from lib.testing.observed import HandEngine, until
@@ -20,7 +19,7 @@ from lib.tools import tool
 from .observer_kit import Recorder, cut_off, ended, names, observing
 
 
-def test_a_trace_can_be_exported_at_any_time_and_again():
+async def test_a_trace_can_be_exported_at_any_time_and_again():
     sink = Recorder()
 
     async def main() -> tuple[int, int]:
@@ -28,43 +27,37 @@ def test_a_trace_can_be_exported_at_any_time_and_again():
             await engine.has(cut_off())
             return await observer.export_trace("run"), await observer.export_trace("run")
 
-    assert run(main()) == (3, 3)
+    assert (await main()) == (3, 3)
     assert sink.exports == [spans_from_events(cut_off())] * 2
 
 
-def test_a_long_log_is_read_off_the_event_loop_with_the_same_result():
+async def test_a_long_log_is_read_off_the_event_loop_with_the_same_result():
     verdict = {"guard": "pii", "stage": "input", "verdict": "allow"}
     log = make_log(
         (0, k.RUN_STARTED, {"algorithm": "a", "input": []}), *[(1, k.GUARD_VERDICT, verdict)] * 200
     )
     sink = InMemorySink()
 
-    async def main() -> None:
-        async with observing(sink) as (engine, observer):
-            await engine.has(log)
-            assert await observer.export_trace("run") == 201
-
-    run(main())
+    async with observing(sink) as (engine, observer):
+        await engine.has(log)
+        assert await observer.export_trace("run") == 201
 
     assert sink.spans == spans_from_events(log)
 
 
-def test_only_root_runs_that_exist_have_a_trace():
-    async def main() -> list[str]:
-        missing: list[str] = []
-        async with observing(InMemorySink()) as (engine, observer):
-            await engine.has(ended("root"))
-            await engine.has(ended("child", child_of="root"))
-            for run_id in ("child", "nothing"):
-                with pytest.raises(RunNotFound) as raised:
-                    await observer.export_trace(run_id)
-                missing.append(raised.value.run_id)
-        return missing
-
-    assert run(main()) == ["child", "nothing"]
+async def test_only_root_runs_that_exist_have_a_trace():
+    missing: list[str] = []
+    async with observing(InMemorySink()) as (engine, observer):
+        await engine.has(ended("root"))
+        await engine.has(ended("child", child_of="root"))
+        for run_id in ("child", "nothing"):
+            with pytest.raises(RunNotFound) as raised:
+                await observer.export_trace(run_id)
+            missing.append(raised.value.run_id)
+    assert missing == ["child", "nothing"]
 
 
-def test_an_open_run_is_exported_bit_by_bit():
+async def test_an_open_run_is_exported_bit_by_bit():
     sink = Recorder()
 
     async def main() -> list[int]:
@@ -81,7 +74,7 @@ def test_an_open_run_is_exported_bit_by_bit():
             sent.append(await observer.export_trace("run", final=False))
             return sent
 
-    assert run(main()) == [2, 0, 1, 1, 0]
+    assert (await main()) == [2, 0, 1, 1, 0]
     assert [[(span.name, span.end) for span in spans] for spans in sink.exports] == [
         [("invoke_agent a", None), ("execute_tool search", at(2))],
         [("execute_tool search", at(4))],
@@ -89,7 +82,7 @@ def test_an_open_run_is_exported_bit_by_bit():
     ]
 
 
-def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_later():
+async def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_later():
     sink = Recorder()
 
     async def main() -> list[int]:
@@ -108,7 +101,7 @@ def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_
             await observer.drain()
             return sent
 
-    assert run(main()) == [2, 2, 0]
+    assert (await main()) == [2, 2, 0]
     alive, dead, corrected = [
         [(span.name, span.end, span.attributes.get("error.type")) for span in spans]
         for spans in sink.exports
@@ -125,7 +118,7 @@ def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_
     ]
 
 
-def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then_finished(
+async def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then_finished(
     tmp_path: Path,
 ):
     path, clock, sink = tmp_path / "log.db", ManualClock(at(100)), Recorder()
@@ -164,7 +157,7 @@ def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then_finis
             await observer.drain()
             return await engine.store.read(run_id)
 
-    log = run(lives(run(dies())))
+    log = await lives(await dies())
 
     interrupted, finished = sink.exports
     assert [span.attributes.get("error.type") for span in interrupted] == [
@@ -179,38 +172,32 @@ def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then_finis
     assert call.attributes["lib.resumes"] == 1
 
 
-def test_a_run_that_was_given_back_is_open_and_not_interrupted():
+async def test_a_run_that_was_given_back_is_open_and_not_interrupted():
     sink = Recorder()
 
-    async def main() -> None:
-        async with observing(sink) as (engine, observer):
-            await engine.has(cut_off())
-            [lease] = await engine.store.claim("worker", ttl_s=30, run_id="run")
-            await engine.store.release(lease)
-            await observer.flush_open()
-
-    run(main())
+    async with observing(sink) as (engine, observer):
+        await engine.has(cut_off())
+        [lease] = await engine.store.claim("worker", ttl_s=30, run_id="run")
+        await engine.store.release(lease)
+        await observer.flush_open()
 
     assert [(span.end, span.status) for span in sink.exports[0]] == [(None, "ok"), (at(2), "ok")]
 
 
-def test_open_runs_are_flushed_at_intervals():
+async def test_open_runs_are_flushed_at_intervals():
     sink = Recorder()
 
-    async def main() -> None:
-        async with observing(sink, flush_interval_s=60) as (engine, _):
-            await engine.has(cut_off())
-            for _ in range(2):
-                await until(lambda: engine.clock.sleepers)
-                engine.clock.advance(60)
-            await until(lambda: sink.exports)
-
-    run(main())
+    async with observing(sink, flush_interval_s=60) as (engine, _):
+        await engine.has(cut_off())
+        for _ in range(2):
+            await until(lambda: engine.clock.sleepers)
+            engine.clock.advance(60)
+        await until(lambda: sink.exports)
 
     assert [len(spans) for spans in sink.exports] == [2]
 
 
-def test_a_log_that_cannot_be_read_stops_neither_flushes_nor_lanes(
+async def test_a_log_that_cannot_be_read_stops_neither_flushes_nor_lanes(
     caplog: pytest.LogCaptureFixture,
 ):
     sink = Recorder()
@@ -233,13 +220,13 @@ def test_a_log_that_cannot_be_read_stops_neither_flushes_nor_lanes(
             await engine.has(ended("sound"))
             return await observer.drain()
 
-    assert not run(main())
+    assert not (await main())
     assert [names(spans) for spans in sink.exports] == [["sound"]]
     (line,) = set(caplog.messages)
     assert line.startswith("the trace of run 'broken' does not get to Recorder: StoreCorrupt: ")
 
 
-def test_a_root_that_is_erased_while_others_are_flushed_is_left_out():
+async def test_a_root_that_is_erased_while_others_are_flushed_is_left_out():
     async def main() -> int:
         engine = HandEngine()
         sink = Recorder(lambda: engine.store.erase("two"))
@@ -248,10 +235,10 @@ def test_a_root_that_is_erased_while_others_are_flushed_is_left_out():
                 await engine.has(cut_off(run_id))
             return await observer.flush_open()
 
-    assert run(main()) == 2
+    assert (await main()) == 2
 
 
-def test_backfill_exports_what_has_ended_oldest_first():
+async def test_backfill_exports_what_has_ended_oldest_first():
     sink = Recorder()
 
     async def main() -> tuple[int, int, int]:
@@ -265,11 +252,11 @@ def test_backfill_exports_what_has_ended_oldest_first():
             limited = await observer.backfill(limit=2)
             return limited, await observer.backfill(), await observer.backfill()
 
-    assert run(main()) == (3, 298, 0)
+    assert (await main()) == (3, 298, 0)
     assert names([spans[0] for spans in sink.exports]) == [f"run-{n}" for n in range(300)]
 
 
-def test_backfill_can_begin_at_a_time_and_can_be_told_to_do_nothing():
+async def test_backfill_can_begin_at_a_time_and_can_be_told_to_do_nothing():
     sink = Recorder()
 
     async def main() -> tuple[int, int]:
@@ -285,5 +272,5 @@ def test_backfill_can_begin_at_a_time_and_can_be_told_to_do_nothing():
         async with observing(sink, engine=engine) as (_, observer):
             return await observer.backfill(limit=0), await observer.backfill(since=at(20))
 
-    assert run(main()) == (0, 2)
+    assert (await main()) == (0, 2)
     assert names([spans[0] for spans in sink.exports]) == ["run-20", "run-30"]

@@ -10,7 +10,6 @@ import pytest
 from lib.errors import ExportError
 from lib.events import Event
 from lib.observe import InMemorySink, Observer
-from lib.testing.aio import run
 from lib.testing.observed import HandEngine, until
 
 from .observer_kit import Recorder, ended, names, observing
@@ -52,7 +51,7 @@ async def fail_late() -> None:
 
 
 @pytest.mark.parametrize("trouble", [fail, blow_up, hang, cancel, ignore, fail_late])
-def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
+async def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
     trouble: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ):
     bad, good = Recorder(trouble), Recorder()
@@ -63,7 +62,7 @@ def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
             await engine.has(ended("two"))
             return await observer.drain(), await observer.export_trace("one")
 
-    assert run(main()) == (False, 1)
+    assert (await main()) == (False, 1)
     assert [names(spans) for spans in bad.exports][:3] == [["one"], ["two"], ["one"]]
     assert [names(spans) for spans in good.exports] == [["one"], ["two"], ["one"]]
     (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
@@ -71,7 +70,7 @@ def test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything(
     assert not record.exc_info
 
 
-def test_a_backend_that_is_down_for_many_runs_is_a_line_and_so_is_its_return(
+async def test_a_backend_that_is_down_for_many_runs_is_a_line_and_so_is_its_return(
     caplog: pytest.LogCaptureFixture,
 ):
     down = True
@@ -91,7 +90,7 @@ def test_a_backend_that_is_down_for_many_runs_is_a_line_and_so_is_its_return(
             assert await observer.drain()
 
     with caplog.at_level(logging.DEBUG, "lib.observe"):
-        run(main())
+        await main()
     assert [(each.name, each.levelname, bool(each.exc_info)) for each in caplog.records] == [
         ("lib.observe", "DEBUG", True),
         ("lib.observe", "ERROR", False),
@@ -101,7 +100,7 @@ def test_a_backend_that_is_down_for_many_runs_is_a_line_and_so_is_its_return(
     assert caplog.messages[2].startswith("Recorder takes traces again, after ")
 
 
-def test_a_sink_that_recovers_can_be_given_what_it_has_missed():
+async def test_a_sink_that_recovers_can_be_given_what_it_has_missed():
     down = True
 
     async def maybe() -> None:
@@ -118,10 +117,10 @@ def test_a_sink_that_recovers_can_be_given_what_it_has_missed():
             down = False
             return before, await observer.backfill(), await observer.drain()
 
-    assert run(main()) == (False, 1, True)
+    assert (await main()) == (False, 1, True)
 
 
-def test_a_slow_sink_delays_no_other():
+async def test_a_slow_sink_delays_no_other():
     slow, fast = Recorder(hang), Recorder()
 
     async def main() -> None:
@@ -136,77 +135,68 @@ def test_a_slow_sink_delays_no_other():
             raise ZeroDivisionError  # leaves without draining again
 
     with pytest.raises(ZeroDivisionError):
-        run(main())
+        await main()
 
 
-def test_draining_waits_for_what_has_ended_before_and_for_nothing_that_ends_meanwhile():
-    async def main() -> bool:
-        engine = HandEngine()
+async def test_draining_waits_for_what_has_ended_before_and_for_nothing_that_ends_meanwhile():
+    engine = HandEngine()
 
-        async def another_ends() -> None:
-            if len(sink.exports) > 1:
-                await hang()
-            await engine.has(ended("two"))
-            await engine.bus.flush()
+    async def another_ends() -> None:
+        if len(sink.exports) > 1:
+            await hang()
+        await engine.has(ended("two"))
+        await engine.bus.flush()
 
-        sink = Recorder(another_ends)
-        observer = Observer(engine, sink, settle_s=0)
-        await engine.store.setup()
-        await observer.__aenter__()
-        await engine.has(ended("one"))
-        drained = await observer.drain()
-        await until(lambda: len(sink.exports) == 2)
-        await observer.__aexit__(ZeroDivisionError, None, None)
-        return drained
-
-    assert run(main())
+    sink = Recorder(another_ends)
+    observer = Observer(engine, sink, settle_s=0)
+    await engine.store.setup()
+    await observer.__aenter__()
+    await engine.has(ended("one"))
+    drained = await observer.drain()
+    await until(lambda: len(sink.exports) == 2)
+    await observer.__aexit__(ZeroDivisionError, None, None)
+    assert drained
 
 
-def test_when_too_many_wait_for_a_sink_the_rest_waits_in_the_log_and_is_not_lost():
+async def test_when_too_many_wait_for_a_sink_the_rest_waits_in_the_log_and_is_not_lost():
     gate = asyncio.Event()
     sink = Recorder(gate.wait)
 
-    async def main() -> None:
-        engine = HandEngine()
-        async with observing(sink, engine=engine, max_tracked=1) as (_, observer):
-            for number in range(3):
-                await engine.has(ended(f"run-{number}"))
-            assert not await observer.drain(timeout_s=0.02)
-            assert len(sink.exports) == 1
-            gate.set()
-            assert await observer.drain()
-
-    run(main())
+    engine = HandEngine()
+    async with observing(sink, engine=engine, max_tracked=1) as (_, observer):
+        for number in range(3):
+            await engine.has(ended(f"run-{number}"))
+        assert not await observer.drain(timeout_s=0.02)
+        assert len(sink.exports) == 1
+        gate.set()
+        assert await observer.drain()
 
     assert [names(spans) for spans in sink.exports] == [["run-0"], ["run-1"], ["run-2"]]
 
 
-def test_what_waits_in_the_log_when_an_observer_closes_is_for_the_next_one(
+async def test_what_waits_in_the_log_when_an_observer_closes_is_for_the_next_one(
     caplog: pytest.LogCaptureFixture,
 ):
     stuck, later = Recorder(hang), Recorder()
 
-    async def main() -> None:
-        engine = HandEngine()
-        await engine.store.setup()
-        observer = Observer(engine, stuck, settle_s=0, max_tracked=1)
-        await observer.__aenter__()
-        for number in range(3):
-            await engine.has(ended(f"run-{number}"))
-        flushing = asyncio.create_task(engine.bus.flush())
-        await until(lambda: stuck.exports)
-        await observer.__aexit__(ZeroDivisionError, None, None)
-        assert not await flushing
-        async with observing(later, engine=engine):
-            pass
-
-    run(main())
+    engine = HandEngine()
+    await engine.store.setup()
+    observer = Observer(engine, stuck, settle_s=0, max_tracked=1)
+    await observer.__aenter__()
+    for number in range(3):
+        await engine.has(ended(f"run-{number}"))
+    flushing = asyncio.create_task(engine.bus.flush())
+    await until(lambda: stuck.exports)
+    await observer.__aexit__(ZeroDivisionError, None, None)
+    assert not await flushing
+    async with observing(later, engine=engine):
+        pass
 
     assert [names(spans) for spans in later.exports] == [["run-0"], ["run-1"], ["run-2"]]
     assert "bus group 'lib.observe': a batch will be tried again" in caplog.text
 
 
-def test_of_a_sink_that_ends_with_the_process_only_so_many_traces_are_remembered():
+async def test_of_a_sink_that_ends_with_the_process_only_so_many_traces_are_remembered():
     sink = InMemorySink()
 
     async def main() -> int:
@@ -216,10 +206,10 @@ def test_of_a_sink_that_ends_with_the_process_only_so_many_traces_are_remembered
             await observer.drain()
             return await observer.backfill(limit=1)
 
-    assert run(main()) == 1  # nobody knows any more that it was exported
+    assert (await main()) == 1  # nobody knows any more that it was exported
 
 
-def test_only_so_many_failures_are_remembered():
+async def test_only_so_many_failures_are_remembered():
     sink = Recorder(refuse)
 
     async def main() -> bool:
@@ -228,11 +218,11 @@ def test_only_so_many_failures_are_remembered():
                 await engine.has(ended(f"run-{number}"))
             return await observer.drain()
 
-    assert not run(main())
+    assert not (await main())
     assert len(sink.exports) == 3
 
 
-def test_drain_says_so_when_the_bus_could_not_deliver():
+async def test_drain_says_so_when_the_bus_could_not_deliver():
     async def main() -> bool:
         async with observing(InMemorySink()) as (engine, observer):
 
@@ -243,4 +233,4 @@ def test_drain_says_so_when_the_bus_could_not_deliver():
             await engine.has(ended("root"))
             return await observer.drain()
 
-    assert not run(main())
+    assert not (await main())

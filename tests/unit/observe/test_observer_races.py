@@ -11,7 +11,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.observe import Observer, Span, span_id_of
 from lib.observe.ledger import StoreLedger
-from lib.testing.aio import run
 from lib.testing.logs import at, make_log, store_log
 from lib.testing.observed import HandEngine
 
@@ -86,7 +85,7 @@ async def fail() -> None:
     raise ExportError("not now")
 
 
-def test_draining_waits_for_a_score_that_came_while_its_trace_was_under_way():
+async def test_draining_waits_for_a_score_that_came_while_its_trace_was_under_way():
     engine, going_on = Engine(), asyncio.Event()
 
     async def score_it() -> None:
@@ -96,19 +95,16 @@ def test_draining_waits_for_a_score_that_came_while_its_trace_was_under_way():
 
     backend = Backend(score_it)
 
-    async def main() -> None:
-        async with observed(engine, backend) as observer:
-            await store_log(engine.store, ended())
-            flushing = asyncio.create_task(engine.bus.flush())
-            await going_on.wait()
-            assert await observer.drain()
-            assert backend.scores == ["late"]
-            await flushing
-
-    run(main())
+    async with observed(engine, backend) as observer:
+        await store_log(engine.store, ended())
+        flushing = asyncio.create_task(engine.bus.flush())
+        await going_on.wait()
+        assert await observer.drain()
+        assert backend.scores == ["late"]
+        await flushing
 
 
-def test_draining_waits_for_what_an_earlier_process_has_left():
+async def test_draining_waits_for_what_an_earlier_process_has_left():
     class SlowStore(MemoryEventStore):
         async def mark(self, name: str) -> str | None:
             for _ in range(50):
@@ -117,21 +113,18 @@ def test_draining_waits_for_what_an_earlier_process_has_left():
 
     engine, backend = Engine(SlowStore()), Backend()
 
-    async def main() -> None:
-        await engine.store.setup()
-        first = Observer(engine, backend, settle_s=1000)
-        await first.__aenter__()
-        await store_log(engine.store, ended())
-        await engine.bus.flush()
-        await first.__aexit__(ZeroDivisionError, None, None)
-        async with observed(engine, backend) as second:
-            assert await second.drain()
-            assert backend.exports == [[ROOT, CALL]]
-
-    run(main())
+    await engine.store.setup()
+    first = Observer(engine, backend, settle_s=1000)
+    await first.__aenter__()
+    await store_log(engine.store, ended())
+    await engine.bus.flush()
+    await first.__aexit__(ZeroDivisionError, None, None)
+    async with observed(engine, backend) as second:
+        assert await second.drain()
+        assert backend.exports == [[ROOT, CALL]]
 
 
-def test_a_score_waits_until_the_sink_has_the_span_that_it_is_of():
+async def test_a_score_waits_until_the_sink_has_the_span_that_it_is_of():
     engine = Engine()
     backends = [Backend(updates="first", destination="a"), Backend(destination="b")]
 
@@ -145,12 +138,12 @@ def test_a_score_waits_until_the_sink_has_the_span_that_it_is_of():
             await engine.ends()
             assert await observer.drain()
 
-    run(main())
+    await main()
 
     assert [backend.scores for backend in backends] == [["of the call", "of the run"]] * 2
 
 
-def test_a_score_that_is_refused_for_good_keeps_none_of_another_span_back():
+async def test_a_score_that_is_refused_for_good_keeps_none_of_another_span_back():
     engine, backend = Engine(), Backend()
 
     async def main() -> bool:
@@ -161,11 +154,11 @@ def test_a_score_that_is_refused_for_good_keeps_none_of_another_span_back():
             await observer.flush_open()
             return await observer.drain()
 
-    assert not run(main())
+    assert not (await main())
     assert backend.scores == ["good"]
 
 
-def test_a_sink_that_does_not_tell_what_it_has_is_asked_again():
+async def test_a_sink_that_does_not_tell_what_it_has_is_asked_again():
     engine = Engine()
 
     class Telling(Backend):
@@ -179,19 +172,16 @@ def test_a_sink_that_does_not_tell_what_it_has_is_asked_again():
 
     backend = Telling(fail, updates="first")
 
-    async def main() -> None:
-        async with observed(engine, backend) as observer:
-            await store_log(engine.store, ended())
-            assert not await observer.drain()
-            assert not await observer.drain()
-            assert await observer.drain()
-
-    run(main())
+    async with observed(engine, backend) as observer:
+        await store_log(engine.store, ended())
+        assert not await observer.drain()
+        assert not await observer.drain()
+        assert await observer.drain()
 
     assert backend.exports == [[ROOT, CALL], [ROOT]]
 
 
-def test_a_sink_that_replaces_is_not_asked_what_it_has():
+async def test_a_sink_that_replaces_is_not_asked_what_it_has():
     engine = Engine()
 
     class Telling(Backend):
@@ -200,99 +190,84 @@ def test_a_sink_that_replaces_is_not_asked_what_it_has():
 
     backend = Telling(fail)
 
-    async def main() -> None:
-        async with observed(engine, backend) as observer:
-            await store_log(engine.store, ended())
-            assert not await observer.drain()
-            assert await observer.drain()
-
-    run(main())
+    async with observed(engine, backend) as observer:
+        await store_log(engine.store, ended())
+        assert not await observer.drain()
+        assert await observer.drain()
 
     assert backend.exports == [[ROOT, CALL]] * 2
 
 
-def test_what_is_due_again_is_on_the_list_though_another_has_struck_it_off():
+async def test_what_is_due_again_is_on_the_list_though_another_has_struck_it_off():
     store = MemoryEventStore()
 
-    async def main() -> list[tuple[str, int]]:
-        await store.setup()
-        one, two, three = (
-            StoreLedger(store, "group/sink", owner=owner, claim_s=35)
-            for owner in ("one", "two", "three")
-        )
-        before = [await ledger.owe(["run"]) for ledger in (one, two)]
-        again = await one.owe(["run"])  # for what has come since
-        await one.paid(before[0])
-        await two.paid(before[1])
-        return [each for each in await three.owed() if each[1] == again]
-
-    assert run(main()) == [("run", 2)]
+    await store.setup()
+    one, two, three = (
+        StoreLedger(store, "group/sink", owner=owner, claim_s=35)
+        for owner in ("one", "two", "three")
+    )
+    before = [await ledger.owe(["run"]) for ledger in (one, two)]
+    again = await one.owe(["run"])  # for what has come since
+    await one.paid(before[0])
+    await two.paid(before[1])
+    assert [each for each in await three.owed() if each[1] == again] == [("run", 2)]
 
 
-def test_an_observer_that_read_a_log_before_another_sent_more_of_it_does_not_go_back():
+async def test_an_observer_that_read_a_log_before_another_sent_more_of_it_does_not_go_back():
     store = MemoryEventStore()
     one, two = Engine(store), Engine(store)
     backend = Backend(updates="first")
 
-    async def main() -> None:
-        async with observed(one, backend) as first, observed(two, backend) as second:
-            await store_log(store, called())
-            usual, looks = store.mark, list[str]()
+    async with observed(one, backend) as first, observed(two, backend) as second:
+        await store_log(store, called())
+        usual, looks = store.mark, list[str]()
 
-            async def mark(name: str) -> str | None:
-                looks.extend([name] * name.startswith("run/"))
-                if looks == [name] * 2:  # it has read the log, and is about to claim the trace
-                    await one.ends()
-                    assert await second.export_trace("run", final=False) == 2
-                return await usual(name)
+        async def mark(name: str) -> str | None:
+            looks.extend([name] * name.startswith("run/"))
+            if looks == [name] * 2:  # it has read the log, and is about to claim the trace
+                await one.ends()
+                assert await second.export_trace("run", final=False) == 2
+            return await usual(name)
 
-            store.mark = mark
-            assert await first.export_trace("run", final=False) == 0
-            assert await first.drain()
-            assert await first.backfill() == await second.backfill() == 0
-
-    run(main())
+        store.mark = mark
+        assert await first.export_trace("run", final=False) == 0
+        assert await first.drain()
+        assert await first.backfill() == await second.backfill() == 0
 
     assert backend.exports == [[ROOT, CALL]]
 
 
-def test_a_flush_goes_on_while_its_observer_closes():
+async def test_a_flush_goes_on_while_its_observer_closes():
     engine, going_on = Engine(), asyncio.Event()
     backend = Backend(going_on.wait)
 
-    async def main() -> int:
-        await engine.store.setup()
-        observer = Observer(engine, backend, settle_s=0)
-        await observer.__aenter__()
-        await store_log(engine.store, called())
-        flushing = asyncio.create_task(observer.flush_open())
-        while not backend.exports:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0)  # noqa: TID251 - lets it begin
-        await observer.__aexit__(ZeroDivisionError, None, None)
-        going_on.set()
-        return await flushing
-
-    assert run(main()) == 2
+    await engine.store.setup()
+    observer = Observer(engine, backend, settle_s=0)
+    await observer.__aenter__()
+    await store_log(engine.store, called())
+    flushing = asyncio.create_task(observer.flush_open())
+    while not backend.exports:  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0)  # noqa: TID251 - lets it begin
+    await observer.__aexit__(ZeroDivisionError, None, None)
+    going_on.set()
+    assert (await flushing) == 2
 
 
-def test_what_another_observer_exports_is_for_the_next_process_if_this_one_is_closed():
+async def test_what_another_observer_exports_is_for_the_next_process_if_this_one_is_closed():
     engine, stuck = Engine(), Backend(asyncio.Event().wait)
     other = Engine(engine.store)
 
-    async def main() -> tuple[int, list[tuple[str, int]]]:
-        await engine.store.setup()
-        await store_log(engine.store, called())
-        first, second = Observer(engine, stuck), Observer(other, stuck)
-        await first.__aenter__()
-        flushing = asyncio.create_task(first.flush_open())
-        while not stuck.exports:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0)  # noqa: TID251 - lets it begin
-        await second.__aenter__()
-        await second.__aexit__(ZeroDivisionError, None, None)
-        sent = await second.flush_open()
-        flushing.cancel()
-        await first.__aexit__(ZeroDivisionError, None, None)
-        next_one = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
-        return sent, await next_one.owed()
-
-    assert run(main()) == (0, [("run", 0)])
+    await engine.store.setup()
+    await store_log(engine.store, called())
+    first, second = Observer(engine, stuck), Observer(other, stuck)
+    await first.__aenter__()
+    flushing = asyncio.create_task(first.flush_open())
+    while not stuck.exports:  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0)  # noqa: TID251 - lets it begin
+    await second.__aenter__()
+    await second.__aexit__(ZeroDivisionError, None, None)
+    sent = await second.flush_open()
+    flushing.cancel()
+    await first.__aexit__(ZeroDivisionError, None, None)
+    next_one = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
+    assert (sent, await next_one.owed()) == (0, [("run", 0)])

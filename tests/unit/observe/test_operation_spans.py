@@ -72,8 +72,8 @@ def below(spans: Sequence[Span], above: Span) -> list[Span]:
     return [span for span in spans if span.parent_id == above.span_id]
 
 
-def test_searches_inside_a_tool_are_spans_below_its_call():
-    log = run(log_of())
+async def test_searches_inside_a_tool_are_spans_below_its_call():
+    log = await log_of()
 
     for captured in (False, True):
         spans = spans_from_events(log, capture_content=captured)
@@ -217,7 +217,7 @@ async def watch(started: Run) -> None:
         pass
 
 
-def test_a_streamed_reply_tells_how_long_its_first_piece_took():
+async def test_a_streamed_reply_tells_how_long_its_first_piece_took():
     async def main() -> dict[str, Any]:
         async with make_engine(ScriptedClient(["a long reply"]), clock=CLOCK) as engine:
             started = await engine.start("help")
@@ -227,4 +227,4 @@ def test_a_streamed_reply_tells_how_long_its_first_piece_took():
             log = await engine.store.read(started.id)
             return next(dict(event.data) for event in log if event.kind == k.LLM_COMPLETED)
 
-    assert run(main())["first_chunk_s"] >= 0
+    assert (await main())["first_chunk_s"] >= 0

@@ -17,7 +17,6 @@ from lib.observe.sinks.environment import (
     traces_timeout_s,
     traces_url,
 )
-from lib.testing.aio import run
 from lib.testing.otlp_receiver import OTLPReceiver, attributes_of
 from lib.testing.sink import make_trace
 
@@ -106,38 +105,37 @@ def test_a_protocol_that_is_not_spoken_is_refused(value: str, monkeypatch: pytes
     OTelSink(Sending())
 
 
-def test_the_resource_is_what_the_environment_says_where_nobody_says_otherwise(
+async def test_the_resource_is_what_the_environment_says_where_nobody_says_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ):
     assert resource_of({}) == {}
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=one,Region=eu%2C1, a = 1=2 ,")
 
-    async def main() -> list[dict[str, Any]]:
-        async with OTLPReceiver() as receiver:
-            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.base_url)
-            sinks = [OTelSink()]
-            monkeypatch.setenv("OTEL_SERVICE_NAME", "two")
-            sinks += [OTelSink(), OTelSink(service_name="three", resource_attributes={"a": 3})]
-            for sink in sinks:
-                await sink.export(make_trace())
-                await sink.aclose()
-        assert [sink.destination.split()[1] for sink in sinks] == ["one", "two", "three"]
-        return [attributes_of(export.resource_spans[0].resource) for export in receiver.exports]
-
     common = {"Region": "eu,1"}
-    assert run(main()) == [
+    async with OTLPReceiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.base_url)
+        sinks = [OTelSink()]
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "two")
+        sinks += [OTelSink(), OTelSink(service_name="three", resource_attributes={"a": 3})]
+        for sink in sinks:
+            await sink.export(make_trace())
+            await sink.aclose()
+    assert [sink.destination.split()[1] for sink in sinks] == ["one", "two", "three"]
+    assert [attributes_of(export.resource_spans[0].resource) for export in receiver.exports] == [
         {**common, "a": "1=2", "service.name": "one"},
         {**common, "a": "1=2", "service.name": "two"},
         {**common, "a": 3, "service.name": "three"},
     ]
 
 
-def test_the_environment_says_nothing_of_a_sender_that_is_given(monkeypatch: pytest.MonkeyPatch):
+async def test_the_environment_says_nothing_of_a_sender_that_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setenv("OTEL_SERVICE_NAME", "two")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "malformed")
     sending = Sending()
 
-    run(OTelSink(sending).export(make_trace()))
+    await OTelSink(sending).export(make_trace())
 
     assert sending.resource == {"service.name": "lib"}
 
@@ -150,26 +148,23 @@ def test_malformed_attributes_of_the_resource_are_refused():
 # -- over the wire -----------------------------------------------------------------------------
 
 
-def test_without_an_exporter_spans_go_where_the_environment_says(
+async def test_without_an_exporter_spans_go_where_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    async def main() -> list[dict[str, Any]]:
-        seen: list[str] = []
+    seen: list[str] = []
 
-        def check(request: Any) -> None:
-            seen.append(request.headers.get("api-key", ""))
+    def check(request: Any) -> None:
+        seen.append(request.headers.get("api-key", ""))
 
-        async with OTLPReceiver(check=check) as receiver:
-            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.base_url)
-            monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=k1")
-            sink = OTelSink(service_name="shop")
-            await sink.export(make_trace())
-            await sink.aclose()
-            assert sink.destination == f"OTelSink shop {receiver.url}"
-        assert seen == ["k1"]
-        return [attributes_of(span) for span in receiver.spans]
-
-    first, *_ = run(main())
+    async with OTLPReceiver(check=check) as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.base_url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=k1")
+        sink = OTelSink(service_name="shop")
+        await sink.export(make_trace())
+        await sink.aclose()
+        assert sink.destination == f"OTelSink shop {receiver.url}"
+    assert seen == ["k1"]
+    first, *_ = [attributes_of(span) for span in receiver.spans]
 
     assert first["lib.run_id"] == "run-1"
 
@@ -186,7 +181,7 @@ def test_without_an_exporter_no_package_of_opentelemetry_is_loaded(unmeasured: d
     assert done.stdout.strip() == b"[]"
 
 
-def test_the_stock_exporter_delivers_the_same_as_the_sender_of_our_own(
+async def test_the_stock_exporter_delivers_the_same_as_the_sender_of_our_own(
     monkeypatch: pytest.MonkeyPatch,
 ):
     spans = [*make_trace(1), replace(make_trace(2)[0], status_message="x", events=[])]
@@ -209,15 +204,15 @@ def test_the_stock_exporter_delivers_the_same_as_the_sender_of_our_own(
         fields = {field.name: value for field, value in span.ListFields()}
         return {**fields, "attributes": attributes_of(span), "flags": None}
 
-    one, other = run(received(ours)), run(received(stock))
+    one, other = await received(ours), await received(stock)
 
     assert [plain(span) for span in one] == [plain(span) for span in other]
 
 
-def test_the_memory_exporter_of_the_sdk_gets_spans_it_can_show():
+async def test_the_memory_exporter_of_the_sdk_gets_spans_it_can_show():
     exporter = InMemorySpanExporter()
 
-    run(OTelSink(exporter).export(make_trace()))
+    await OTelSink(exporter).export(make_trace())
 
     assert [span.name for span in exporter.get_finished_spans()] == [s.name for s in make_trace()]
     assert '"trace_id"' in (exporter.get_finished_spans()[0].to_json())

@@ -11,7 +11,6 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ExportError
 from lib.observe import OTelSink
-from lib.testing.aio import run
 from lib.testing.sink import make_trace
 
 from .otel_kit import Exporter, Sending, exported
@@ -19,17 +18,17 @@ from .otel_kit import Exporter, Sending, exported
 # -- failures ----------------------------------------------------------------------------------
 
 
-def test_a_failure_of_the_exporter_tells_what_was_taken_before():
+async def test_a_failure_of_the_exporter_tells_what_was_taken_before():
     exporter = Exporter(SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
 
     with pytest.raises(ExportError, match="Exporter did not deliver 1 spans") as raised:
-        run(OTelSink(exporter, batch_size=1).export(make_trace()))
+        await OTelSink(exporter, batch_size=1).export(make_trace())
 
     assert raised.value.taken == {make_trace()[0].span_id}
     assert not raised.value.permanent
 
 
-def test_who_cancels_an_export_knows_which_batches_were_taken():
+async def test_who_cancels_an_export_knows_which_batches_were_taken():
     exporter, taken = Exporter(), list[str]()
     sink, spans = OTelSink(exporter, batch_size=2), [*make_trace(1), *make_trace(2)]
 
@@ -37,65 +36,59 @@ def test_who_cancels_an_export_knows_which_batches_were_taken():
         taken.extend(span_ids)
         exporter.go_on.clear()
 
-    async def main() -> None:
-        exporting = asyncio.create_task(sink.export(spans, on_taken=hang_then))
-        while not taken:
-            await SYSTEM_CLOCK.sleep(0.001)
-        exporting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await exporting
-        exporter.go_on.set()
-
-    run(main())
+    exporting = asyncio.create_task(sink.export(spans, on_taken=hang_then))
+    while not taken:
+        await SYSTEM_CLOCK.sleep(0.001)
+    exporting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await exporting
+    exporter.go_on.set()
 
     assert taken == [span.span_id for span in spans[:2]]
 
 
-def test_a_sender_that_does_not_tell_is_not_asked_to():
+async def test_a_sender_that_does_not_tell_is_not_asked_to():
     taken, spans = list[str](), make_trace(end=False)
 
-    run(OTelSink(Sending()).export(spans, on_taken=taken.extend))
+    await OTelSink(Sending()).export(spans, on_taken=taken.extend)
     with pytest.raises(ExportError):
-        run(OTelSink(Sending(ExportError("no"))).export(spans, on_taken=taken.extend))
+        await OTelSink(Sending(ExportError("no"))).export(spans, on_taken=taken.extend)
 
     assert taken == [span.span_id for span in spans[1:]]  # the root has not ended
 
 
-def test_whatever_an_exporter_raises_is_the_cause_of_an_export_error():
+async def test_whatever_an_exporter_raises_is_the_cause_of_an_export_error():
     exporter = Exporter(RuntimeError("token=secret"))
 
     with pytest.raises(ExportError, match=r"^Exporter raised RuntimeError$") as raised:
-        run(OTelSink(exporter).export(make_trace()))
+        await OTelSink(exporter).export(make_trace())
 
     assert isinstance(raised.value.__cause__, RuntimeError)
 
 
-def test_a_span_that_has_no_id_fails_as_an_export_error():
+async def test_a_span_that_has_no_id_fails_as_an_export_error():
     with pytest.raises(ExportError, match="raised ValueError"):
-        exported([replace(make_trace()[0], trace_id="no hex")])
+        await exported([replace(make_trace()[0], trace_id="no hex")])
 
 
-def test_a_hanging_exporter_whose_caller_gave_up_refuses_the_next_call_and_then_recovers():
+async def test_a_hanging_exporter_whose_caller_gave_up_refuses_the_next_call_and_then_recovers():
     exporter = Exporter()
     exporter.go_on.clear()
     sink = OTelSink(exporter)
 
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await sink.export(make_trace(1))
-        with pytest.raises(ExportError, match="has not returned"):
-            await sink.export(make_trace(2))
-        exporter.go_on.set()
-        await asyncio.to_thread(exporter.threads.pop().join, 10)
-        await sink.export(make_trace(3))
-
-    run(main())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await sink.export(make_trace(1))
+    with pytest.raises(ExportError, match="has not returned"):
+        await sink.export(make_trace(2))
+    exporter.go_on.set()
+    await asyncio.to_thread(exporter.threads.pop().join, 10)
+    await sink.export(make_trace(3))
 
     assert len(exporter.batches) == 2
 
 
-def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_at_a_time():
+async def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_at_a_time():
     exporter = Exporter()
     exporter.go_on.clear()
     sink = OTelSink(exporter)
@@ -104,39 +97,32 @@ def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_a
     async def exports(first: int) -> None:
         await asyncio.gather(*[sink.export(make_trace(first + n)) for n in range(3)])
 
-    async def main() -> None:
-        others = [asyncio.to_thread(asyncio.run, exports(10 * n)) for n in (1, 2)]
-        working = asyncio.gather(exports(0), *others)
-        await asyncio.to_thread(exporter.go_on.wait, 0.1)
-        nonlocal most
-        most = sum(thread.name == "Exporter" for thread in threading.enumerate())
-        exporter.go_on.set()
-        await working
-
-    run(main())
+    others = [asyncio.to_thread(asyncio.run, exports(10 * n)) for n in (1, 2)]
+    working = asyncio.gather(exports(0), *others)
+    await asyncio.to_thread(exporter.go_on.wait, 0.1)
+    most = sum(thread.name == "Exporter" for thread in threading.enumerate())
+    exporter.go_on.set()
+    await working
 
     assert most == 1
     assert len(exporter.batches) == 9
 
 
-def test_who_gives_up_waiting_for_a_turn_leaves_it_to_the_next_but_no_earlier():
+async def test_who_gives_up_waiting_for_a_turn_leaves_it_to_the_next_but_no_earlier():
     exporter = Exporter()
     exporter.go_on.clear()
     sink = OTelSink(exporter)
 
-    async def main() -> None:
-        first = asyncio.create_task(sink.export(make_trace(1)))
-        await asyncio.to_thread(exporter.go_on.wait, 0.05)
-        second = asyncio.create_task(sink.export(make_trace(2)))
-        third = asyncio.create_task(sink.export(make_trace(3)))
-        await asyncio.to_thread(exporter.go_on.wait, 0.05)
-        second.cancel()
-        await asyncio.gather(second, return_exceptions=True)
-        assert not third.done()
-        exporter.go_on.set()
-        await asyncio.gather(first, third)
-
-    run(main())
+    first = asyncio.create_task(sink.export(make_trace(1)))
+    await asyncio.to_thread(exporter.go_on.wait, 0.05)
+    second = asyncio.create_task(sink.export(make_trace(2)))
+    third = asyncio.create_task(sink.export(make_trace(3)))
+    await asyncio.to_thread(exporter.go_on.wait, 0.05)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    assert not third.done()
+    exporter.go_on.set()
+    await asyncio.gather(first, third)
 
     assert [batch[0].name for batch in exporter.batches] == [
         f"invoke_agent agent-{n}" for n in (1, 3)
@@ -146,39 +132,33 @@ def test_who_gives_up_waiting_for_a_turn_leaves_it_to_the_next_but_no_earlier():
 # -- closing -----------------------------------------------------------------------------------
 
 
-def test_closing_flushes_and_shuts_down_once_and_then_nothing_is_taken():
+async def test_closing_flushes_and_shuts_down_once_and_then_nothing_is_taken():
     exporter = Exporter()
     sink = OTelSink(exporter)
 
-    async def main() -> None:
-        await sink.aclose()
-        await sink.aclose()
-        with pytest.raises(ExportError, match="Exporter is closed") as raised:
-            await sink.export(make_trace())
-        assert raised.value.permanent
-
-    run(main())
+    await sink.aclose()
+    await sink.aclose()
+    with pytest.raises(ExportError, match="Exporter is closed") as raised:
+        await sink.export(make_trace())
+    assert raised.value.permanent
 
     assert exporter.calls == ["flush", "shutdown"]
 
 
-def test_an_exporter_that_cannot_flush_is_shut_down_all_the_same_and_says_so():
+async def test_an_exporter_that_cannot_flush_is_shut_down_all_the_same_and_says_so():
     exporter = Exporter(flushes=False)
     sink = OTelSink(exporter)
 
-    async def main() -> None:
-        with pytest.raises(ExportError, match="could not deliver all spans before it closed"):
-            await sink.aclose()
+    with pytest.raises(ExportError, match="could not deliver all spans before it closed"):
         await sink.aclose()
-
-    run(main())
+    await sink.aclose()
 
     assert exporter.calls == ["flush", "shutdown"]
 
 
-def test_closing_closes_the_sender():
+async def test_closing_closes_the_sender():
     sending = Sending()
 
-    run(OTelSink(sending).aclose())
+    await OTelSink(sending).aclose()
 
     assert sending.closed == 1

@@ -17,12 +17,12 @@ from lib.testing.sink import make_trace
 from .otel_kit import AT, Exporter, Sending
 
 
-def test_a_score_becomes_a_span_without_length_below_what_was_judged():
+async def test_a_score_becomes_a_span_without_length_below_what_was_judged():
     sending, root = Sending(), make_trace()[0]
     score = Score(name="quality", value=0.9, comment="why", source="llm", at=AT, meta={"v": 1})
     sink = OTelSink(sending)
 
-    run(sink.score(root.trace_id, [score], span_id="86e2ff7d92d1f6d9"))
+    await sink.score(root.trace_id, [score], span_id="86e2ff7d92d1f6d9")
 
     ((span, attributes),) = sending.sent
     assert isinstance(sink, ScoringSink)
@@ -43,28 +43,25 @@ def test_a_score_becomes_a_span_without_length_below_what_was_judged():
     ("value", "number", "label"),
     [(True, 1.0, "pass"), (False, 0.0, "fail"), ("friendly", None, "friendly"), (2, 2.0, None)],
 )
-def test_verdicts_and_labels_are_told_as_both_can_be(
+async def test_verdicts_and_labels_are_told_as_both_can_be(
     value: Any, number: float | None, label: str | None
 ):
     sending = Sending()
 
-    run(OTelSink(sending).score("a" * 32, [Score(name="x", value=value, at=AT)]))
+    await OTelSink(sending).score("a" * 32, [Score(name="x", value=value, at=AT)])
 
     ((_, attributes),) = sending.sent
     assert attributes.get(a.EVALUATION_VALUE) == number
     assert attributes.get(a.EVALUATION_LABEL) == label
 
 
-def test_the_score_of_a_trace_hangs_under_its_root_and_belongs_to_whom_the_root_does():
+async def test_the_score_of_a_trace_hangs_under_its_root_and_belongs_to_whom_the_root_does():
     sending = Sending()
     sink, spans = OTelSink(sending), make_trace()
 
-    async def main() -> None:
-        await sink.export(spans)
-        await sink.score(spans[0].trace_id, [Score(name="x", value=1, at=AT)])
-        await sink.score("b" * 32, [Score(name="x", value=1, at=AT)])
-
-    run(main())
+    await sink.export(spans)
+    await sink.score(spans[0].trace_id, [Score(name="x", value=1, at=AT)])
+    await sink.score("b" * 32, [Score(name="x", value=1, at=AT)])
 
     (under, attributes), (alone, others) = sending.sent[3:]
     assert under.parent_id == spans[0].span_id
@@ -75,10 +72,10 @@ def test_the_score_of_a_trace_hangs_under_its_root_and_belongs_to_whom_the_root_
     assert "lib.trace.name" not in others
 
 
-def test_the_score_of_an_unknown_trace_does_not_name_it():
+async def test_the_score_of_an_unknown_trace_does_not_name_it():
     sending = Sending()
 
-    run(OTelSink(sending, dialect=LANGFUSE).score("a" * 32, [Score(name="x", value=1, at=AT)]))
+    await OTelSink(sending, dialect=LANGFUSE).score("a" * 32, [Score(name="x", value=1, at=AT)])
 
     assert "langfuse.trace.name" not in sending.sent[0][1]
 
@@ -101,47 +98,44 @@ def test_ids_of_scores_are_fixed_by_trace_span_and_name():
     assert len({one, *others}) == 4
 
 
-def test_a_score_without_a_time_has_the_present():
+async def test_a_score_without_a_time_has_the_present():
     sending = Sending()
     scores = [Score(name="x", value=1, at=AT), Score(name="y", value=1)]
     later = AT + timedelta(hours=1)
 
-    run(OTelSink(sending, clock=ManualClock(later)).score("a" * 32, scores))
+    await OTelSink(sending, clock=ManualClock(later)).score("a" * 32, scores)
 
     assert [(span.start, span.end) for span, _ in sending.sent] == [(AT, AT), (later, later)]
 
 
-def test_a_failure_tells_how_many_of_the_first_scores_were_taken():
+async def test_a_failure_tells_how_many_of_the_first_scores_were_taken():
     exporter = Exporter(*[SpanExportResult.SUCCESS] * 2, SpanExportResult.FAILURE)
     scores = [Score(name=name, value=1, at=AT) for name in "abcd"]
 
     with pytest.raises(ExportError) as raised:
-        run(OTelSink(exporter, batch_size=1).score("a" * 32, scores))
+        await OTelSink(exporter, batch_size=1).score("a" * 32, scores)
 
     assert raised.value.taken_scores == 2
 
 
-def test_no_scores_send_nothing():
+async def test_no_scores_send_nothing():
     sending = Sending()
 
-    run(OTelSink(sending).score("a" * 32, []))
+    await OTelSink(sending).score("a" * 32, [])
 
     assert sending.sent == []
 
 
-def test_only_so_many_roots_are_remembered(monkeypatch: pytest.MonkeyPatch):
+async def test_only_so_many_roots_are_remembered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("lib.observe.sinks.otel._MAX_ROOTS", 2)
     sending = Sending()
     sink = OTelSink(sending)
 
-    async def main() -> None:
-        for number in (1, 2, 1, 3):
-            await sink.export(make_trace(number))
-        sending.sent.clear()
-        for number in (1, 2, 3):
-            trace_id = make_trace(number)[0].trace_id
-            await sink.score(trace_id, [Score(name="x", value=1, at=AT)])
-
-    run(main())
+    for number in (1, 2, 1, 3):
+        await sink.export(make_trace(number))
+    sending.sent.clear()
+    for number in (1, 2, 3):
+        trace_id = make_trace(number)[0].trace_id
+        await sink.score(trace_id, [Score(name="x", value=1, at=AT)])
 
     assert [span.parent_id is None for span, _ in sending.sent] == [False, True, False]

@@ -13,7 +13,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 import lib
 from lib.errors import MissingDriver
 from lib.observe import LANGFUSE, OTelSink, Score, Span, SpanEvent
-from lib.testing.aio import run
 from lib.testing.sink import make_trace
 
 from .otel_kit import AT, Exporter, Sending, exported
@@ -21,13 +20,13 @@ from .otel_kit import AT, Exporter, Sending, exported
 # -- what an exporter gets ---------------------------------------------------------------------
 
 
-def test_a_span_keeps_its_ids_its_times_to_the_microsecond_and_its_status():
+async def test_a_span_keeps_its_ids_its_times_to_the_microsecond_and_its_status():
     root, call, tool = make_trace()
     moment = SpanEvent("run.resumed", AT, {"worker": "w\ud800", "none": None})
     root = replace(root, start=AT, end=AT + timedelta(microseconds=1), events=[moment])
     tool = replace(tool, status_message="no \ud800")
 
-    first, second, third = exported([root, call, tool])
+    first, second, third = await exported([root, call, tool])
 
     assert first.parent is None
     assert first.context is not None
@@ -50,8 +49,8 @@ def test_a_span_keeps_its_ids_its_times_to_the_microsecond_and_its_status():
     ] == [("run.resumed", {"worker": "w\ufffd"}, first.start_time)]
 
 
-def test_all_spans_have_one_resource_and_one_scope_so_that_an_exporter_groups_them():
-    spans = exported(make_trace(), service_name="shop", resource_attributes={"region": "eu"})
+async def test_all_spans_have_one_resource_and_one_scope_so_that_an_exporter_groups_them():
+    spans = await exported(make_trace(), service_name="shop", resource_attributes={"region": "eu"})
 
     assert dict(spans[0].resource.attributes) == {"region": "eu", "service.name": "shop"}
     assert {id(span.resource) for span in spans} == {id(spans[0].resource)}
@@ -63,74 +62,74 @@ def test_all_spans_have_one_resource_and_one_scope_so_that_an_exporter_groups_th
     assert spans[0].instrumentation_scope.version == lib.__version__
 
 
-def test_a_span_may_have_more_attributes_than_a_tracer_keeps():
+async def test_a_span_may_have_more_attributes_than_a_tracer_keeps():
     root = make_trace()[0]
     many = {f"lib.x{number:03}": number for number in range(200)}
 
-    (span,) = exported([replace(root, attributes=many)])
+    (span,) = await exported([replace(root, attributes=many)])
 
     assert many.items() <= dict(span.attributes or {}).items()
 
 
-def test_the_dialect_names_the_attributes():
-    (span, *_) = exported(make_trace(), dialect=LANGFUSE)
+async def test_the_dialect_names_the_attributes():
+    (span, *_) = await exported(make_trace(), dialect=LANGFUSE)
 
     assert dict(span.attributes or {})["langfuse.observation.type"] == "agent"
 
 
-def test_spans_go_in_batches_one_after_the_other_in_a_thread_that_may_block():
+async def test_spans_go_in_batches_one_after_the_other_in_a_thread_that_may_block():
     exporter = Exporter()
 
-    run(OTelSink(exporter, batch_size=2).export([*make_trace(1), *make_trace(2)[:2]]))
+    await OTelSink(exporter, batch_size=2).export([*make_trace(1), *make_trace(2)[:2]])
 
     assert [len(batch) for batch in exporter.batches] == [2, 2, 1]
     assert threading.main_thread() not in exporter.threads
     assert all(thread.daemon for thread in exporter.threads)
 
 
-def test_open_spans_are_not_sent():
-    assert exported(make_trace(end=False)[:1]) == []
-    assert len(exported(make_trace(end=False))) == 2
+async def test_open_spans_are_not_sent():
+    assert (await exported(make_trace(end=False)[:1])) == []
+    assert len(await exported(make_trace(end=False))) == 2
 
 
-def test_a_sink_whose_backend_replaces_spans_sends_open_ones_as_ending_where_they_start():
+async def test_a_sink_whose_backend_replaces_spans_sends_open_ones_as_ending_where_they_start():
     class Replacing(OTelSink):
         updates = "replace"
 
     exporter = Exporter()
 
-    run(Replacing(exporter).export(make_trace(end=False)[:1]))
+    await Replacing(exporter).export(make_trace(end=False)[:1])
 
     ((span,),) = exporter.batches
     assert span.end_time == span.start_time
     assert span.status.status_code is StatusCode.UNSET
 
 
-def test_every_span_says_what_holds_for_its_trace_unless_it_says_otherwise_itself():
+async def test_every_span_says_what_holds_for_its_trace_unless_it_says_otherwise_itself():
     facts = {"session.id": "s1", "lib.trace.name": "agent"}
     root, call, tool = [replace(span, trace=facts) for span in make_trace(end=False)]
     tool = replace(tool, attributes={"session.id": "s2"})
     sending = Sending()
 
-    run(OTelSink(sending).export([root, call, tool]))
+    await OTelSink(sending).export([root, call, tool])
 
     assert [span.name for span, _ in sending.sent] == [call.name, tool.name]
     assert [attributes["lib.trace.name"] for _, attributes in sending.sent] == ["agent", "agent"]
     assert [attributes["session.id"] for _, attributes in sending.sent] == ["s1", "s2"]
 
 
-def test_children_are_sent_though_nothing_is_known_of_their_root():
+async def test_children_are_sent_though_nothing_is_known_of_their_root():
     _, call, tool = make_trace()
 
-    assert [span.name for span in exported([call, tool])] == [call.name, tool.name]
+    assert [span.name for span in (await exported([call, tool]))] == [call.name, tool.name]
 
 
 # -- where spans go ----------------------------------------------------------------------------
 
 
-def test_the_destination_is_stable_and_tells_no_secret():
+async def test_the_destination_is_stable_and_tells_no_secret():
     exporter = OTLPSpanExporter("https://me:pass@backend.example/v1/traces?key=secret")
-    run(OTelSink(exporter).aclose())
+    await OTelSink(exporter).aclose()
 
     assert (
         OTelSink(exporter, service_name="shop").destination
@@ -148,7 +147,7 @@ def test_an_endpoint_that_is_no_url_is_not_shown(url: Any):
     assert OTelSink(sending).destination == "OTelSink lib Sending"
 
 
-def test_spans_are_changed_when_their_turn_comes():
+async def test_spans_are_changed_when_their_turn_comes():
     changed, seen = list[str](), list[int]()
 
     class Counting(OTelSink):
@@ -162,12 +161,12 @@ def test_spans_are_changed_when_their_turn_comes():
             assert [spans[0].name, *[span.name for span in spans[1:]]] == ["changed"] * 3
             await super().send(spans, **told)
 
-    run(Counting(Looking()).export(make_trace()))
+    await Counting(Looking()).export(make_trace())
 
     assert seen == [0, 3]
 
 
-def test_subclasses_change_spans_on_their_way():
+async def test_subclasses_change_spans_on_their_way():
     class Renaming(OTelSink):
         def _outgoing(self, span: Span) -> Span:
             return replace(span, name=span.name.upper())
@@ -175,11 +174,8 @@ def test_subclasses_change_spans_on_their_way():
     sending = Sending()
     sink = Renaming(sending)
 
-    async def main() -> None:
-        await sink.export(make_trace()[:1])
-        await sink.score("a" * 32, [Score(name="x", value=1, at=AT)])
-
-    run(main())
+    await sink.export(make_trace()[:1])
+    await sink.score("a" * 32, [Score(name="x", value=1, at=AT)])
 
     assert [span.name for span, _ in sending.sent] == ["INVOKE_AGENT AGENT-1", "EVALUATE X"]
     assert sink.destination.startswith("Renaming lib ")

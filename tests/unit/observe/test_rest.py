@@ -19,7 +19,7 @@ from lib.testing.otlp_receiver import Drop, Hang, HTTPServer, Request, Response
 SECRET = "5ecret"
 
 
-def served(answer: Response | Drop, *, body: object = None, also: Sequence[int] = ()):
+async def served(answer: Response | Drop, *, body: object = None, also: Sequence[int] = ()):
     """Return what one call gives, and the request that came."""
 
     async def main() -> tuple[Reply, Request]:
@@ -33,21 +33,21 @@ def served(answer: Response | Drop, *, body: object = None, also: Sequence[int] 
                 await api.aclose()
                 await api.aclose()
 
-    return run(main())
+    return await main()
 
 
-def failure(answer: Response | Drop, *, body: object = None) -> ExportError:
+async def failure(answer: Response | Drop, *, body: object = None) -> ExportError:
     with pytest.raises(ExportError) as raised:
-        served(answer, body=body)
+        await served(answer, body=body)
     assert SECRET not in str(raised.value)
     assert raised.value.__cause__ is None
     return raised.value
 
 
-def test_a_call_sends_json_with_its_headers_and_returns_json():
+async def test_a_call_sends_json_with_its_headers_and_returns_json():
     body = {"name": "quality", "comment": "höher"}
 
-    reply, request = served(Response.of({"id": "1"}, 201), body=body)
+    reply, request = await served(Response.of({"id": "1"}, 201), body=body)
 
     assert (reply.status, reply.value) == (201, {"id": "1"})
     assert (request.method, request.path, request.json()) == ("POST", "/api/things", body)
@@ -55,94 +55,91 @@ def test_a_call_sends_json_with_its_headers_and_returns_json():
     assert request.headers["authorization"] == f"Bearer {SECRET}"
 
 
-def test_a_query_is_quoted():
-    async def main() -> Request:
-        async with HTTPServer({("GET", "/things"): lambda _: Response.of([])}) as server:
-            api = RestAPI("Backend", server.base_url, {}, http=None, clock=ManualClock())
-            await api.call("GET", "/things", query={"name": "a&b=c d/ü", "limit": "1"})
-            await api.aclose()
-            return server.requests[0]
-
-    request = run(main())
+async def test_a_query_is_quoted():
+    async with HTTPServer({("GET", "/things"): lambda _: Response.of([])}) as server:
+        api = RestAPI("Backend", server.base_url, {}, http=None, clock=ManualClock())
+        await api.call("GET", "/things", query={"name": "a&b=c d/ü", "limit": "1"})
+        await api.aclose()
+        request = server.requests[0]
 
     assert request.query == {"name": ["a&b=c d/ü"], "limit": ["1"]}
     assert request.content == b""
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[" * 100_000])
-def test_an_answer_that_is_no_json_is_no_value(body: bytes):
-    reply, _ = served(Response(body=body))
+async def test_an_answer_that_is_no_json_is_no_value(body: bytes):
+    reply, _ = await served(Response(body=body))
 
     assert reply.value is None
 
 
-def test_a_compressed_answer_is_read():
+async def test_a_compressed_answer_is_read():
     body = gzip.compress(json.dumps({"a": 1}).encode())
 
-    reply, _ = served(Response(headers={"content-encoding": "gzip"}, body=body))
+    reply, _ = await served(Response(headers={"content-encoding": "gzip"}, body=body))
 
     assert reply.value == {"a": 1}
 
 
-def test_a_status_that_is_asked_for_is_no_failure():
-    reply, _ = served(Response(status=404, body=b"Spans do not exist"), also=(404,))
+async def test_a_status_that_is_asked_for_is_no_failure():
+    reply, _ = await served(Response(status=404, body=b"Spans do not exist"), also=(404,))
 
     assert (reply.status, reply.value) == (404, None)
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_is_refused_and_not_followed(status: int):
-    error = failure(Response(status=status, headers={"location": "http://127.0.0.1:9/"}))
+async def test_a_redirect_is_refused_and_not_followed(status: int):
+    error = await failure(Response(status=status, headers={"location": "http://127.0.0.1:9/"}))
 
     assert error.permanent
     assert f"answered {status}, a redirect" in str(error)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422])
-def test_a_refusal_is_permanent_and_repeats_nothing_of_what_was_said(status: int):
+async def test_a_refusal_is_permanent_and_repeats_nothing_of_what_was_said(status: int):
     said = {"error": f"bad key {SECRET}", "code": "x"}
 
-    error = failure(Response.of(said, status), body={"comment": SECRET})
+    error = await failure(Response.of(said, status), body={"comment": SECRET})
 
     assert error.permanent
     assert str(error).startswith(f"Backend answered {status}")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 507])
-def test_what_may_pass_is_not_permanent(status: int):
-    error = failure(Response(status=status, headers={"retry-after": "7"}))
+async def test_what_may_pass_is_not_permanent(status: int):
+    error = await failure(Response(status=status, headers={"retry-after": "7"}))
 
     assert not error.permanent
     assert error.retry_after_s == 7
 
 
-def test_a_date_to_retry_after_counts_by_the_clock():
+async def test_a_date_to_retry_after_counts_by_the_clock():
     date = "Thu, 01 Jan 2026 00:00:30 GMT"
 
-    error = failure(Response(status=429, headers={"retry-after": date}))
+    error = await failure(Response(status=429, headers={"retry-after": date}))
 
     assert error.retry_after_s == 30
 
 
-def test_a_lost_connection_is_not_permanent():
-    error = failure(Drop())
+async def test_a_lost_connection_is_not_permanent():
+    error = await failure(Drop())
 
     assert not error.permanent
 
 
-def test_an_answer_that_is_too_large_is_permanent():
-    error = failure(Response(body=b" " * (5 << 20)))
+async def test_an_answer_that_is_too_large_is_permanent():
+    error = await failure(Response(body=b" " * (5 << 20)))
 
     assert error.permanent
 
 
-def test_what_cannot_be_sent_as_json_is_told_without_its_value():
-    error = failure(Response(), body={"meta": {SECRET}})
+async def test_what_cannot_be_sent_as_json_is_told_without_its_value():
+    error = await failure(Response(), body={"meta": {SECRET}})
 
     assert error.permanent
 
 
-def test_the_callers_client_stays_open():
+async def test_the_callers_client_stays_open():
     async def main() -> bool:
         async with (
             HTTPServer({("POST", "/x"): lambda _: Response.of({})}) as server,
@@ -153,10 +150,10 @@ def test_the_callers_client_stays_open():
             await api.aclose()
             return http.is_closed
 
-    assert run(main()) is False
+    assert (await main()) is False
 
 
-def test_closing_waits_for_a_call_under_way():
+async def test_closing_waits_for_a_call_under_way():
     came, answer = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Request) -> Response:
@@ -176,10 +173,10 @@ def test_closing_waits_for_a_call_under_way():
             await closing
             return reply.status
 
-    assert run(main()) == 200
+    assert (await main()) == 200
 
 
-def test_a_cancelled_call_leaves_the_api_usable():
+async def test_a_cancelled_call_leaves_the_api_usable():
     async def main() -> int:
         came, answers = asyncio.Event(), [Hang(), Response.of({})]
 
@@ -197,13 +194,13 @@ def test_a_cancelled_call_leaves_the_api_usable():
             await api.aclose()
             return reply.status
 
-    assert run(main()) == 200
+    assert (await main()) == 200
 
 
 # -- several scores ----------------------------------------------------------------------------
 
 
-def sent(*outcomes: ExportError | None) -> tuple[list[str], ExportError | None]:
+async def sent(*outcomes: ExportError | None) -> tuple[list[str], ExportError | None]:
     """Return the names that were sent, and what was raised."""
     scores = [Score(name=str(number), value=1) for number in range(len(outcomes))]
     names: list[str] = []
@@ -215,32 +212,35 @@ def sent(*outcomes: ExportError | None) -> tuple[list[str], ExportError | None]:
             raise outcome
 
     try:
-        run(send_each(scores, send))
+        await send_each(scores, send)
     except ExportError as error:
         return names, error
     return names, None
 
 
-def test_a_score_that_is_refused_for_good_holds_no_other_back():
+async def test_a_score_that_is_refused_for_good_holds_no_other_back():
     refused = ExportError("no", permanent=True)
 
-    assert sent(None, refused, ExportError("neither", permanent=True), None) == (
+    assert (await sent(None, refused, ExportError("neither", permanent=True), None)) == (
         ["0", "1", "2", "3"],
         refused,
     )
 
 
-def test_a_failure_that_may_pass_ends_the_sending():
+async def test_a_failure_that_may_pass_ends_the_sending():
     later = ExportError("later", retry_after_s=3)
 
-    assert sent(None, ExportError("no", permanent=True), later, None) == (["0", "1", "2"], later)
+    assert (await sent(None, ExportError("no", permanent=True), later, None)) == (
+        ["0", "1", "2"],
+        later,
+    )
 
 
-def test_a_failure_tells_how_many_of_the_first_scores_are_not_to_be_sent_again():
+async def test_a_failure_tells_how_many_of_the_first_scores_are_not_to_be_sent_again():
     refused = ExportError("no", permanent=True)
 
-    _, first = sent(None, ExportError("no", permanent=True), None, refused)
-    _, later = sent(None, refused, None, ExportError("later"), None)
+    _, first = await sent(None, ExportError("no", permanent=True), None, refused)
+    _, later = await sent(None, refused, None, ExportError("later"), None)
 
     assert first is not None
     assert first.taken_scores == 1  # the second may be taken when its reason is gone
@@ -249,10 +249,10 @@ def test_a_failure_tells_how_many_of_the_first_scores_are_not_to_be_sent_again()
     assert later.__notes__ == ["a score before was refused for good: no"]
 
 
-def test_with_a_wrong_key_no_further_score_is_tried():
+async def test_with_a_wrong_key_no_further_score_is_tried():
     wrong = ExportError("check the key", permanent=True, setup=True)
 
-    names, error = sent(wrong, None, None)
+    names, error = await sent(wrong, None, None)
 
     assert (names, error, wrong.taken_scores) == (["0"], wrong, 0)
 
@@ -277,16 +277,16 @@ def test_more_scores_are_under_way_each_time_up_to_sixteen_and_never_two_of_one_
     assert names(*[Score(name="same", value=number) for number in range(4)]) == [1, 1, 1, 1]
 
 
-def test_an_error_that_is_none_of_a_sink_is_raised_as_it_is():
+async def test_an_error_that_is_none_of_a_sink_is_raised_as_it_is():
     async def send(score: Score) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(send_each([Score(name="x", value=1)], send))
+        await send_each([Score(name="x", value=1)], send)
 
 
-def test_all_scores_are_sent_in_order():
-    assert sent(None, None) == (["0", "1"], None)
+async def test_all_scores_are_sent_in_order():
+    assert (await sent(None, None)) == (["0", "1"], None)
 
 
 # -- what a sink is given ----------------------------------------------------------------------
@@ -339,9 +339,9 @@ def test_a_url_has_no_slash_at_its_end(url: str, checked: str, place: str):
     assert place_of(checked) == place
 
 
-def test_nothing_is_logged(caplog: pytest.LogCaptureFixture):
+async def test_nothing_is_logged(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG, "lib")
 
-    failure(Response(status=500, body=SECRET.encode()), body={"comment": SECRET})
+    await failure(Response(status=500, body=SECRET.encode()), body={"comment": SECRET})
 
     assert caplog.records == []

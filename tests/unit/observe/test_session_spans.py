@@ -14,7 +14,6 @@ from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
 from lib.observe import Observer, Span, spans_from_events, spend_of
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.logs import at, make_log
 from lib.testing.providers import StrictClient
 
@@ -33,7 +32,7 @@ async def logs_of(store: EventStore) -> dict[str, tuple[list[Event], str | None]
     return {i.run_id: (await store.read(i.run_id), i.parent_id) for i in await store.runs()}
 
 
-def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
+async def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
     async def main() -> tuple[str, Any, Any]:
         store = MemoryEventStore()
         handlers = [
@@ -50,7 +49,7 @@ def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
             result = await session.run.result()
             return session.id, result, await logs_of(store)
 
-    session_id, result, logs = run(main())
+    session_id, result, logs = await main()
     spans: dict[str, Span] = {}
     for log, parent in logs.values():
         parent_events = logs[parent][0] if parent else ()
@@ -83,7 +82,7 @@ def test_turns_hang_under_their_session_and_runs_under_the_exact_turn() -> None:
     assert (result.spend.llm_calls, result.spend.tool_calls, result.spend.cost) == (6, 2, 3.0)
 
 
-def test_a_turn_that_was_called_off_before_it_began_is_no_error() -> None:
+async def test_a_turn_that_was_called_off_before_it_began_is_no_error() -> None:
     async def main() -> list[Event]:
         store, go = MemoryEventStore(), asyncio.Event()
 
@@ -101,7 +100,7 @@ def test_a_turn_that_was_called_off_before_it_began_is_no_error() -> None:
             await session.run.result()
             return await store.read(session.id)
 
-    session, first, second = spans_from_events(run(main()))
+    session, first, second = spans_from_events(await main())
 
     assert [span.status for span in (session, first, second)] == ["ok"] * 3
     assert second.attributes["lib.run.outcome"] == "CANCELLED"
@@ -178,7 +177,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("needs_root", [False, True])
-def test_each_turn_of_an_open_session_reaches_a_sink_as_it_ends(needs_root: bool) -> None:
+async def test_each_turn_of_an_open_session_reaches_a_sink_as_it_ends(needs_root: bool) -> None:
     sink = Kept(needs_root=needs_root)
 
     async def main() -> None:
@@ -196,7 +195,7 @@ def test_each_turn_of_an_open_session_reaches_a_sink_as_it_ends(needs_root: bool
             await session.close()
             await session.run.result()
 
-    run(main())
+    await main()
 
     turn = ["turn", "invoke_agent react", "chat function"]
     root = ["invoke_workflow session"]

@@ -9,20 +9,16 @@ import pytest
 import lib.observe
 from lib.errors import ExportError
 from lib.observe import CallableSink, ConsoleSink, InMemorySink, Span
-from lib.testing.aio import run
 from lib.testing.sink import make_trace
 
 # -- in memory ---------------------------------------------------------------------------------
 
 
-def test_the_memory_sink_keeps_the_last_version_of_each_span_in_its_first_place():
+async def test_the_memory_sink_keeps_the_last_version_of_each_span_in_its_first_place():
     sink = InMemorySink()
 
-    async def main() -> None:
-        await sink.export([*make_trace(1, end=False), *make_trace(2)])
-        await sink.export(make_trace(1))
-
-    run(main())
+    await sink.export([*make_trace(1, end=False), *make_trace(2)])
+    await sink.export(make_trace(1))
 
     assert sink.spans == [*make_trace(1), *make_trace(2)]
     assert sink.trace(make_trace(2)[0].trace_id) == make_trace(2)
@@ -32,7 +28,7 @@ def test_the_memory_sink_keeps_the_last_version_of_each_span_in_its_first_place(
 # -- functions ---------------------------------------------------------------------------------
 
 
-def test_a_function_that_returns_an_awaitable_is_awaited():
+async def test_a_function_that_returns_an_awaitable_is_awaited():
     taken: list[Span] = []
 
     async def take(spans: Sequence[Span]) -> None:
@@ -42,12 +38,12 @@ def test_a_function_that_returns_an_awaitable_is_awaited():
         def __call__(self, spans: Sequence[Span]) -> Awaitable[None]:
             return take(spans)
 
-    run(CallableSink(Taking()).export(make_trace()))
+    await CallableSink(Taking()).export(make_trace())
 
     assert taken == make_trace()
 
 
-def test_a_function_may_block_and_an_object_may_be_called():
+async def test_a_function_may_block_and_an_object_may_be_called():
     class Blocking:
         thread: threading.Thread | None = None
 
@@ -57,36 +53,36 @@ def test_a_function_may_block_and_an_object_may_be_called():
 
     export = Blocking()
 
-    run(CallableSink(export).export(make_trace()))
+    await CallableSink(export).export(make_trace())
 
     assert export.thread is not None
     assert export.thread.daemon
     assert export.thread.name == f"CallableSink {Blocking.__qualname__}"
 
 
-def test_what_a_function_raises_is_the_cause_of_the_export_error():
+async def test_what_a_function_raises_is_the_cause_of_the_export_error():
     def fail(_: Sequence[Span]) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ExportError, match="fail raised ZeroDivisionError") as raised:
-        run(CallableSink(fail).export(make_trace()))
+        await CallableSink(fail).export(make_trace())
 
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
-def test_an_export_error_of_a_function_stays_what_it_is():
+async def test_an_export_error_of_a_function_stays_what_it_is():
     error = ExportError("come back later", retry_after_s=5)
 
     async def fail(_: Sequence[Span]) -> None:
         raise error
 
     with pytest.raises(ExportError) as raised:
-        run(CallableSink(fail).export(make_trace()))
+        await CallableSink(fail).export(make_trace())
 
     assert raised.value is error
 
 
-def test_a_function_that_hangs_is_not_called_again_until_it_has_returned():
+async def test_a_function_that_hangs_is_not_called_again_until_it_has_returned():
     gate, calls = threading.Event(), list[Sequence[Span]]()
 
     def hang(spans: Sequence[Span]) -> None:
@@ -95,19 +91,16 @@ def test_a_function_that_hangs_is_not_called_again_until_it_has_returned():
 
     sink = CallableSink(hang)
 
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(sink.export(make_trace(1)), 0.02)
-        with pytest.raises(ExportError, match="has not returned from its last call"):
-            await sink.export(make_trace(2))
-        gate.set()
-        while len(calls) == 1:
-            try:
-                await sink.export(make_trace(3))
-            except ExportError:
-                await asyncio.sleep(0)  # noqa: TID251 - lets the thread end
-
-    run(main())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(sink.export(make_trace(1)), 0.02)
+    with pytest.raises(ExportError, match="has not returned from its last call"):
+        await sink.export(make_trace(2))
+    gate.set()
+    while len(calls) == 1:
+        try:
+            await sink.export(make_trace(3))
+        except ExportError:
+            await asyncio.sleep(0)  # noqa: TID251 - lets the thread end
 
     assert calls == [make_trace(1), make_trace(3)]
 
@@ -115,10 +108,10 @@ def test_a_function_that_hangs_is_not_called_again_until_it_has_returned():
 # -- the console -------------------------------------------------------------------------------
 
 
-def test_the_console_gets_one_tree_for_each_trace():
+async def test_the_console_gets_one_tree_for_each_trace():
     out = io.StringIO()
 
-    run(ConsoleSink(out).export([*make_trace(1), *make_trace(2, end=False)[:1]]))
+    await ConsoleSink(out).export([*make_trace(1), *make_trace(2, end=False)[:1]])
 
     assert out.getvalue() == (
         "run run-1  2026-01-01 12:00:00 UTC  trace 4e65d3fbe8ad6535681b021b30785b12\n"
@@ -132,12 +125,12 @@ def test_the_console_gets_one_tree_for_each_trace():
     )
 
 
-def test_without_a_file_the_console_is_whatever_standard_output_is_then(
+async def test_without_a_file_the_console_is_whatever_standard_output_is_then(
     capsys: pytest.CaptureFixture[str],
 ):
     sink = ConsoleSink()
 
-    run(sink.export(make_trace()))
+    await sink.export(make_trace())
 
     assert "agent agent-1" in capsys.readouterr().out
 
@@ -148,7 +141,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("1", False)])
-def test_colour_is_for_terminals_unless_nobody_wants_it(
+async def test_colour_is_for_terminals_unless_nobody_wants_it(
     no_color: str | None, coloured: bool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -158,20 +151,20 @@ def test_colour_is_for_terminals_unless_nobody_wants_it(
         monkeypatch.setenv("NO_COLOR", no_color)
     terminal, file = Terminal(), io.StringIO()
 
-    run(ConsoleSink(terminal).export(make_trace()))
-    run(ConsoleSink(file).export(make_trace()))
+    await ConsoleSink(terminal).export(make_trace())
+    await ConsoleSink(file).export(make_trace())
 
     assert ("\x1b[1;31m✗ timeout" in terminal.getvalue()) is coloured
     assert "\x1b" not in file.getvalue()
 
 
-def test_a_closed_pipe_is_an_export_error_and_does_not_end_the_process():
+async def test_a_closed_pipe_is_an_export_error_and_does_not_end_the_process():
     class Pipe(io.StringIO):
         def write(self, text: str, /) -> int:
             raise BrokenPipeError
 
     with pytest.raises(ExportError, match="the console cannot be written"):
-        run(ConsoleSink(Pipe()).export(make_trace()))
+        await ConsoleSink(Pipe()).export(make_trace())
 
 
 # -- the package -------------------------------------------------------------------------------

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib import Agent, Engine
-from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import ScriptedClient
 from lib.observe import InMemorySink, Observer, spans_from_events
 from lib.observe import attributes as a
 from lib.privacy import PatternRedactor
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.tools import Tool, tool
 
 
@@ -39,7 +37,7 @@ def told(each: Tool) -> dict[str, Any]:
     }
 
 
-def shown(
+async def shown(
     *tools: Tool, later: Sequence[Tool] | None = None, redactor: Any = None, **options: Any
 ) -> Any:
     """Return what an observer shows of the tools of a run.
@@ -65,80 +63,76 @@ def shown(
         (call,) = [span for span in sink.spans if span.kind == "llm"]
         return call.attributes.get(a.TOOL_DEFINITIONS)
 
-    return run(main())
+    return await main()
 
 
-def test_definitions_are_whole_if_content_is_captured():
-    assert shown(look_up, refund) == [told(look_up), told(refund)]
-    assert shown(look_up, refund, capture_content=False) is None
-    assert shown() is None
+async def test_definitions_are_whole_if_content_is_captured():
+    assert (await shown(look_up, refund)) == [told(look_up), told(refund)]
+    assert (await shown(look_up, refund, capture_content=False)) is None
+    assert (await shown()) is None
 
 
-def test_the_longest_parts_are_left_out_of_all_until_they_fit():
+async def test_the_longest_parts_are_left_out_of_all_until_they_fit():
     described = [
         {"type": "function", "name": each.name, "description": each.description}
         for each in (look_up, refund)
     ]
 
-    assert shown(look_up, refund, content_limit=300) == described
-    assert shown(look_up, refund, content_limit=100) == NAMES
-    assert shown(look_up, refund, content_limit=0) is None
+    assert (await shown(look_up, refund, content_limit=300)) == described
+    assert (await shown(look_up, refund, content_limit=100)) == NAMES
+    assert (await shown(look_up, refund, content_limit=0)) is None
 
 
-def test_the_redactor_sees_definitions_before_a_sink_does():
-    first, _ = shown(look_up, refund, redactor=PatternRedactor())
+async def test_the_redactor_sees_definitions_before_a_sink_does():
+    first, _ = await shown(look_up, refund, redactor=PatternRedactor())
 
     assert "ann@example.com" not in first["description"]
     assert first["parameters"] == look_up.input_schema
 
 
-def test_what_cannot_be_redacted_is_shown_by_name():
+async def test_what_cannot_be_redacted_is_shown_by_name():
     class Failing:
         def redact(self, text: str) -> str:
             if "money" in text:
                 raise RuntimeError("no")
             return text
 
-    assert shown(look_up, refund, redactor=Failing()) == NAMES
+    assert (await shown(look_up, refund, redactor=Failing())) == NAMES
 
 
-def test_tools_that_have_changed_since_are_shown_by_name():
+async def test_tools_that_have_changed_since_are_shown_by_name():
     @tool(effects="none", name="look_up")
     def another(word: str) -> str:
         """Look a word up elsewhere."""
         return word
 
-    assert shown(look_up, refund, later=[another, refund]) == NAMES
-    assert shown(look_up, refund, later=[]) == NAMES
-    assert shown(look_up, refund, later=[refund, look_up]) == NAMES  # told in another order
+    assert (await shown(look_up, refund, later=[another, refund])) == NAMES
+    assert (await shown(look_up, refund, later=[])) == NAMES
+    assert (await shown(look_up, refund, later=[refund, look_up])) == NAMES  # told in another order
 
 
-def test_a_log_alone_tells_names():
-    async def main() -> list[Event]:
-        async with make_engine(ScriptedClient(["done"]), look_up, refund) as engine:
-            started = await engine.start("go")
-            await started.result()
-            return await engine.store.read(started.id)
-
-    log = run(main())
+async def test_a_log_alone_tells_names():
+    async with make_engine(ScriptedClient(["done"]), look_up, refund) as engine:
+        started = await engine.start("go")
+        await started.result()
+        log = await engine.store.read(started.id)
     assert [event.data["tools"] for event in log if event.kind == k.LLM_REQUESTED]
     call = spans_from_events(log, capture_content=True)[1]
     assert call.attributes[a.TOOL_DEFINITIONS] == NAMES
 
 
-def test_the_definitions_of_an_agent_with_tools_of_its_own_are_shown():
-    async def main() -> Any:
-        sink = InMemorySink()
-        agents = [
-            Agent(ScriptedClient(["ok"]), name=each.name, tools=[each])
-            for each in (look_up, refund)
-        ]
-        async with (
-            Engine("memory:", agents=agents) as engine,
-            Observer(engine, sink, capture_content=True),
-        ):
-            for agent in agents:
-                await (await agent.start(engine, "go")).result()
-        return [span.attributes[a.TOOL_DEFINITIONS] for span in sink.spans if span.kind == "llm"]
-
-    assert run(main()) == [[told(look_up)], [told(refund)]]
+async def test_the_definitions_of_an_agent_with_tools_of_its_own_are_shown():
+    sink = InMemorySink()
+    agents = [
+        Agent(ScriptedClient(["ok"]), name=each.name, tools=[each]) for each in (look_up, refund)
+    ]
+    async with (
+        Engine("memory:", agents=agents) as engine,
+        Observer(engine, sink, capture_content=True),
+    ):
+        for agent in agents:
+            await (await agent.start(engine, "go")).result()
+    assert [span.attributes[a.TOOL_DEFINITIONS] for span in sink.spans if span.kind == "llm"] == [
+        [told(look_up)],
+        [told(refund)],
+    ]

@@ -11,7 +11,6 @@ import pytest
 from lib.llm import ScriptedClient
 from lib.observe import Observer, OTelSink, spans_from_events
 from lib.testing.agents import make_engine
-from lib.testing.aio import run
 from lib.testing.logs import store_log
 from lib.testing.otlp_receiver import redirect
 from lib.testing.trace_servers import (
@@ -136,15 +135,12 @@ def test_it_is_a_sink_of_opentelemetry(vendor: AnyVendor):
     vendor.served(work)
 
 
-def test_the_callers_client_is_used_and_stays_open(vendor: AnyVendor):
-    async def main() -> None:
-        http = await asyncio.to_thread(httpx2.AsyncClient)
-        async with vendor.serve() as server, http:
-            sink = vendor.sink(server, http=http)
-            await judged(sink, server)
-            await sink.aclose()
+async def test_the_callers_client_is_used_and_stays_open(vendor: AnyVendor):
+    http = await asyncio.to_thread(httpx2.AsyncClient)
+    async with vendor.serve() as server, http:
+        sink = vendor.sink(server, http=http)
+        await judged(sink, server)
+        await sink.aclose()
 
-            assert not http.is_closed
-            assert server.connections == 1
-
-    run(main())
+        assert not http.is_closed
+        assert server.connections == 1

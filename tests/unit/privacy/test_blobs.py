@@ -14,7 +14,6 @@ from lib.events import BlobStore, DirectoryBlobStore, MemoryBlobStore, MemoryEve
 from lib.events.blobs import blob_refs
 from lib.privacy.blobs import Collected, collect_blobs, release_blobs, released
 from lib.privacy.erase import erase_run
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import attached, begin
 
@@ -36,37 +35,31 @@ async def opened() -> MemoryEventStore:
     return store
 
 
-def test_only_blobs_without_users_are_released(blobs: BlobStore) -> None:
-    async def main() -> None:
-        store = await opened()
-        used, free = await blobs.put(b"used"), await blobs.put(b"free")
-        await begin(store, "run", input=attached(used))
+async def test_only_blobs_without_users_are_released(blobs: BlobStore) -> None:
+    store = await opened()
+    used, free = await blobs.put(b"used"), await blobs.put(b"free")
+    await begin(store, "run", input=attached(used))
 
-        assert await release_blobs(store, blobs, [used, free, free, "0" * 64]) == 1
-        assert (await blobs.has(used), await blobs.has(free)) == (True, False)
-        assert await release_blobs(store, blobs, [used, free]) == 0
-
-    run(main())
+    assert await release_blobs(store, blobs, [used, free, free, "0" * 64]) == 1
+    assert (await blobs.has(used), await blobs.has(free)) == (True, False)
+    assert await release_blobs(store, blobs, [used, free]) == 0
 
 
-def test_a_collector_leaves_what_is_in_use_or_was_put_of_late(blobs: BlobStore) -> None:
-    async def main() -> None:
-        store = await opened()
-        used, again = await blobs.put(b"used"), await blobs.put(b"put again")
-        await blobs.put(b"forgotten")
-        await begin(store, "run", input=attached(used))
-        CLOCK.advance(3601)
-        await blobs.put(b"put again")
-        late = await blobs.put(b"late")
-        would = await collect_blobs(store, blobs, clock=CLOCK, dry_run=True)
-        done = await collect_blobs(store, blobs, clock=CLOCK)
+async def test_a_collector_leaves_what_is_in_use_or_was_put_of_late(blobs: BlobStore) -> None:
+    store = await opened()
+    used, again = await blobs.put(b"used"), await blobs.put(b"put again")
+    await blobs.put(b"forgotten")
+    await begin(store, "run", input=attached(used))
+    CLOCK.advance(3601)
+    await blobs.put(b"put again")
+    late = await blobs.put(b"late")
+    would = await collect_blobs(store, blobs, clock=CLOCK, dry_run=True)
+    done = await collect_blobs(store, blobs, clock=CLOCK)
 
-        assert would == done == Collected(1, len(b"forgotten"))
-        assert {one.digest for one in await blobs.stored()} == {used, again, late}
-        with pytest.raises(ValueError, match="not negative"):
-            await collect_blobs(store, blobs, older_than=timedelta(-1))
-
-    run(main())
+    assert would == done == Collected(1, len(b"forgotten"))
+    assert {one.digest for one in await blobs.stored()} == {used, again, late}
+    with pytest.raises(ValueError, match="not negative"):
+        await collect_blobs(store, blobs, older_than=timedelta(-1))
 
 
 class Meanwhile(MemoryBlobStore):
@@ -82,67 +75,55 @@ class Meanwhile(MemoryBlobStore):
         return gone
 
 
-def test_content_is_given_back_if_a_run_refers_to_it_by_now() -> None:
-    async def main() -> None:
-        store = await opened()
+async def test_content_is_given_back_if_a_run_refers_to_it_by_now() -> None:
+    store = await opened()
 
-        async def start() -> None:
-            await begin(store, "run", input=attached(digest))
+    async def start() -> None:
+        await begin(store, "run", input=attached(digest))
 
-        blobs = Meanwhile(start)
-        digest = await blobs.put(b"hello")
+    blobs = Meanwhile(start)
+    digest = await blobs.put(b"hello")
 
-        assert await released(store, blobs, digest) is False
-        assert await blobs.get(digest) == b"hello"
-
-    run(main())
+    assert await released(store, blobs, digest) is False
+    assert await blobs.get(digest) == b"hello"
 
 
-def test_content_is_given_back_if_nobody_can_tell_any_more() -> None:
-    async def main() -> None:
-        store = await opened()
-        blobs = Meanwhile(store.close)
-        digest = await blobs.put(b"hello")
+async def test_content_is_given_back_if_nobody_can_tell_any_more() -> None:
+    store = await opened()
+    blobs = Meanwhile(store.close)
+    digest = await blobs.put(b"hello")
 
-        with pytest.raises(StoreClosed):
-            await released(store, blobs, digest)
-        assert await blobs.get(digest) == b"hello"
-
-    run(main())
+    with pytest.raises(StoreClosed):
+        await released(store, blobs, digest)
+    assert await blobs.get(digest) == b"hello"
 
 
-def test_a_caller_that_is_cancelled_in_a_release_leaves_it_whole() -> None:
-    async def main() -> None:
-        store, reached, go_on = await opened(), asyncio.Event(), asyncio.Event()
+async def test_a_caller_that_is_cancelled_in_a_release_leaves_it_whole() -> None:
+    store, reached, go_on = await opened(), asyncio.Event(), asyncio.Event()
 
-        async def wait() -> None:
-            reached.set()
-            await go_on.wait()
-            await begin(store, "run", input=attached(digest))
+    async def wait() -> None:
+        reached.set()
+        await go_on.wait()
+        await begin(store, "run", input=attached(digest))
 
-        blobs = Meanwhile(wait)
-        digest = await blobs.put(b"hello")
-        task = asyncio.create_task(released(store, blobs, digest))
-        await reached.wait()
-        task.cancel()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    blobs = Meanwhile(wait)
+    digest = await blobs.put(b"hello")
+    task = asyncio.create_task(released(store, blobs, digest))
+    await reached.wait()
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
-        assert await blobs.get(digest) == b"hello"
-
-    run(main())
+    assert await blobs.get(digest) == b"hello"
 
 
-def test_damaged_content_is_released_like_any_other(tmp_path: Path) -> None:
+async def test_damaged_content_is_released_like_any_other(tmp_path: Path) -> None:
     blobs = DirectoryBlobStore(tmp_path)
-    digest = run(blobs.put(b"hello"))
+    digest = await blobs.put(b"hello")
     (tmp_path / digest[:2] / digest).write_bytes(b"hellO")
 
-    async def main() -> None:
-        assert await released(await opened(), blobs, digest) is True
-
-    run(main())
+    assert await released(await opened(), blobs, digest) is True
 
 
 CONTENTS = [bytes([number]) * 8 for number in range(6)]
@@ -187,20 +168,17 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_writers_and_erasers_at_random_leave_every_living_reference_resolved(
+async def test_writers_and_erasers_at_random_leave_every_living_reference_resolved(
     seed: int, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        world = World([MemoryBlobStore(), DirectoryBlobStore(tmp_path)][seed % 2], seed)
-        await world.store.setup()
-        async with asyncio.TaskGroup() as tasks:
-            for work in (world.write("a"), world.write("b"), world.erase(), world.erase()):
-                tasks.create_task(work)
-        for digest in await world.references():
-            assert await world.blobs.get(digest)
-        await collect_blobs(world.store, world.blobs, older_than=timedelta(0))
+    world = World([MemoryBlobStore(), DirectoryBlobStore(tmp_path)][seed % 2], seed)
+    await world.store.setup()
+    async with asyncio.TaskGroup() as tasks:
+        for work in (world.write("a"), world.write("b"), world.erase(), world.erase()):
+            tasks.create_task(work)
+    for digest in await world.references():
+        assert await world.blobs.get(digest)
+    await collect_blobs(world.store, world.blobs, older_than=timedelta(0))
 
-        left = {one.digest for one in await world.blobs.stored()}
-        assert left == await world.references()
-
-    run(main())
+    left = {one.digest for one in await world.blobs.stored()}
+    assert left == await world.references()

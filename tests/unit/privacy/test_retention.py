@@ -9,7 +9,6 @@ from lib.errors import RunNotFound
 from lib.events import EventStore, MemoryBlobStore, MemoryEventStore, RunInfo, RunQuery
 from lib.privacy.erase import Erased, erase_run
 from lib.privacy.retention import expire
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import attached, begin, ended, note, started
 
@@ -40,92 +39,80 @@ def below(root: str) -> dict[str, Any]:
     return {"parent": {"run_id": root, "key": "k"}, "root": root}
 
 
-def test_closed_trees_go_when_their_last_event_is_old_enough() -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        store = await opened(clock)
-        await closed(store, "old", days_old(clock, 40))
-        await closed(store, "old/child", days_old(clock, 39), **below("old"))
-        await closed(store, "busy", days_old(clock, 40))
-        await closed(store, "busy/child", days_old(clock, 1), **below("busy"))
-        await closed(store, "scored", days_old(clock, 40))
-        await store.append("scored", [note(at=days_old(clock, 2))], expected=None)
-        await store.append("waits", [started(at=days_old(clock, 40))], expected=0)
-        would = await expire(store, older_than=30 * DAY, clock=clock, dry_run=True)
-        done = await expire(store, older_than=30 * DAY, clock=clock)
+async def test_closed_trees_go_when_their_last_event_is_old_enough() -> None:
+    clock = ManualClock()
+    store = await opened(clock)
+    await closed(store, "old", days_old(clock, 40))
+    await closed(store, "old/child", days_old(clock, 39), **below("old"))
+    await closed(store, "busy", days_old(clock, 40))
+    await closed(store, "busy/child", days_old(clock, 1), **below("busy"))
+    await closed(store, "scored", days_old(clock, 40))
+    await store.append("scored", [note(at=days_old(clock, 2))], expected=None)
+    await store.append("waits", [started(at=days_old(clock, 40))], expected=0)
+    would = await expire(store, older_than=30 * DAY, clock=clock, dry_run=True)
+    done = await expire(store, older_than=30 * DAY, clock=clock)
 
-        assert would == done == Erased(runs=2, events=4)
-        assert await left(store) == ["busy", "busy/child", "scored", "waits"]
-        assert await expire(store, older_than=30 * DAY, clock=clock) == Erased()
-
-    run(main())
+    assert would == done == Erased(runs=2, events=4)
+    assert await left(store) == ["busy", "busy/child", "scored", "waits"]
+    assert await expire(store, older_than=30 * DAY, clock=clock) == Erased()
 
 
-def test_open_trees_go_only_if_asked_and_if_nobody_drives_them() -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        store = await opened(clock)
-        await store.append("driven", [started(at=days_old(clock, 40))], expected=0)
-        await store.claim("worker", ttl_s=30, run_id="driven")
-        await closed(store, "parent", days_old(clock, 40))
-        orphan = started(at=days_old(clock, 40), **below("parent"))
-        await store.append("orphan", [orphan], expected=0)
+async def test_open_trees_go_only_if_asked_and_if_nobody_drives_them() -> None:
+    clock = ManualClock()
+    store = await opened(clock)
+    await store.append("driven", [started(at=days_old(clock, 40))], expected=0)
+    await store.claim("worker", ttl_s=30, run_id="driven")
+    await closed(store, "parent", days_old(clock, 40))
+    orphan = started(at=days_old(clock, 40), **below("parent"))
+    await store.append("orphan", [orphan], expected=0)
 
-        assert await expire(store, older_than=30 * DAY, clock=clock) == Erased()
-        asked = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
-        assert asked == Erased(runs=2, events=3)
-        assert await left(store) == ["driven"]
-        clock.advance(31)
-        asked = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
-        assert asked == Erased(runs=1, events=1)
-
-    run(main())
+    assert await expire(store, older_than=30 * DAY, clock=clock) == Erased()
+    asked = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
+    assert asked == Erased(runs=2, events=3)
+    assert await left(store) == ["driven"]
+    clock.advance(31)
+    asked = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
+    assert asked == Erased(runs=1, events=1)
 
 
-def test_a_call_does_a_bounded_part_of_one_tenants_work() -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        store, blobs = await opened(clock), MemoryBlobStore(clock=clock)
-        digest = await blobs.put(b"content")
-        for number in range(5):
-            given = attached(digest, size=7)
-            await closed(store, f"a{number}", days_old(clock, 9), tenant="acme", input=given)
-            await closed(store, f"g{number}", days_old(clock, 9), tenant="globex")
-        await store.append("a0", [note(at=clock.now())], expected=None)
+async def test_a_call_does_a_bounded_part_of_one_tenants_work() -> None:
+    clock = ManualClock()
+    store, blobs = await opened(clock), MemoryBlobStore(clock=clock)
+    digest = await blobs.put(b"content")
+    for number in range(5):
+        given = attached(digest, size=7)
+        await closed(store, f"a{number}", days_old(clock, 9), tenant="acme", input=given)
+        await closed(store, f"g{number}", days_old(clock, 9), tenant="globex")
+    await store.append("a0", [note(at=clock.now())], expected=None)
 
-        counts = [
-            (await expire(store, older_than=DAY, blobs=blobs, tenant="acme", clock=clock, limit=2))
-            for _ in range(3)
-        ]
-        assert [one.runs for one in counts] == [2, 2, 0]
-        assert await left(store) == ["a0", *(f"g{number}" for number in range(5))]
-        assert await blobs.has(digest)
-        for older_than, limit in ((timedelta(0), 1), (DAY, 0)):
-            with pytest.raises(ValueError, match="positive"):
-                await expire(store, older_than=older_than, limit=limit)
-
-    run(main())
+    counts = [
+        (await expire(store, older_than=DAY, blobs=blobs, tenant="acme", clock=clock, limit=2))
+        for _ in range(3)
+    ]
+    assert [one.runs for one in counts] == [2, 2, 0]
+    assert await left(store) == ["a0", *(f"g{number}" for number in range(5))]
+    assert await blobs.has(digest)
+    for older_than, limit in ((timedelta(0), 1), (DAY, 0)):
+        with pytest.raises(ValueError, match="positive"):
+            await expire(store, older_than=older_than, limit=limit)
 
 
-def test_several_pages_of_trees_that_stay_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_pages_of_trees_that_stay_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lib.privacy.retention._ROOTS_AT_ONCE", 3)
 
-    async def main() -> None:
-        clock = ManualClock()
-        store = await opened(clock)
-        for number in range(10):
-            await closed(store, f"r{number}", days_old(clock, 9))
-            if number % 4:
-                child = started(at=days_old(clock, 9), **below(f"r{number}"))
-                await store.append(f"r{number}/c", [child], expected=0)
+    clock = ManualClock()
+    store = await opened(clock)
+    for number in range(10):
+        await closed(store, f"r{number}", days_old(clock, 9))
+        if number % 4:
+            child = started(at=days_old(clock, 9), **below(f"r{number}"))
+            await store.append(f"r{number}/c", [child], expected=0)
 
-        assert (await expire(store, older_than=DAY, clock=clock, dry_run=True)).runs == 3
-        assert (await expire(store, older_than=DAY, clock=clock)).runs == 3
-
-    run(main())
+    assert (await expire(store, older_than=DAY, clock=clock, dry_run=True)).runs == 3
+    assert (await expire(store, older_than=DAY, clock=clock)).runs == 3
 
 
-def test_a_tree_that_somebody_else_erases_meanwhile_ends_the_call() -> None:
+async def test_a_tree_that_somebody_else_erases_meanwhile_ends_the_call() -> None:
     class Racing(MemoryEventStore):
         async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
             found = await super().runs(query)
@@ -133,26 +120,20 @@ def test_a_tree_that_somebody_else_erases_meanwhile_ends_the_call() -> None:
                 await super().erase(found[0].run_id)
             return found
 
-    async def main() -> None:
-        clock = ManualClock()
-        store = Racing(clock=clock)
-        await store.setup()
-        await closed(store, "one", days_old(clock, 9))
+    clock = ManualClock()
+    store = Racing(clock=clock)
+    await store.setup()
+    await closed(store, "one", days_old(clock, 9))
 
-        assert await expire(store, older_than=DAY, clock=clock) == Erased()
-        with pytest.raises(RunNotFound):
-            await store.runs(RunQuery(after="one"))
-        assert await erase_run(store, "one") == Erased()
-
-    run(main())
+    assert await expire(store, older_than=DAY, clock=clock) == Erased()
+    with pytest.raises(RunNotFound):
+        await store.runs(RunQuery(after="one"))
+    assert await erase_run(store, "one") == Erased()
 
 
-def test_times_of_the_log_are_what_counts() -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        store = await opened(clock)
-        await begin(store, "later than the clock says", end=True)
+async def test_times_of_the_log_are_what_counts() -> None:
+    clock = ManualClock()
+    store = await opened(clock)
+    await begin(store, "later than the clock says", end=True)
 
-        assert await expire(store, older_than=DAY, clock=clock) == Erased()
-
-    run(main())
+    assert await expire(store, older_than=DAY, clock=clock) == Erased()

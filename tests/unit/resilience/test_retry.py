@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lib.errors import InvalidReply, LibError, LLMError, ToolError
 from lib.resilience import RetryPolicy, is_retryable, retry
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
 BUSY = LLMError("busy", status=503, retryable=True)
@@ -100,7 +99,7 @@ async def within(clock: ManualClock, waits: list[float], make: Callable[[], Any]
     return await task
 
 
-def test_a_call_is_made_again_after_each_wait():
+async def test_a_call_is_made_again_after_each_wait():
     clock, told = ManualClock(), list[tuple[int, LibError, float]]()
     flaky = Flaky(BUSY, LLMError("wait", retryable=True, retry_after_s=7.0), BUSY)
 
@@ -116,7 +115,7 @@ def test_a_call_is_made_again_after_each_wait():
             ),
         )
 
-    assert run(main()) == "answer"
+    assert (await main()) == "answer"
     assert flaky.calls == 4
     assert [(failed, delay_s) for failed, _, delay_s in told] == [(1, 0.25), (2, 7.5), (3, 1.0)]
     assert clock.monotonic() == 8.75
@@ -131,19 +130,19 @@ def test_a_call_is_made_again_after_each_wait():
         ([LLMError("wait", retryable=True, retry_after_s=121)], RetryPolicy(), 1),
     ],
 )
-def test_the_last_error_is_raised_when_trying_again_is_over(
+async def test_the_last_error_is_raised_when_trying_again_is_over(
     errors: list[Exception], policy: RetryPolicy, calls: int
 ):
     flaky, last = Flaky(*errors), errors[calls - 1]
 
     with pytest.raises(LLMError) as caught:
-        run(retry(flaky, policy=policy, clock=ManualClock(), random=lambda: 0.5))
+        await retry(flaky, policy=policy, clock=ManualClock(), random=lambda: 0.5)
 
     assert caught.value is last
     assert flaky.calls == calls
 
 
-def test_the_deadline_counts_the_time_that_the_calls_took():
+async def test_the_deadline_counts_the_time_that_the_calls_took():
     clock, calls = ManualClock(), list[float]()
     clock.advance(1000.0)
 
@@ -153,32 +152,30 @@ def test_the_deadline_counts_the_time_that_the_calls_took():
         raise BUSY
 
     with pytest.raises(LLMError):
-        run(retry(slow, policy=RetryPolicy(base_s=0), clock=clock, random=lambda: 0.5))
+        await retry(slow, policy=RetryPolicy(base_s=0), clock=clock, random=lambda: 0.5)
 
     assert calls == [1000.0, 1050.0, 1100.0]
 
 
-def test_the_caller_decides_what_may_be_repeated():
+async def test_the_caller_decides_what_may_be_repeated():
     failing = ToolError("timeout", "too slow")
     flaky = Flaky(failing, failing)
 
-    answer = run(
-        retry(
-            flaky,
-            policy=RetryPolicy(),
-            clock=ManualClock(),
-            random=lambda: 0.0,
-            is_retryable=lambda error: (error is failing, None),
-        )
+    answer = await retry(
+        flaky,
+        policy=RetryPolicy(),
+        clock=ManualClock(),
+        random=lambda: 0.0,
+        is_retryable=lambda error: (error is failing, None),
     )
 
     assert (answer, flaky.calls) == ("answer", 3)
 
 
-def test_an_error_that_is_not_the_librarys_is_never_repeated():
+async def test_an_error_that_is_not_the_librarys_is_never_repeated():
     flaky = Flaky(OSError("disk"))
 
     with pytest.raises(OSError, match="disk"):
-        run(retry(flaky, policy=RetryPolicy(), clock=ManualClock(), random=lambda: 0.0))
+        await retry(flaky, policy=RetryPolicy(), clock=ManualClock(), random=lambda: 0.0)
 
     assert flaky.calls == 1

@@ -20,7 +20,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from lib.testing.aio import run
 from lib.testing.otlp_receiver import (
     Answer,
     Drop,
@@ -67,19 +66,18 @@ async def post(
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_the_stock_exporter_delivers_to_it_compressed_or_not(compression: Compression) -> None:
+async def test_the_stock_exporter_delivers_to_it_compressed_or_not(
+    compression: Compression,
+) -> None:
     context = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))
     values = {"text": "a", "number": 3, "list": (True, False), "ratio": 0.5}
     span = ReadableSpan(
         "call", context, resource=Resource({"service.name": "x"}), attributes=values
     )
 
-    async def main() -> tuple[SpanExportResult, OTLPReceiver]:
-        async with OTLPReceiver(path="/api/public/otel/v1/traces") as receiver:
-            exporter = OTLPSpanExporter(receiver.url, compression=compression)
-            return await asyncio.to_thread(exporter.export, [span]), receiver
-
-    result, receiver = run(main())
+    async with OTLPReceiver(path="/api/public/otel/v1/traces") as receiver:
+        exporter = OTLPSpanExporter(receiver.url, compression=compression)
+        result = await asyncio.to_thread(exporter.export, [span])
 
     assert result is SpanExportResult.SUCCESS
     assert names(receiver) == ["call"]
@@ -94,7 +92,7 @@ def test_the_stock_exporter_delivers_to_it_compressed_or_not(compression: Compre
     ("on_repeat", "held"),
     [("first", ["one"]), ("append", ["one", "two"]), ("replace", ["two"])],
 )
-def test_a_span_that_comes_again_is_kept_as_the_backend_does(
+async def test_a_span_that_comes_again_is_kept_as_the_backend_does(
     on_repeat: OnRepeat, held: list[str]
 ) -> None:
     async def main() -> list[str]:
@@ -103,10 +101,10 @@ def test_a_span_that_comes_again_is_kept_as_the_backend_does(
             await post(receiver, export("two"))
             return names(receiver)
 
-    assert run(main()) == held
+    assert (await main()) == held
 
 
-def test_a_span_that_was_forgotten_is_new_again() -> None:
+async def test_a_span_that_was_forgotten_is_new_again() -> None:
     async def main() -> list[str]:
         async with OTLPReceiver(on_repeat="first") as receiver:
             await post(receiver, export("one"))
@@ -114,7 +112,7 @@ def test_a_span_that_was_forgotten_is_new_again() -> None:
             await post(receiver, export("two"))
             return names(receiver)
 
-    assert run(main()) == ["two"]
+    assert (await main()) == ["two"]
 
 
 @pytest.mark.parametrize(
@@ -129,15 +127,12 @@ def test_a_span_that_was_forgotten_is_new_again() -> None:
         (partial_success(1, "too old"), 200, ["x"]),
     ],
 )
-def test_the_script_comes_first_and_then_all_is_well(
+async def test_the_script_comes_first_and_then_all_is_well(
     answer: Answer, status: int, held: list[str]
 ) -> None:
-    async def main() -> tuple[httpx2.Response, list[str], int]:
-        async with OTLPReceiver(script=[answer]) as receiver:
-            scripted, kept = await post(receiver, export("x")), names(receiver)
-            return scripted, kept, (await post(receiver, export("x"))).status_code
-
-    scripted, kept, after = run(main())
+    async with OTLPReceiver(script=[answer]) as receiver:
+        scripted, kept = await post(receiver, export("x")), names(receiver)
+        after = (await post(receiver, export("x"))).status_code
 
     assert (scripted.status_code, kept, after) == (status, held, 200)
     if isinstance(answer, Response):
@@ -145,59 +140,48 @@ def test_the_script_comes_first_and_then_all_is_well(
         assert answer.headers.items() <= dict(scripted.headers).items()
 
 
-def test_a_usual_answer_is_an_empty_message() -> None:
-    async def main() -> httpx2.Response:
-        async with OTLPReceiver() as receiver:
-            return await post(receiver, export("x"))
-
-    answer = run(main())
+async def test_a_usual_answer_is_an_empty_message() -> None:
+    async with OTLPReceiver() as receiver:
+        answer = await post(receiver, export("x"))
 
     assert answer.headers["content-type"] == "application/x-protobuf"
     assert ExportTraceServiceResponse.FromString(answer.content) == ExportTraceServiceResponse()
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_connection_can_break_after_the_spans_were_taken_or_before(keep: bool) -> None:
+async def test_a_connection_can_break_after_the_spans_were_taken_or_before(keep: bool) -> None:
     async def main() -> list[str]:
         async with OTLPReceiver(script=[Drop(keep=keep)]) as receiver:
             with pytest.raises(httpx2.RemoteProtocolError):
                 await post(receiver, export("x"))
             return names(receiver)
 
-    assert run(main()) == (["x"] if keep else [])
+    assert (await main()) == (["x"] if keep else [])
 
 
-def test_an_answer_can_break_off() -> None:
-    async def main() -> None:
-        async with OTLPReceiver(script=[Response(body=b"ab", cut=True)]) as receiver:
-            with pytest.raises(httpx2.RemoteProtocolError):
-                await post(receiver, export("x"))
-
-    run(main())
+async def test_an_answer_can_break_off() -> None:
+    async with OTLPReceiver(script=[Response(body=b"ab", cut=True)]) as receiver:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await post(receiver, export("x"))
 
 
-def test_an_answer_can_stay_away_and_does_not_hold_up_the_end() -> None:
+async def test_an_answer_can_stay_away_and_does_not_hold_up_the_end() -> None:
     came = asyncio.Event()
 
     def check(request: Request) -> None:
         if request.body == export("y"):
             came.set()
 
-    async def main() -> list[str]:
-        async with OTLPReceiver(script=[Hang(keep=True), Hang()], check=check) as receiver:
-            hasty = httpx2.Timeout(200, read=0.1)
-            async with client() as http:
-                with pytest.raises(httpx2.ReadTimeout):
-                    await http.post(
-                        receiver.url, content=export("x"), headers=PROTOBUF, timeout=hasty
-                    )
-            waiting = asyncio.create_task(post(receiver, export("y")))
-            await came.wait()
-        with contextlib.suppress(httpx2.HTTPError):
-            await waiting
-        return names(receiver)
-
-    assert run(main()) == ["x"]
+    async with OTLPReceiver(script=[Hang(keep=True), Hang()], check=check) as receiver:
+        hasty = httpx2.Timeout(200, read=0.1)
+        async with client() as http:
+            with pytest.raises(httpx2.ReadTimeout):
+                await http.post(receiver.url, content=export("x"), headers=PROTOBUF, timeout=hasty)
+        waiting = asyncio.create_task(post(receiver, export("y")))
+        await came.wait()
+    with contextlib.suppress(httpx2.HTTPError):
+        await waiting
+    assert names(receiver) == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -212,14 +196,14 @@ def test_an_answer_can_stay_away_and_does_not_hold_up_the_end() -> None:
         {"parent_span_id": b"p"},
     ],
 )
-def test_an_id_that_is_none_refuses_the_whole_request(wrong: dict[str, bytes]) -> None:
+async def test_an_id_that_is_none_refuses_the_whole_request(wrong: dict[str, bytes]) -> None:
     request = export("good") + export("bad", **wrong)  # one message after the other is both
 
     async def main() -> tuple[int, list[str]]:
         async with OTLPReceiver() as receiver:
             return (await post(receiver, request)).status_code, names(receiver)
 
-    assert run(main()) == (400, [])
+    assert (await main()) == (400, [])
 
 
 @pytest.mark.parametrize(
@@ -238,17 +222,17 @@ def test_an_id_that_is_none_refuses_the_whole_request(wrong: dict[str, bytes]) -
     ],
     ids=range(10),
 )
-def test_what_cannot_be_read_is_refused(
+async def test_what_cannot_be_read_is_refused(
     content: bytes, headers: dict[str, str], status: int
 ) -> None:
     async def main() -> int:
         async with OTLPReceiver(max_bytes=100) as receiver:
             return (await post(receiver, content, headers)).status_code
 
-    assert run(main()) == status
+    assert (await main()) == status
 
 
-def test_a_request_can_be_refused_by_its_headers() -> None:
+async def test_a_request_can_be_refused_by_its_headers() -> None:
     def check(request: Request) -> Response | None:
         return None if request.headers.get("x-api-key") == "k" else Response(status=401)
 
@@ -258,10 +242,10 @@ def test_a_request_can_be_refused_by_its_headers() -> None:
             answers = [await post(receiver, b""), await post(receiver, b"", with_key)]
             return [answer.status_code for answer in answers]
 
-    assert run(main()) == [401, 200]
+    assert (await main()) == [401, 200]
 
 
-def test_further_routes_answer_with_or_without_waiting_and_the_longest_wins() -> None:
+async def test_further_routes_answer_with_or_without_waiting_and_the_longest_wins() -> None:
     async def score(request: Request) -> Response:
         return Response.of({"got": request.json(), "limit": request.query["limit"]}, 202)
 
@@ -286,7 +270,7 @@ def test_further_routes_answer_with_or_without_waiting_and_the_longest_wins() ->
             assert receiver.connections == 1
             return [(answer.status_code, answer.content) for answer in answers]
 
-    assert run(main()) == [
+    assert (await main()) == [
         (200, b'"short"'),
         (200, b'"/api/scores/a b"'),
         (202, b'{"got": {"a": 1}, "limit": [""]}'),
@@ -297,7 +281,7 @@ def test_further_routes_answer_with_or_without_waiting_and_the_longest_wins() ->
     ]
 
 
-def test_a_body_may_come_in_chunks_and_a_connection_may_be_asked_to_close() -> None:
+async def test_a_body_may_come_in_chunks_and_a_connection_may_be_asked_to_close() -> None:
     content = export("x")
     request = b"\r\n".join(
         [
@@ -317,21 +301,20 @@ def test_a_body_may_come_in_chunks_and_a_connection_may_be_asked_to_close() -> N
         ]
     )
 
-    async def main() -> tuple[bytes, list[str]]:
-        async with OTLPReceiver() as receiver:
-            reader, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
-            writer.write(request)
-            answer = await reader.read()  # to the end, which comes
-            writer.close()
-            return answer, names(receiver)
-
-    answer, held = run(main())
+    async with OTLPReceiver() as receiver:
+        reader, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
+        writer.write(request)
+        answer = await reader.read()  # to the end, which comes
+        writer.close()
+        held = names(receiver)
 
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert held == ["x"]
 
 
-def test_an_error_of_a_handler_is_raised_in_the_end_unless_the_test_has_failed_itself() -> None:
+async def test_an_error_of_a_handler_is_raised_in_the_end_unless_the_test_has_failed_itself() -> (
+    None
+):
     def broken(_: Request) -> Response:
         raise LookupError("of the handler")
 
@@ -344,9 +327,9 @@ def test_an_error_of_a_handler_is_raised_in_the_end_unless_the_test_has_failed_i
                 raise mine
 
     with pytest.raises(LookupError, match="of the handler"):
-        run(main(None))
+        await main(None)
     with pytest.raises(ZeroDivisionError):
-        run(main(ZeroDivisionError()))
+        await main(ZeroDivisionError())
 
 
 def test_attributes_of_every_kind_are_read() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, PineconeServer
 
 HEADERS = {"api-key": API_KEY, "x-pinecone-api-version": "2025-10"}
@@ -14,7 +13,7 @@ GOOD: dict[str, Any] = {"id": "a", "values": [1.0, 0.0], "metadata": {"x": "a", 
 QUERY: dict[str, Any] = {"namespace": "n", "vector": [1.0, 0.0], "topK": 5}
 
 
-def ask(
+async def ask(
     server: PineconeServer, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> httpx2.Response:
     """Send one request to the index, or to the control plane where a host is given."""
@@ -29,13 +28,15 @@ def ask(
                 method, url, content=content, headers=HEADERS if headers is None else headers
             )
 
-    return run(main())
+    return await main()
 
 
-def filled(**metadata: Any) -> PineconeServer:
+async def filled(**metadata: Any) -> PineconeServer:
     server = PineconeServer()
     vector = {**GOOD, "metadata": {**GOOD["metadata"], **metadata}}
-    assert ask(server, "/vectors/upsert", {"namespace": "n", "vectors": [vector]}).is_success
+    assert (
+        await ask(server, "/vectors/upsert", {"namespace": "n", "vectors": [vector]})
+    ).is_success
     return server
 
 
@@ -76,25 +77,27 @@ def upsert(**changes: Any) -> dict[str, Any]:
         ("/vectors/fetch?namespace=n", None),
     ],
 )
-def test_what_pinecone_refuses_is_refused(path: str, body: Any) -> None:
-    assert ask(filled(), path, body).status_code == 400
+async def test_what_pinecone_refuses_is_refused(path: str, body: Any) -> None:
+    assert (await ask(await filled(), path, body)).status_code == 400
 
 
-def test_keys_versions_addresses_and_indexes_are_checked() -> None:
+async def test_keys_versions_addresses_and_indexes_are_checked() -> None:
     server = PineconeServer()
 
-    assert ask(server, "/query", QUERY, {**HEADERS, "api-key": "x"}).status_code == 401
-    assert ask(server, "/query", QUERY, {"api-key": API_KEY}).status_code == 400
-    assert ask(server, "/vectors/fetch?ids=" + "x" * 9000).status_code == 414
-    assert ask(server, "https://other.pinecone.io/query", QUERY).status_code == 404
-    assert ask(server, "/nowhere", QUERY).status_code == 404
-    assert ask(server, "https://api.pinecone.io/indexes/other").status_code == 404
-    assert ask(server, "https://api.pinecone.io/indexes", {"name": "x"}).status_code == 422
-    assert ask(server, "/query", QUERY).status_code == 404
-    assert ask(server, "/vectors/delete", {"namespace": "n", "ids": ["a"]}).status_code == 404
+    assert (await ask(server, "/query", QUERY, {**HEADERS, "api-key": "x"})).status_code == 401
+    assert (await ask(server, "/query", QUERY, {"api-key": API_KEY})).status_code == 400
+    assert (await ask(server, "/vectors/fetch?ids=" + "x" * 9000)).status_code == 414
+    assert (await ask(server, "https://other.pinecone.io/query", QUERY)).status_code == 404
+    assert (await ask(server, "/nowhere", QUERY)).status_code == 404
+    assert (await ask(server, "https://api.pinecone.io/indexes/other")).status_code == 404
+    assert (await ask(server, "https://api.pinecone.io/indexes", {"name": "x"})).status_code == 422
+    assert (await ask(server, "/query", QUERY)).status_code == 404
+    assert (
+        await ask(server, "/vectors/delete", {"namespace": "n", "ids": ["a"]})
+    ).status_code == 404
 
 
-def test_an_index_is_made_once_and_serves_when_it_is_ready() -> None:
+async def test_an_index_is_made_once_and_serves_when_it_is_ready() -> None:
     server = PineconeServer(not_ready=1)
     wanted: dict[str, Any] = {
         "name": "new",
@@ -104,10 +107,10 @@ def test_an_index_is_made_once_and_serves_when_it_is_ready() -> None:
         "spec": {},
     }
     control = "https://api.pinecone.io/indexes"
-    made = ask(server, control, wanted)
+    made = await ask(server, control, wanted)
     assert (made.status_code, made.json()["status"]["ready"]) == (201, False)
-    assert ask(server, control, wanted).status_code == 409
-    assert ask(server, f"{control}/new").json()["status"]["ready"]
+    assert (await ask(server, control, wanted)).status_code == 409
+    assert (await ask(server, f"{control}/new")).json()["status"]["ready"]
 
 
 @pytest.mark.parametrize(
@@ -132,13 +135,13 @@ def test_an_index_is_made_once_and_serves_when_it_is_ready() -> None:
         ({"$and": [{"x": "a"}, {"n": 2}]}, False),
     ],
 )
-def test_filters_mean_what_they_mean_there(filter: dict[str, Any], *, found: bool) -> None:
-    answer = ask(filled(n=1, b=True), "/query", {**QUERY, "filter": filter})
+async def test_filters_mean_what_they_mean_there(filter: dict[str, Any], *, found: bool) -> None:
+    answer = await ask(await filled(n=1, b=True), "/query", {**QUERY, "filter": filter})
 
     assert bool(answer.json()["matches"]) == found
 
 
-def test_results_come_in_no_order_and_not_above_four_megabytes() -> None:
+async def test_results_come_in_no_order_and_not_above_four_megabytes() -> None:
     server = PineconeServer()
     text = "x" * 15_000
     for start in (0, 100, 200):
@@ -146,11 +149,13 @@ def test_results_come_in_no_order_and_not_above_four_megabytes() -> None:
             {"id": f"{n:03}", "values": [1.0, n], "metadata": {"t": text}}
             for n in range(start, start + 100)
         ]
-        assert ask(server, "/vectors/upsert", {"namespace": "n", "vectors": vectors}).is_success
+        assert (
+            await ask(server, "/vectors/upsert", {"namespace": "n", "vectors": vectors})
+        ).is_success
 
-    matches = ask(server, "/query", {**QUERY, "topK": 9}).json()["matches"]
+    matches = (await ask(server, "/query", {**QUERY, "topK": 9})).json()["matches"]
     names = [match["id"] for match in matches]
     assert sorted(names) == [f"{n:03}" for n in range(9)] != names
     large = {**QUERY, "includeMetadata": True}
-    assert ask(server, "/query", {**large, "topK": 20}).is_success
-    assert ask(server, "/query", {**large, "topK": 300}).status_code == 400
+    assert (await ask(server, "/query", {**large, "topK": 20})).is_success
+    assert (await ask(server, "/query", {**large, "topK": 300})).status_code == 400

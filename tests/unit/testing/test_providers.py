@@ -6,7 +6,6 @@ import pytest
 
 from lib.errors import LLMError
 from lib.llm import Message, Reply, ToolCall, ToolResult
-from lib.testing.aio import run
 from lib.testing.providers import KeepingClient, StrictClient
 
 HI = Message.user("hi")
@@ -22,31 +21,28 @@ def answer(messages: Sequence[Message]) -> str:
     "conversation",
     [[], [HI, CALL], [HI, CALL, HI], [HI, RESULT], [HI, Message.assistant(""), HI]],
 )
-def test_what_real_servers_refuse_is_refused(conversation: list[Message]) -> None:
+async def test_what_real_servers_refuse_is_refused(conversation: list[Message]) -> None:
     with pytest.raises(LLMError) as caught:
-        run(StrictClient(answer).complete(conversation))
+        await StrictClient(answer).complete(conversation)
     assert caught.value.status == 400
 
 
-def test_what_they_take_is_answered() -> None:
-    assert run(StrictClient(answer).complete([HI, CALL, RESULT, HI])).text == "hi///hi"
+async def test_what_they_take_is_answered() -> None:
+    assert (await StrictClient(answer).complete([HI, CALL, RESULT, HI])).text == "hi///hi"
 
 
-def test_a_conversation_is_kept_until_it_is_forgotten() -> None:
+async def test_a_conversation_is_kept_until_it_is_forgotten() -> None:
     client = KeepingClient(answer)
 
-    async def main() -> tuple[Reply, list[object]]:
-        first = await client.complete([HI])
-        messages = [HI, first.message, Message.user("more")]
-        state = {**(first.state or {}), "covers": 2}
-        pieces = [piece async for piece in client.stream(messages, state=state)]
-        client.forget()
-        with pytest.raises(LLMError) as caught:
-            await client.complete(messages, state=state)
-        assert (caught.value.state_lost, caught.value.status) == (True, 404)
-        return first, list(pieces)
-
-    first, pieces = run(main())
+    first = await client.complete([HI])
+    messages = [HI, first.message, Message.user("more")]
+    state = {**(first.state or {}), "covers": 2}
+    pieces = [piece async for piece in client.stream(messages, state=state)]
+    client.forget()
+    with pytest.raises(LLMError) as caught:
+        await client.complete(messages, state=state)
+    assert (caught.value.state_lost, caught.value.status) == (True, 404)
+    pieces = list(pieces)
     last = pieces[-1]
     assert isinstance(last, Reply)
     assert (last.text, client.sent, client.refused) == ("hi/hi/more", [1, 1], 1)

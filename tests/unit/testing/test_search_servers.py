@@ -4,7 +4,6 @@ from typing import Any
 
 import httpx2
 
-from lib.testing.aio import run
 from lib.testing.search_server import API_KEY, AskedOfSearXNG, BraveServer, SearXNGServer, WebPage
 
 PAGES = [
@@ -15,7 +14,7 @@ PAGES = [
 # A client is made before the event loop: the first of all loads modules, which blocks.
 
 
-def test_searxng_obeys_what_is_not_taken_away() -> None:
+async def test_searxng_obeys_what_is_not_taken_away() -> None:
     http = httpx2.AsyncClient(timeout=200)
 
     async def main() -> tuple[int, str, AskedOfSearXNG]:
@@ -24,14 +23,14 @@ def test_searxng_obeys_what_is_not_taken_away() -> None:
             answer = await client.get(f"{server.base_url}/search", params=parameters)
             return answer.status_code, answer.headers["location"], server.asked[0]
 
-    assert run(main()) == (
+    assert (await main()) == (
         302,
         "https://www.google.com/search?q=my%20secret",
         AskedOfSearXNG("my secret", ["wp"], ["de"], 3, "g", lucky=True),
     )
 
 
-def test_searxng_refuses_as_the_real_one_does() -> None:
+async def test_searxng_refuses_as_the_real_one_does() -> None:
     http = httpx2.AsyncClient(timeout=200)
 
     async def main() -> list[tuple[int, Any]]:
@@ -50,7 +49,7 @@ def test_searxng_refuses_as_the_real_one_does() -> None:
                 (each.status_code, each.headers.get("location") or each.text) for each in answers
             ]
 
-    assert run(main()) == [
+    assert (await main()) == [
         (308, "/search?q=rust"),
         (400, '{"error": "No query"}'),
         (400, '{"error": "Invalid value 7 for parameter safesearch"}'),
@@ -59,34 +58,31 @@ def test_searxng_refuses_as_the_real_one_does() -> None:
     ]
 
 
-def test_brave_search_refuses_and_decorates_as_the_real_one_does() -> None:
+async def test_brave_search_refuses_and_decorates_as_the_real_one_does() -> None:
     http = httpx2.AsyncClient(timeout=200)
 
-    async def main() -> list[tuple[int, Any]]:
-        seen: list[tuple[int, Any]] = []
-        async with BraveServer(PAGES) as server, http as client:
-            url = f"{server.base_url}/res/v1/web/search"
-            for query, key in (
-                ({"q": "rust"}, None),
-                ({"q": "x" * 401}, API_KEY),
-                ({"q": "x", "count": "21"}, API_KEY),
-                ({"q": "isn't"}, API_KEY),
-            ):
-                headers = {"accept-encoding": "identity"}
-                headers |= {"x-subscription-token": key} if key else {}
-                answer = await client.get(url, params=query, headers=headers)
-                body = answer.json()
-                seen.append(
-                    (
-                        answer.status_code,
-                        body["error"]["meta"]["errors"][0]["loc"]
-                        if "error" in body
-                        else body["web"]["results"][0]["description"],
-                    )
+    seen: list[tuple[int, Any]] = []
+    async with BraveServer(PAGES) as server, http as client:
+        url = f"{server.base_url}/res/v1/web/search"
+        for query, key in (
+            ({"q": "rust"}, None),
+            ({"q": "x" * 401}, API_KEY),
+            ({"q": "x", "count": "21"}, API_KEY),
+            ({"q": "isn't"}, API_KEY),
+        ):
+            headers = {"accept-encoding": "identity"}
+            headers |= {"x-subscription-token": key} if key else {}
+            answer = await client.get(url, params=query, headers=headers)
+            body = answer.json()
+            seen.append(
+                (
+                    answer.status_code,
+                    body["error"]["meta"]["errors"][0]["loc"]
+                    if "error" in body
+                    else body["web"]["results"][0]["description"],
                 )
-        return seen
-
-    assert run(main()) == [
+            )
+    assert seen == [
         (422, ["header", "x-subscription-token"]),
         (422, ["query", "q"]),
         (422, ["query", "count"]),

@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from lib.observe.otlp.encode import encode_request, encode_span
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.otlp_receiver import Request
 from lib.testing.sink import make_trace
@@ -30,7 +29,9 @@ TRACE = make_trace()
 SPANS = encode_request([encode_span(span, {}) for span in TRACE], resource={})
 
 
-def asked(server: TraceServer, *calls: tuple[str, str, dict[str, Any]]) -> list[httpx2.Response]:
+async def asked(
+    server: TraceServer, *calls: tuple[str, str, dict[str, Any]]
+) -> list[httpx2.Response]:
     """Return the answers to some calls, each a method, a path, and arguments of a request."""
 
     async def main() -> list[httpx2.Response]:
@@ -41,7 +42,7 @@ def asked(server: TraceServer, *calls: tuple[str, str, dict[str, Any]]) -> list[
                 for method, path, arguments in calls
             ]
 
-    return run(main())
+    return await main()
 
 
 def export(path: str, headers: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
@@ -88,48 +89,44 @@ SCORE = {
         ({**SCORE, "environment": "Prod"}, 400),
     ],
 )
-def test_langfuse_takes_one_score_of_its_schema_at_a_time(body: Any, status: int):
-    [answer] = asked(LangfuseServer(), ("POST", SCORES, {"json": body, "headers": LANGFUSE}))
+async def test_langfuse_takes_one_score_of_its_schema_at_a_time(body: Any, status: int):
+    [answer] = await asked(LangfuseServer(), ("POST", SCORES, {"json": body, "headers": LANGFUSE}))
 
     assert answer.status_code == status
 
 
-def test_langfuse_keeps_a_score_for_each_day():
+async def test_langfuse_keeps_a_score_for_each_day():
     days = [{**SCORE, "timestamp": f"2026-01-0{day}T00:00:00.000Z"} for day in (1, 1, 2)]
     server = LangfuseServer()
 
-    asked(server, *[("POST", SCORES, {"json": day, "headers": LANGFUSE}) for day in days])
+    await asked(server, *[("POST", SCORES, {"json": day, "headers": LANGFUSE}) for day in days])
 
     assert len(server.scores) == 2
 
 
-def test_langfuse_takes_so_many_scores_a_minute_and_says_how_long_to_wait():
+async def test_langfuse_takes_so_many_scores_a_minute_and_says_how_long_to_wait():
     clock = ManualClock()
     server = LangfuseServer(scores_a_minute=2, clock=clock)
 
-    async def main() -> list[httpx2.Response]:
-        http = await asyncio.to_thread(httpx2.AsyncClient, timeout=200)
-        answers: list[httpx2.Response] = []
-        async with server, http:
-            for wait_s in (0, 20.5, 0, 39, 0.5):
-                clock.advance(wait_s)
-                url = server.base_url + SCORES
-                answers.append(await http.post(url, json=SCORE, headers=LANGFUSE))
-        return answers
-
-    answers = run(main())
+    http = await asyncio.to_thread(httpx2.AsyncClient, timeout=200)
+    answers: list[httpx2.Response] = []
+    async with server, http:
+        for wait_s in (0, 20.5, 0, 39, 0.5):
+            clock.advance(wait_s)
+            url = server.base_url + SCORES
+            answers.append(await http.post(url, json=SCORE, headers=LANGFUSE))
 
     assert [one.status_code for one in answers] == [200, 200, 429, 429, 200]
     assert [one.headers.get("retry-after") for one in answers[2:4]] == ["40", "1"]
 
 
-def test_langfuse_shows_spans_of_the_current_ingestion_only():
+async def test_langfuse_shows_spans_of_the_current_ingestion_only():
     path = "/api/public/otel/v1/traces"
     read = ("GET", OBSERVATIONS, {"headers": LANGFUSE})
 
-    *_, current = asked(LangfuseServer(), export(path, CURRENT), read)
-    *_, older = asked(LangfuseServer(), export(path, LANGFUSE), read)
-    newer, *_ = asked(
+    *_, current = await asked(LangfuseServer(), export(path, CURRENT), read)
+    *_, older = await asked(LangfuseServer(), export(path, LANGFUSE), read)
+    newer, *_ = await asked(
         LangfuseServer(), export(path, {**LANGFUSE, "x-langfuse-ingestion-version": "5"})
     )
 
@@ -139,17 +136,17 @@ def test_langfuse_shows_spans_of_the_current_ingestion_only():
 
 
 @pytest.mark.parametrize("query", ["limit=1001", "limit=0", "fields=core,all"])
-def test_langfuse_refuses_what_it_cannot_show(query: str):
+async def test_langfuse_refuses_what_it_cannot_show(query: str):
     read = ("GET", f"{OBSERVATIONS}&{query}", {"headers": LANGFUSE})
 
-    [answer] = asked(LangfuseServer(), read)
+    [answer] = await asked(LangfuseServer(), read)
 
     assert answer.status_code == 400
 
 
 @pytest.mark.parametrize("path", [SCORES, "/api/public/otel/v1/traces"])
-def test_langfuse_wants_its_keys(path: str):
-    [answer] = asked(LangfuseServer(), ("POST", path, {"json": SCORE}))
+async def test_langfuse_wants_its_keys(path: str):
+    [answer] = await asked(LangfuseServer(), ("POST", path, {"json": SCORE}))
 
     assert answer.status_code == 401
 
@@ -169,11 +166,11 @@ def feedback(**changes: Any) -> dict[str, Any]:
     return {"json": told, "headers": LANGSMITH}
 
 
-def test_langsmith_takes_feedback_on_a_run_that_it_has_once():
+async def test_langsmith_takes_feedback_on_a_run_that_it_has_once():
     create = ("POST", "/feedback", feedback())
     unknown = ("POST", "/feedback", feedback(run_id=str(uuid.UUID(int=7))))
 
-    answers = asked(
+    answers = await asked(
         LangSmithServer(), create, export("/otel/v1/traces", LANGSMITH), create, create, unknown
     )
 
@@ -181,38 +178,38 @@ def test_langsmith_takes_feedback_on_a_run_that_it_has_once():
 
 
 @pytest.mark.parametrize("changes", [{"session_id": None}, {"feedback_source": {"type": "x"}}])
-def test_langsmith_refuses_feedback_without_a_project_or_a_source(changes: dict[str, Any]):
+async def test_langsmith_refuses_feedback_without_a_project_or_a_source(changes: dict[str, Any]):
     create = ("POST", "/feedback", feedback(**changes))
 
-    *_, answer = asked(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), create)
+    *_, answer = await asked(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), create)
 
     assert answer.status_code == 422
 
 
 @pytest.mark.parametrize(("changes", "status"), [({"score": 1}, 404), ({"key": "b"}, 404)])
-def test_langsmith_updates_only_feedback_that_it_has(changes: dict[str, Any], status: int):
-    [answer] = asked(
+async def test_langsmith_updates_only_feedback_that_it_has(changes: dict[str, Any], status: int):
+    [answer] = await asked(
         LangSmithServer(), ("PATCH", "/feedback/x", {"json": changes, "headers": LANGSMITH})
     )
 
     assert answer.status_code == status
 
 
-def test_langsmith_updates_only_what_can_change():
+async def test_langsmith_updates_only_what_can_change():
     arguments = {"json": {"key": "b"}, "headers": LANGSMITH}
     calls = [
         ("POST", "/feedback", feedback()),
         ("PATCH", f"/feedback/{uuid.UUID(int=1)}", arguments),
     ]
 
-    *_, answer = asked(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), *calls)
+    *_, answer = await asked(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), *calls)
 
     assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/feedback", "/otel/v1/traces"])
-def test_langsmith_wants_its_key(path: str):
-    [answer] = asked(LangSmithServer(), ("POST", path, {"json": {}}))
+async def test_langsmith_wants_its_key(path: str):
+    [answer] = await asked(LangSmithServer(), ("POST", path, {"json": {}}))
 
     assert answer.status_code == 401
 
@@ -230,10 +227,10 @@ ANNOTATION = {"span_id": "1" * 16, "name": "quality", "annotator_kind": "LLM"}
         ("application/x-protobuf", b"", 200),
     ],
 )
-def test_phoenix_takes_protobuf_only(media_type: str, content: bytes, status: int):
+async def test_phoenix_takes_protobuf_only(media_type: str, content: bytes, status: int):
     arguments = {"content": content, "headers": {"content-type": media_type}}
 
-    [answer] = asked(PhoenixServer(), ("POST", "/v1/traces", arguments))
+    [answer] = await asked(PhoenixServer(), ("POST", "/v1/traces", arguments))
 
     assert answer.status_code == status
 
@@ -250,29 +247,29 @@ def test_phoenix_takes_protobuf_only(media_type: str, content: bytes, status: in
         ({"name": "note"}, 400),
     ],
 )
-def test_phoenix_refuses_annotations(changes: dict[str, Any], status: int):
+async def test_phoenix_refuses_annotations(changes: dict[str, Any], status: int):
     arguments = {"json": {"data": [{**ANNOTATION, **changes}]}}
 
-    [answer] = asked(PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments))
+    [answer] = await asked(PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments))
 
     assert answer.status_code == status
 
 
-def test_phoenix_says_in_words_which_span_is_missing():
+async def test_phoenix_says_in_words_which_span_is_missing():
     arguments = {"json": {"data": [ANNOTATION]}}
 
-    [answer] = asked(PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments))
+    [answer] = await asked(PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments))
 
     assert answer.text == "Spans with IDs 1111111111111111 do not exist."
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-def test_phoenix_keeps_what_is_queued_for_ten_minutes():
+async def test_phoenix_keeps_what_is_queued_for_ten_minutes():
     known = {"name": "a", "annotator_kind": "CODE", "span_id": TRACE[0].span_id}
     foreign = {**known, "span_id": "f" * 16}
     server = PhoenixServer()
 
-    asked(
+    await asked(
         server,
         ("POST", "/v1/span_annotations?sync=false", {"json": {"data": [known, foreign]}}),
         export("/v1/traces", {}),
@@ -284,10 +281,10 @@ def test_phoenix_keeps_what_is_queued_for_ten_minutes():
 
 
 @pytest.mark.parametrize("told", [None, 7, "2026-01-01T12:00:01Z", "2026-01-01T12:00:00Z"])
-def test_langsmith_may_ask_when_the_run_began(told: Any):
+async def test_langsmith_may_ask_when_the_run_began(told: Any):
     server = LangSmithServer(asks_for_start=True)
     create = ("POST", "/feedback", feedback(start_time=told))
 
-    _, answer = asked(server, export("/otel/v1/traces", LANGSMITH), create)
+    _, answer = await asked(server, export("/otel/v1/traces", LANGSMITH), create)
 
     assert answer.status_code == (200 if told == "2026-01-01T12:00:00Z" else 422)

@@ -4,17 +4,16 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from lib.testing.aio import run
 from lib.tools import Tool, ToolContext, ToolError, tool
 
 CONTEXT = ToolContext(run_id="r", call_id="c", idempotency_key="r:c", tenant="acme")
 
 
-def call(made: Tool, **arguments: Any) -> Any:
+async def call(made: Tool, **arguments: Any) -> Any:
     async def main() -> Any:
         return await made.call(arguments, CONTEXT)
 
-    return run(main())
+    return await main()
 
 
 class Address(BaseModel):
@@ -55,8 +54,8 @@ def test_a_typed_function_becomes_a_tool_with_a_schema_from_its_signature() -> N
     }
 
 
-def test_arguments_arrive_as_the_types_of_the_signature() -> None:
-    assert call(ship, order=7, to={"city": "Bonn"}, note="x") == "7 to Bonn, slow, 'x'"
+async def test_arguments_arrive_as_the_types_of_the_signature() -> None:
+    assert (await call(ship, order=7, to={"city": "Bonn"}, note="x")) == "7 to Bonn, slow, 'x'"
 
 
 @pytest.mark.parametrize(
@@ -74,33 +73,33 @@ def test_arguments_arrive_as_the_types_of_the_signature() -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_told_to_the_model_by_place_and_without_values(
+async def test_wrong_arguments_are_told_to_the_model_by_place_and_without_values(
     arguments: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
-        call(ship, **arguments)
+        await call(ship, **arguments)
 
     assert (caught.value.code, caught.value.message) == ("invalid_arguments", told)
 
 
-def test_many_wrong_arguments_are_told_in_few_words() -> None:
+async def test_many_wrong_arguments_are_told_in_few_words() -> None:
     @tool
     def add_up(numbers: list[int]) -> int:
         return sum(numbers)
 
     with pytest.raises(ToolError) as caught:
-        call(add_up, numbers=["x"] * 1_000)
+        await call(add_up, numbers=["x"] * 1_000)
 
     assert caught.value.message.count("numbers.") == 5
     assert caught.value.message.endswith("; and 995 more")
 
 
-def test_the_context_is_passed_and_not_shown() -> None:
+async def test_the_context_is_passed_and_not_shown() -> None:
     @tool
     async def whoami(context: ToolContext, schema: str = "s") -> str:
         return f"{context.tenant} {context.idempotency_key} {schema}"
 
-    assert call(whoami) == "acme r:c s"
+    assert (await call(whoami)) == "acme r:c s"
     assert list(whoami.input_schema["properties"]) == ["schema"]
     assert whoami.description == ""
 

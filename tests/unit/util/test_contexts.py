@@ -13,7 +13,6 @@ import lib.tools.builtin
 import lib.vector
 from lib._util.contexts import AsyncStore
 from lib.errors import StoreClosed
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, TenantVectorStore
 
 PACKAGES: tuple[Any, ...] = (lib.events, lib.llm, lib.observe, lib.tools.builtin, lib.vector)
@@ -44,30 +43,27 @@ def test_every_store_sink_reranker_and_provider_is_an_async_context_manager() ->
     assert lacking == []
 
 
-def test_a_store_is_set_up_and_closed_by_its_block(tmp_path: Path) -> None:
-    async def main() -> None:
-        stores: list[Any] = [
-            InMemoryVectorStore(2),
-            SQLiteVectorStore(tmp_path / "vectors.db", dimension=2),
-            lib.events.stores.memory.MemoryEventStore(),
-        ]
-        for store in stores:
-            async with store as entered:
-                assert entered is store
-        async with InMemoryVectorStore(2) as shared:
-            async with TenantVectorStore(shared, "acme") as view:
-                await view.upsert([Record("a", [1.0, 0.0])])
-            with pytest.raises(StoreClosed):
-                await view.count()
-            assert await shared.count(namespace="acme") == 1
+async def test_a_store_is_set_up_and_closed_by_its_block(tmp_path: Path) -> None:
+    stores: list[Any] = [
+        InMemoryVectorStore(2),
+        SQLiteVectorStore(tmp_path / "vectors.db", dimension=2),
+        lib.events.stores.memory.MemoryEventStore(),
+    ]
+    for store in stores:
+        async with store as entered:
+            assert entered is store
+    async with InMemoryVectorStore(2) as shared:
+        async with TenantVectorStore(shared, "acme") as view:
+            await view.upsert([Record("a", [1.0, 0.0])])
         with pytest.raises(StoreClosed):
-            await shared.count()
-        await shared.aclose()
+            await view.count()
+        assert await shared.count(namespace="acme") == 1
+    with pytest.raises(StoreClosed):
+        await shared.count()
+    await shared.aclose()
 
-    run(main())
 
-
-def test_a_store_that_cannot_be_set_up_is_closed() -> None:
+async def test_a_store_that_cannot_be_set_up_is_closed() -> None:
     class Broken(AsyncStore):
         closed = False
 
@@ -77,11 +73,8 @@ def test_a_store_that_cannot_be_set_up_is_closed() -> None:
         async def close(self) -> None:
             self.closed = True
 
-    async def main() -> None:
-        store = Broken()
-        with pytest.raises(OSError, match="no such place"):
-            async with store:
-                pass
-        assert store.closed
-
-    run(main())
+    store = Broken()
+    with pytest.raises(OSError, match="no such place"):
+        async with store:
+            pass
+    assert store.closed

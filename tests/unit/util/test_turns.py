@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from lib._util.turns import turn
-from lib.testing.aio import run
 
 
 class Rounds:
@@ -25,49 +24,40 @@ async def work() -> None:
     sum(range(20_000))  # some tenths of a millisecond
 
 
-def test_a_loop_of_calls_lets_the_event_loop_go_round_in_between() -> None:
-    async def main() -> None:
-        rounds = Rounds()
-        for _ in range(300):
-            await work()
-        assert rounds.number > 10
-
-    run(main())
+async def test_a_loop_of_calls_lets_the_event_loop_go_round_in_between() -> None:
+    rounds = Rounds()
+    for _ in range(300):
+        await work()
+    assert rounds.number > 10
 
 
-def test_calls_that_are_made_at_once_are_spread_over_many_rounds() -> None:
-    async def main() -> None:
-        rounds = Rounds()
-        await asyncio.gather(*(work() for _ in range(300)))
-        assert rounds.number > 10
-
-    run(main())
+async def test_calls_that_are_made_at_once_are_spread_over_many_rounds() -> None:
+    rounds = Rounds()
+    await asyncio.gather(*(work() for _ in range(300)))
+    assert rounds.number > 10
 
 
-def test_a_time_out_ends_calls_that_never_wait() -> None:
+async def test_a_time_out_ends_calls_that_never_wait() -> None:
     async def main() -> None:
         async with asyncio.timeout(0.02):
             while True:
                 await work()
 
     with pytest.raises(TimeoutError):
-        run(main())
+        await main()
 
 
-def test_who_is_cancelled_while_waiting_keeps_nobody_waiting() -> None:
-    async def main() -> list[int]:
-        ended: list[int] = []
+async def test_who_is_cancelled_while_waiting_keeps_nobody_waiting() -> None:
+    ended: list[int] = []
 
-        async def call(number: int) -> None:
-            for _ in range(40):
-                await work()
-            ended.append(number)
+    async def call(number: int) -> None:
+        for _ in range(40):
+            await work()
+        ended.append(number)
 
-        tasks = [asyncio.create_task(call(number)) for number in range(12)]
-        await asyncio.wait([asyncio.create_task(work())])
-        for task in tasks[4:8]:
-            task.cancel()
-        await asyncio.wait(tasks)
-        return ended
-
-    assert sorted(run(main())) == [0, 1, 2, 3, 8, 9, 10, 11]
+    tasks = [asyncio.create_task(call(number)) for number in range(12)]
+    await asyncio.wait([asyncio.create_task(work())])
+    for task in tasks[4:8]:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert sorted(ended) == [0, 1, 2, 3, 8, 9, 10, 11]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from lib.errors import HybridUnavailable, VectorError
-from lib.testing.aio import run
 from lib.vector import (
     Doc,
     EmbeddingIndex,
@@ -36,7 +35,7 @@ class Embedder:
         return np.array([[1.0, len(text)] for text in texts], np.float32)
 
 
-def test_a_proxy_can_do_what_its_store_can_whichever_came_first() -> None:
+async def test_a_proxy_can_do_what_its_store_can_whichever_came_first() -> None:
     narrow: Any = QdrantVectorStore(dimension=2, location=":memory:")
     whole: Any = InMemoryVectorStore(2)
     for _ in range(2):
@@ -46,35 +45,29 @@ def test_a_proxy_can_do_what_its_store_can_whichever_came_first() -> None:
                 "hybrid",
                 "scan",
             }
-    run(narrow.close())
+    await narrow.close()
 
 
-def test_stores_behind_proxies_are_searched_by_words_and_copied() -> None:
-    async def main() -> None:
-        proxy: Any = Proxy(InMemoryVectorStore(2))
-        target: Any = Proxy(InMemoryVectorStore(2))
-        index = EmbeddingIndex(proxy, Embedder(), hybrid=True)
-        await index.add([Doc("1", "apple"), Doc("2", "pear")])
+async def test_stores_behind_proxies_are_searched_by_words_and_copied() -> None:
+    proxy: Any = Proxy(InMemoryVectorStore(2))
+    target: Any = Proxy(InMemoryVectorStore(2))
+    index = EmbeddingIndex(proxy, Embedder(), hybrid=True)
+    await index.add([Doc("1", "apple"), Doc("2", "pear")])
 
-        assert [hit.metric for hit in await index.search("apple")] == ["rrf", "rrf"]
-        (copied,) = await copy_store(proxy, target)
-        assert (copied.written, copied.missing) == (2, 0)
-
-    run(main())
+    assert [hit.metric for hit in await index.search("apple")] == ["rrf", "rrf"]
+    (copied,) = await copy_store(proxy, target)
+    assert (copied.written, copied.missing) == (2, 0)
 
 
-def test_what_a_store_does_not_declare_is_not_used() -> None:
+async def test_what_a_store_does_not_declare_is_not_used() -> None:
     class Undeclared(InMemoryVectorStore):
         capabilities = frozenset()
 
-    async def main() -> None:
-        store = Undeclared(2)
-        with pytest.raises(HybridUnavailable):
-            await EmbeddingIndex(store, Embedder()).search("apple", hybrid=True)
-        with pytest.raises(VectorError, match="cannot be copied from"):
-            await copy_store(store, InMemoryVectorStore(2))
-
-    run(main())
+    store = Undeclared(2)
+    with pytest.raises(HybridUnavailable):
+        await EmbeddingIndex(store, Embedder()).search("apple", hybrid=True)
+    with pytest.raises(VectorError, match="cannot be copied from"):
+        await copy_store(store, InMemoryVectorStore(2))
 
 
 def test_an_unknown_capability_is_an_error_that_names_the_known_ones() -> None:

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from lib.errors import StoreClosed
-from lib.testing.aio import run
 from lib.vector.closing import Closing
 
 
@@ -21,87 +20,72 @@ class Held:
         await self.let_go.wait()
 
 
-def test_no_call_begins_once_somebody_has_begun_to_close() -> None:
-    async def main() -> None:
-        closing, held = Closing("Store"), Held()
+async def test_no_call_begins_once_somebody_has_begun_to_close() -> None:
+    closing, held = Closing("Store"), Held()
+    closing.check_open()
+    first = asyncio.create_task(closing.close(held.release))
+    await asyncio.wait([first], timeout=0)
+
+    with pytest.raises(StoreClosed, match="Store is closed"):
         closing.check_open()
-        first = asyncio.create_task(closing.close(held.release))
-        await asyncio.wait([first], timeout=0)
-
-        with pytest.raises(StoreClosed, match="Store is closed"):
-            closing.check_open()
-        with pytest.raises(StoreClosed), closing.call():
-            raise AssertionError
-        held.let_go.set()
-        await first
-
-    run(main())
+    with pytest.raises(StoreClosed), closing.call():
+        raise AssertionError
+    held.let_go.set()
+    await first
 
 
-def test_what_is_held_is_released_after_the_last_running_call() -> None:
-    async def main() -> None:
-        closing, held = Closing("Store"), Held()
-        held.let_go.set()
+async def test_what_is_held_is_released_after_the_last_running_call() -> None:
+    closing, held = Closing("Store"), Held()
+    held.let_go.set()
+    with closing.call():
         with closing.call():
-            with closing.call():
-                closed = asyncio.create_task(closing.close(held.release))
-                await asyncio.wait([closed], timeout=0.01)
+            closed = asyncio.create_task(closing.close(held.release))
             await asyncio.wait([closed], timeout=0.01)
-            assert held.releases == 0
-        await closed
+        await asyncio.wait([closed], timeout=0.01)
+        assert held.releases == 0
+    await closed
 
-        assert held.releases == 1
-
-    run(main())
-
-
-def test_a_call_that_fails_is_over() -> None:
-    async def main() -> None:
-        closing, held = Closing("Store"), Held()
-        held.let_go.set()
-        with pytest.raises(ValueError, match="wrong"), closing.call():
-            raise ValueError("wrong")
-        await closing.close(held.release)
-        assert held.releases == 1
-
-    run(main())
+    assert held.releases == 1
 
 
-def test_a_cancelled_closing_goes_on_and_the_next_one_waits_for_it() -> None:
-    async def main() -> None:
-        closing, held = Closing("Store"), Held()
-        first = asyncio.create_task(closing.close(held.release))
-        await asyncio.wait([first], timeout=0.01)
-        first.cancel()
-        await asyncio.wait([first])
-        assert first.cancelled()
-        again = asyncio.create_task(closing.close(held.release))
-        await asyncio.wait([again], timeout=0.01)
-        assert not again.done()
-        held.let_go.set()
-        await again
-        await closing.close(held.release)
-
-        assert held.releases == 1
-
-    run(main())
+async def test_a_call_that_fails_is_over() -> None:
+    closing, held = Closing("Store"), Held()
+    held.let_go.set()
+    with pytest.raises(ValueError, match="wrong"), closing.call():
+        raise ValueError("wrong")
+    await closing.close(held.release)
+    assert held.releases == 1
 
 
-def test_whoever_asks_for_a_closing_that_fails_is_told_so() -> None:
-    async def main() -> None:
-        closing = Closing("Store")
+async def test_a_cancelled_closing_goes_on_and_the_next_one_waits_for_it() -> None:
+    closing, held = Closing("Store"), Held()
+    first = asyncio.create_task(closing.close(held.release))
+    await asyncio.wait([first], timeout=0.01)
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    again = asyncio.create_task(closing.close(held.release))
+    await asyncio.wait([again], timeout=0.01)
+    assert not again.done()
+    held.let_go.set()
+    await again
+    await closing.close(held.release)
 
-        async def release() -> None:
-            raise OSError("the disk is gone")
-
-        for _ in range(2):
-            with pytest.raises(OSError, match="the disk is gone"):
-                await closing.close(release)
-
-    run(main())
+    assert held.releases == 1
 
 
-def test_what_an_ending_event_loop_has_interrupted_is_closed_from_the_next_one() -> None:
+async def test_whoever_asks_for_a_closing_that_fails_is_told_so() -> None:
+    closing = Closing("Store")
+
+    async def release() -> None:
+        raise OSError("the disk is gone")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is gone"):
+            await closing.close(release)
+
+
+async def test_what_an_ending_event_loop_has_interrupted_is_closed_from_the_next_one() -> None:
     closing, releases = Closing("Store"), list[bool]()
 
     async def release() -> None:
@@ -109,11 +93,8 @@ def test_what_an_ending_event_loop_has_interrupted_is_closed_from_the_next_one()
         if len(releases) == 1:
             await asyncio.get_running_loop().create_future()
 
-    async def interrupted() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(closing.close(release), 0.01)
-
-    run(interrupted())
-    run(closing.close(release))
-    run(closing.close(release))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(closing.close(release), 0.01)
+    await closing.close(release)
+    await closing.close(release)
     assert len(releases) == 2

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lib.errors import DimensionMismatch, MetricMismatch, VectorError
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, copy_store
 from lib.vector.copy import CopiedNamespace
 
@@ -60,46 +59,39 @@ def whole(name: str, records: int, written: int) -> CopiedNamespace:
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 25, 26, 10_000])
-def test_everything_is_copied_as_it_is(batch_size: int) -> None:
-    async def main() -> None:
-        source, target = await filled(), SQLiteVectorStore(dimension=2)
-        await target.setup()
+async def test_everything_is_copied_as_it_is(batch_size: int) -> None:
+    source, target = await filled(), SQLiteVectorStore(dimension=2)
+    await target.setup()
 
-        copied = await copy_store(source, target, batch_size=batch_size)
-        assert copied == [whole(name, 25, 25) for name in NAMES]
-        assert await contents(target) == await contents(source)
-        await target.close()
-
-    run(main())
+    copied = await copy_store(source, target, batch_size=batch_size)
+    assert copied == [whole(name, 25, 25) for name in NAMES]
+    assert await contents(target) == await contents(source)
+    await target.close()
 
 
-def test_a_copy_into_nothing_writes_each_record_once_and_asks_for_it_once_at_the_end() -> None:
-    async def main() -> None:
-        source, target = await filled(), Counted()
-        await copy_store(source, target, batch_size=10)
+async def test_a_copy_into_nothing_writes_each_record_once_and_asks_for_it_once_at_the_end() -> (
+    None
+):
+    source, target = await filled(), Counted()
+    await copy_store(source, target, batch_size=10)
 
-        assert target.got == 100
-        assert len(target.written) == 100
-
-    run(main())
+    assert target.got == 100
+    assert len(target.written) == 100
 
 
 @pytest.mark.parametrize("writes", [0, 1, 4, 11])
-def test_an_interrupted_copy_goes_on_and_writes_only_the_rest(writes: int) -> None:
-    async def main() -> None:
-        source, target = await filled(), Counted()
-        target.writes_left = writes
-        with pytest.raises(VectorError, match="lost"):
-            await copy_store(source, target, batch_size=10)
-        before, target.writes_left = len(target.written), 10**6
+async def test_an_interrupted_copy_goes_on_and_writes_only_the_rest(writes: int) -> None:
+    source, target = await filled(), Counted()
+    target.writes_left = writes
+    with pytest.raises(VectorError, match="lost"):
+        await copy_store(source, target, batch_size=10)
+    before, target.writes_left = len(target.written), 10**6
 
-        copied = await copy_store(source, target, batch_size=10)
-        assert sum(one.written for one in copied) == 100 - before
-        assert len(target.written) == 100
-        assert await contents(target) == await contents(source)
-        assert [one.written for one in await copy_store(source, target)] == [0, 0, 0, 0]
-
-    run(main())
+    copied = await copy_store(source, target, batch_size=10)
+    assert sum(one.written for one in copied) == 100 - before
+    assert len(target.written) == 100
+    assert await contents(target) == await contents(source)
+    assert [one.written for one in await copy_store(source, target)] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -113,103 +105,82 @@ def test_an_interrupted_copy_goes_on_and_writes_only_the_rest(writes: int) -> No
         {"vector": [-1.0, 3.0]},
     ],
 )
-def test_what_has_changed_since_is_written_again(change: dict[str, Any]) -> None:
-    async def main() -> None:
-        source, target = await filled(), Counted()
-        await source.upsert([Record("0001", [1.0, 1.0], "text 1", {"n": 1})])
-        await copy_store(source, target)
-        target.written.clear()
-        (record,) = await source.get(["0003"])
-        await source.upsert([replace(record, **change)])
+async def test_what_has_changed_since_is_written_again(change: dict[str, Any]) -> None:
+    source, target = await filled(), Counted()
+    await source.upsert([Record("0001", [1.0, 1.0], "text 1", {"n": 1})])
+    await copy_store(source, target)
+    target.written.clear()
+    (record,) = await source.get(["0003"])
+    await source.upsert([replace(record, **change)])
 
-        (copied,) = await copy_store(source, target, namespaces=[""])
-        assert copied == whole("", 25, 1)
-        assert target.written == ["0003"]
-        assert await contents(target) == await contents(source)
-
-    run(main())
+    (copied,) = await copy_store(source, target, namespaces=[""])
+    assert copied == whole("", 25, 1)
+    assert target.written == ["0003"]
+    assert await contents(target) == await contents(source)
 
 
-def test_true_is_not_taken_for_one() -> None:
-    async def main() -> None:
-        source, target = InMemoryVectorStore(1), Counted(1)
-        await target.upsert([Record("a", [1.0], "", {"x": 1})])
-        await source.upsert([Record("a", [1.0], "", {"x": True})])
+async def test_true_is_not_taken_for_one() -> None:
+    source, target = InMemoryVectorStore(1), Counted(1)
+    await target.upsert([Record("a", [1.0], "", {"x": 1})])
+    await source.upsert([Record("a", [1.0], "", {"x": True})])
 
-        assert await copy_store(source, target) == [whole("", 1, 1)]
-
-    run(main())
+    assert await copy_store(source, target) == [whole("", 1, 1)]
 
 
-def test_a_vector_that_is_off_in_the_last_place_is_the_same_vector() -> None:
-    async def main() -> None:
-        source, target = InMemoryVectorStore(2), Counted(2)
-        await source.upsert([Record("a", [0.1, 3e7]), Record("b", [0.1, 0.0])])
-        await target.upsert([Record("a", [0.1 + 2e-8, 3e7 + 4]), Record("b", [0.1, 1e-7])])
+async def test_a_vector_that_is_off_in_the_last_place_is_the_same_vector() -> None:
+    source, target = InMemoryVectorStore(2), Counted(2)
+    await source.upsert([Record("a", [0.1, 3e7]), Record("b", [0.1, 0.0])])
+    await target.upsert([Record("a", [0.1 + 2e-8, 3e7 + 4]), Record("b", [0.1, 1e-7])])
 
-        assert await copy_store(source, target) == [whole("", 2, 1)]
-        assert target.written[2:] == ["b"]
-
-    run(main())
+    assert await copy_store(source, target) == [whole("", 2, 1)]
+    assert target.written[2:] == ["b"]
 
 
-def test_what_only_the_target_has_stays() -> None:
-    async def main() -> None:
-        source, target = await filled(3), InMemoryVectorStore(2)
-        await target.upsert([Record("own", [1.0, 0.0]), Record("0001", [5.0, 5.0])])
-        await target.upsert([Record("own", [1.0, 0.0])], namespace="other")
+async def test_what_only_the_target_has_stays() -> None:
+    source, target = await filled(3), InMemoryVectorStore(2)
+    await target.upsert([Record("own", [1.0, 0.0]), Record("0001", [5.0, 5.0])])
+    await target.upsert([Record("own", [1.0, 0.0])], namespace="other")
 
-        assert (await copy_store(source, target))[0] == whole("", 3, 3)
-        assert await target.count() == 4
-        assert await target.namespaces() == sorted([*NAMES, "other"])
-
-    run(main())
+    assert (await copy_store(source, target))[0] == whole("", 3, 3)
+    assert await target.count() == 4
+    assert await target.namespaces() == sorted([*NAMES, "other"])
 
 
-def test_chosen_namespaces_are_copied_once_each() -> None:
-    async def main() -> None:
-        source, target = await filled(3), InMemoryVectorStore(2)
+async def test_chosen_namespaces_are_copied_once_each() -> None:
+    source, target = await filled(3), InMemoryVectorStore(2)
 
-        copied = await copy_store(source, target, namespaces=["ü", "", "ü"])
-        assert [one.namespace for one in copied] == ["ü", ""]
-        assert await target.namespaces() == ["", "ü"]
-
-    run(main())
+    copied = await copy_store(source, target, namespaces=["ü", "", "ü"])
+    assert [one.namespace for one in copied] == ["ü", ""]
+    assert await target.namespaces() == ["", "ü"]
 
 
-def test_namespaces_may_come_from_a_generator_but_one_name_is_no_list_of_names() -> None:
-    async def main() -> None:
-        source, target = await filled(3), Counted(2)
+async def test_namespaces_may_come_from_a_generator_but_one_name_is_no_list_of_names() -> None:
+    source, target = await filled(3), Counted(2)
 
-        with pytest.raises(ValueError, match="wrap it in a list"):
-            await copy_store(source, target, namespaces="a")
-        assert target.written == []
-        copied = await copy_store(source, target, namespaces=(name for name in ("ü", "")))
-        assert [one.namespace for one in copied] == ["ü", ""]
-
-    run(main())
+    with pytest.raises(ValueError, match="wrap it in a list"):
+        await copy_store(source, target, namespaces="a")
+    assert target.written == []
+    copied = await copy_store(source, target, namespaces=(name for name in ("ü", "")))
+    assert [one.namespace for one in copied] == ["ü", ""]
 
 
-def test_what_cannot_be_copied_is_refused_before_anything_is_written() -> None:
-    async def main() -> None:
-        source, target = await filled(3), Counted(2)
+async def test_what_cannot_be_copied_is_refused_before_anything_is_written() -> None:
+    source, target = await filled(3), Counted(2)
 
-        with pytest.raises(ValueError, match="onto itself"):
-            await copy_store(source, source)
-        with pytest.raises(MetricMismatch) as metrics:
-            await copy_store(source, Counted(2, "dot"))
-        assert (metrics.value.expected, metrics.value.got) == ("dot", "cosine")
-        with pytest.raises(DimensionMismatch) as dimensions:
-            await copy_store(source, Counted(3))
-        assert (dimensions.value.expected, dimensions.value.got) == (3, 2)
-        with pytest.raises(VectorError, match="no records in a namespace 'nowhere'"):
-            await copy_store(source, target, namespaces=["", "nowhere"])
-        without: Any = WithoutScan(2)
-        with pytest.raises(VectorError, match="WithoutScan cannot be copied from"):
-            await copy_store(without, target)
-        assert target.written == []
-
-    run(main())
+    with pytest.raises(ValueError, match="onto itself"):
+        await copy_store(source, source)
+    with pytest.raises(MetricMismatch) as metrics:
+        await copy_store(source, Counted(2, "dot"))
+    assert (metrics.value.expected, metrics.value.got) == ("dot", "cosine")
+    with pytest.raises(DimensionMismatch) as dimensions:
+        await copy_store(source, Counted(3))
+    assert (dimensions.value.expected, dimensions.value.got) == (3, 2)
+    with pytest.raises(VectorError, match="no records in a namespace 'nowhere'"):
+        await copy_store(source, target, namespaces=["", "nowhere"])
+    without: Any = WithoutScan(2)
+    with pytest.raises(VectorError, match="WithoutScan cannot be copied from"):
+        await copy_store(without, target)
+    assert target.written == []
 
 
 class WithoutScan(InMemoryVectorStore):
@@ -218,25 +189,22 @@ class WithoutScan(InMemoryVectorStore):
     scan = None  # type: ignore[assignment] - to be without it
 
 
-def test_progress_counts_over_all_namespaces() -> None:
-    async def main() -> None:
-        seen: list[tuple[int, int, str]] = []
-        source = await filled(3)
-        await copy_store(
-            source,
-            InMemoryVectorStore(),
-            namespaces=["", "a"],
-            batch_size=2,
-            on_progress=lambda done, total, name: seen.append((done, total, name)),
-        )
+async def test_progress_counts_over_all_namespaces() -> None:
+    seen: list[tuple[int, int, str]] = []
+    source = await filled(3)
+    await copy_store(
+        source,
+        InMemoryVectorStore(),
+        namespaces=["", "a"],
+        batch_size=2,
+        on_progress=lambda done, total, name: seen.append((done, total, name)),
+    )
 
-        assert seen == [(2, 6, ""), (3, 6, ""), (5, 6, "a"), (6, 6, "a")]
-
-    run(main())
+    assert seen == [(2, 6, ""), (3, 6, ""), (5, 6, "a"), (6, 6, "a")]
 
 
-def test_an_empty_store_is_copied_by_doing_nothing() -> None:
-    assert run(copy_store(InMemoryVectorStore(), InMemoryVectorStore())) == []
+async def test_an_empty_store_is_copied_by_doing_nothing() -> None:
+    assert (await copy_store(InMemoryVectorStore(), InMemoryVectorStore())) == []
 
 
 class Forgetful(InMemoryVectorStore):
@@ -246,13 +214,10 @@ class Forgetful(InMemoryVectorStore):
         await super().upsert(list(records)[1:], namespace=namespace)
 
 
-def test_what_the_target_does_not_have_at_the_end_is_told() -> None:
-    async def main() -> None:
-        copied = await copy_store(await filled(25), Forgetful(2), batch_size=10)
+async def test_what_the_target_does_not_have_at_the_end_is_told() -> None:
+    copied = await copy_store(await filled(25), Forgetful(2), batch_size=10)
 
-        assert [(one.records, one.missing) for one in copied] == [(25, 3)] * 4
-
-    run(main())
+    assert [(one.records, one.missing) for one in copied] == [(25, 3)] * 4
 
 
 class Visited(InMemoryVectorStore):
@@ -263,13 +228,10 @@ class Visited(InMemoryVectorStore):
         await super().upsert([*records, visitor], namespace=namespace)
 
 
-def test_somebody_who_writes_to_the_target_meanwhile_makes_no_fault() -> None:
-    async def main() -> None:
-        copied = await copy_store(await filled(25), Visited(2), batch_size=10)
+async def test_somebody_who_writes_to_the_target_meanwhile_makes_no_fault() -> None:
+    copied = await copy_store(await filled(25), Visited(2), batch_size=10)
 
-        assert copied == [whole(name, 25, 25) for name in NAMES]
-
-    run(main())
+    assert copied == [whole(name, 25, 25) for name in NAMES]
 
 
 class Disturbed(InMemoryVectorStore):
@@ -281,12 +243,11 @@ class Disturbed(InMemoryVectorStore):
         await self.delete([records[0].id], namespace=namespace)
 
 
-def test_a_record_that_somebody_deletes_meanwhile_is_missing_though_the_count_is_right() -> None:
-    async def main() -> None:
-        target = Disturbed(2)
-        copied = await copy_store(await filled(25), target, batch_size=10)
+async def test_a_record_that_somebody_deletes_meanwhile_is_missing_though_the_count_is_right() -> (
+    None
+):
+    target = Disturbed(2)
+    copied = await copy_store(await filled(25), target, batch_size=10)
 
-        assert [(one.records, one.missing) for one in copied] == [(25, 3)] * 4
-        assert [await target.count(namespace=name) for name in NAMES] == [25] * 4
-
-    run(main())
+    assert [(one.records, one.missing) for one in copied] == [(25, 3)] * 4
+    assert [await target.count(namespace=name) for name in NAMES] == [25] * 4

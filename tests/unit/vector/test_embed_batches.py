@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.errors import LLMError
-from lib.testing.aio import run
 from lib.vector.embed.batches import batches, each
 
 
@@ -57,76 +56,61 @@ class Gate:
             await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
 
 
-def test_results_are_in_order_and_so_many_calls_run_at_once() -> None:
-    async def main() -> None:
-        gate = Gate()
-        whole = asyncio.create_task(each([0, 1, 2, 3, 4], gate, concurrency=2))
-        await gate.settled()
-        assert gate.begun == [0, 1]
+async def test_results_are_in_order_and_so_many_calls_run_at_once() -> None:
+    gate = Gate()
+    whole = asyncio.create_task(each([0, 1, 2, 3, 4], gate, concurrency=2))
+    await gate.settled()
+    assert gate.begun == [0, 1]
 
-        gate.running[1].set_result("one")
-        await gate.settled()
-        assert gate.begun == [0, 1, 2]
+    gate.running[1].set_result("one")
+    await gate.settled()
+    assert gate.begun == [0, 1, 2]
 
-        for item, name in ((2, "two"), (3, "three"), (0, "zero"), (4, "four")):
-            gate.running[item].set_result(name)
-            await gate.settled()
-
-        assert await whole == ["zero", "one", "two", "three", "four"]
-
-    run(main())
-
-
-def test_the_first_failure_cancels_the_others_and_begins_no_more() -> None:
-    async def main() -> None:
-        gate = Gate()
-        whole = asyncio.create_task(each(range(9), gate, concurrency=3))
-        await gate.settled()
-        gate.running[1].set_exception(LLMError("busy", status=429))
-
-        with pytest.raises(LLMError, match="busy") as failed:
-            await whole
-
-        assert failed.value.status == 429
-        assert (gate.begun, sorted(gate.cancelled)) == ([0, 1, 2], [0, 2])
-
-    run(main())
-
-
-def test_of_two_failures_at_once_one_is_raised() -> None:
-    async def main() -> None:
-        gate = Gate()
-        whole = asyncio.create_task(each(range(9), gate, concurrency=2))
-        await gate.settled()
-        gate.running[1].set_exception(LLMError("first"))
-        gate.running[0].set_exception(LLMError("second"))
-
-        with pytest.raises(LLMError, match="first"):
-            await whole
-
-    run(main())
-
-
-def test_cancelling_the_whole_cancels_every_call() -> None:
-    async def main() -> None:
-        gate = Gate()
-        whole = asyncio.create_task(each(range(9), gate, concurrency=3))
+    for item, name in ((2, "two"), (3, "three"), (0, "zero"), (4, "four")):
+        gate.running[item].set_result(name)
         await gate.settled()
 
-        whole.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await whole
-
-        assert sorted(gate.cancelled) == [0, 1, 2]
-
-    run(main())
+    assert await whole == ["zero", "one", "two", "three", "four"]
 
 
-def test_nothing_needs_no_call() -> None:
-    async def main() -> None:
-        gate = Gate()
+async def test_the_first_failure_cancels_the_others_and_begins_no_more() -> None:
+    gate = Gate()
+    whole = asyncio.create_task(each(range(9), gate, concurrency=3))
+    await gate.settled()
+    gate.running[1].set_exception(LLMError("busy", status=429))
 
-        assert await each([], gate, concurrency=4) == []
-        assert gate.begun == []
+    with pytest.raises(LLMError, match="busy") as failed:
+        await whole
 
-    run(main())
+    assert failed.value.status == 429
+    assert (gate.begun, sorted(gate.cancelled)) == ([0, 1, 2], [0, 2])
+
+
+async def test_of_two_failures_at_once_one_is_raised() -> None:
+    gate = Gate()
+    whole = asyncio.create_task(each(range(9), gate, concurrency=2))
+    await gate.settled()
+    gate.running[1].set_exception(LLMError("first"))
+    gate.running[0].set_exception(LLMError("second"))
+
+    with pytest.raises(LLMError, match="first"):
+        await whole
+
+
+async def test_cancelling_the_whole_cancels_every_call() -> None:
+    gate = Gate()
+    whole = asyncio.create_task(each(range(9), gate, concurrency=3))
+    await gate.settled()
+
+    whole.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await whole
+
+    assert sorted(gate.cancelled) == [0, 1, 2]
+
+
+async def test_nothing_needs_no_call() -> None:
+    gate = Gate()
+
+    assert await each([], gate, concurrency=4) == []
+    assert gate.begun == []

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from openai import AsyncOpenAI
 
-from lib.testing.aio import run
 from lib.vector import OpenAIEmbedder
 
 from .embed_openai_kit import KEY, Server, embedder, vector_of
@@ -17,10 +16,10 @@ TEXTS = ["one", "two words", "three", "naïve 猫", "five"]
 
 
 @pytest.mark.parametrize("style", ["base64", "float"])
-def test_vectors_come_back_in_the_order_of_the_texts(style: str) -> None:
+async def test_vectors_come_back_in_the_order_of_the_texts(style: str) -> None:
     server = Server(style=style)
 
-    vectors = run(embedder(server).embed(TEXTS))
+    vectors = await embedder(server).embed(TEXTS)
 
     assert vectors.dtype == np.float32
     assert vectors.tolist() == [vector_of(text) for text in TEXTS]
@@ -30,49 +29,44 @@ def test_vectors_come_back_in_the_order_of_the_texts(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["base64", "float"])
-def test_the_official_client_reads_the_same_from_this_server(style: str) -> None:
-    async def main() -> None:
-        server = Server(style=style)
-        transport = httpx2.MockTransport(server)
-        async with (
-            httpx2.AsyncClient(transport=transport) as http,
-            AsyncOpenAI(
-                base_url="http://127.0.0.1:1/v1", api_key=KEY, http_client=http
-            ) as official,
-        ):
-            reply = await official.embeddings.create(
-                model="own-model", input=TEXTS, encoding_format="base64"
-            )
-            ours = await embedder(server).embed(TEXTS)
+async def test_the_official_client_reads_the_same_from_this_server(style: str) -> None:
+    server = Server(style=style)
+    transport = httpx2.MockTransport(server)
+    async with (
+        httpx2.AsyncClient(transport=transport) as http,
+        AsyncOpenAI(base_url="http://127.0.0.1:1/v1", api_key=KEY, http_client=http) as official,
+    ):
+        reply = await official.embeddings.create(
+            model="own-model", input=TEXTS, encoding_format="base64"
+        )
+        ours = await embedder(server).embed(TEXTS)
 
-        theirs = [item.embedding for item in sorted(reply.data, key=lambda item: item.index)]
-        decoded = [
-            np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row
-            for row in theirs
-        ]
-        assert np.array_equal(np.array(decoded, np.float32), ours)
-        assert server.requests[0] == server.requests[1]
-
-    run(main())
+    theirs = [item.embedding for item in sorted(reply.data, key=lambda item: item.index)]
+    decoded = [
+        np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row
+        for row in theirs
+    ]
+    assert np.array_equal(np.array(decoded, np.float32), ours)
+    assert server.requests[0] == server.requests[1]
 
 
-def test_texts_are_sent_in_batches_of_bounded_number_and_size() -> None:
+async def test_texts_are_sent_in_batches_of_bounded_number_and_size() -> None:
     server = Server()
     texts = ["a", "b", "c", "x" * 200_000, "é" * 30_000, "y" * 300_000, "z"]
 
-    vectors = run(embedder(server, batch_size=3).embed(texts))
+    vectors = await embedder(server, batch_size=3).embed(texts)
 
     assert server.sizes == [3, 1, 1, 1, 1]
     assert vectors.tolist() == [vector_of(text) for text in texts]
 
 
-def test_documents_and_queries_can_have_prefixes_and_empty_texts_are_a_space() -> None:
+async def test_documents_and_queries_can_have_prefixes_and_empty_texts_are_a_space() -> None:
     server = Server()
     prefixed = embedder(server, document_prefix="passage: ", query_prefix="query: ")
 
-    run(prefixed.embed(["x", ""]))
-    run(prefixed.embed(["x"], purpose="query"))
-    run(embedder(server).embed([""]))
+    await prefixed.embed(["x", ""])
+    await prefixed.embed(["x"], purpose="query")
+    await embedder(server).embed([""])
 
     assert [request["input"] for request in server.requests] == [
         ["passage: x", "passage: "],
@@ -81,30 +75,32 @@ def test_documents_and_queries_can_have_prefixes_and_empty_texts_are_a_space() -
     ]
 
 
-def test_a_server_without_indexes_is_taken_at_its_order() -> None:
+async def test_a_server_without_indexes_is_taken_at_its_order() -> None:
     items = [{"embedding": [1.0, 2.0]}, {"embedding": [3.0, 4.0], "index": None}]
 
-    vectors = run(embedder(Server(data=items)).embed(["a", "b"]))
+    vectors = await embedder(Server(data=items)).embed(["a", "b"])
 
     assert vectors.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
-def test_keys_and_addresses_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_and_addresses_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server = Server()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:2/v1")
 
-    run(OpenAIEmbedder("m", transport=httpx2.MockTransport(server)).embed(["a"]))
+    await OpenAIEmbedder("m", transport=httpx2.MockTransport(server)).embed(["a"])
 
     assert server.urls == ["http://127.0.0.1:2/v1/embeddings"]
     assert server.headers[0]["authorization"] == "Bearer sk-env"
 
 
-def test_other_servers_need_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_servers_need_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    run(embedder(server, api_key=None).embed(["a"]))
+    await embedder(server, api_key=None).embed(["a"])
 
     assert "authorization" not in server.headers[0]
 
@@ -129,15 +125,12 @@ def test_impossible_settings_are_refused_at_once(
         OpenAIEmbedder(**options)
 
 
-def test_closing_it_closes_its_connections() -> None:
-    async def main() -> None:
-        used = embedder(Server())
-        await used.embed(["a"])
+async def test_closing_it_closes_its_connections() -> None:
+    used = embedder(Server())
+    await used.embed(["a"])
 
-        await used.aclose()
-        vectors = await used.embed(["a"])
-        await used.aclose()
+    await used.aclose()
+    vectors = await used.embed(["a"])
+    await used.aclose()
 
-        assert vectors.tolist() == [vector_of("a")]
-
-    run(main())
+    assert vectors.tolist() == [vector_of("a")]

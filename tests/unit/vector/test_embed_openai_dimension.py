@@ -7,29 +7,25 @@ import httpx2
 import pytest
 
 from lib.errors import InvalidReply, VectorError
-from lib.testing.aio import run
 from lib.vector import OpenAIEmbedder
 
 from .embed_openai_kit import DIMENSION, Server, embedder
 
 
-def test_the_dimension_is_discovered_and_then_held() -> None:
-    async def main() -> None:
-        server = Server()
-        unknown = embedder(server)
-        with pytest.raises(VectorError, match="not known before its first vector"):
-            _ = unknown.dimension
-        nothing = await unknown.embed([])
+async def test_the_dimension_is_discovered_and_then_held() -> None:
+    server = Server()
+    unknown = embedder(server)
+    with pytest.raises(VectorError, match="not known before its first vector"):
+        _ = unknown.dimension
+    nothing = await unknown.embed([])
 
-        found = await unknown.discover()
-        again = await unknown.discover()
-        unknown_now = await unknown.embed([])
+    found = await unknown.discover()
+    again = await unknown.discover()
+    unknown_now = await unknown.embed([])
 
-        assert (found, again, unknown.dimension) == (DIMENSION,) * 3
-        assert (nothing.shape, unknown_now.shape) == ((0, 0), (0, DIMENSION))
-        assert len(server.requests) == 1
-
-    run(main())
+    assert (found, again, unknown.dimension) == (DIMENSION,) * 3
+    assert (nothing.shape, unknown_now.shape) == ((0, 0), (0, DIMENSION))
+    assert len(server.requests) == 1
 
 
 class Lengths:
@@ -66,75 +62,69 @@ async def lengths_of(asked: OpenAIEmbedder, calls: int) -> list[int | None]:
         ([3, 1, 2, 2], [3, None, None, 2], 2),
     ],
 )
-def test_a_dimension_that_was_learned_is_given_up_when_the_server_contradicts_it_twice_running(
+async def test_a_learned_dimension_is_dropped_when_the_server_contradicts_it_twice(
     given: list[int], found: list[int | None], dimension: int
 ) -> None:
     asked = embedder(Lengths(*given))
 
-    assert run(lengths_of(asked, len(given))) == found
+    assert (await lengths_of(asked, len(given))) == found
     assert asked.dimension == dimension
 
 
-def test_a_dimension_that_was_asked_for_is_never_given_up() -> None:
+async def test_a_dimension_that_was_asked_for_is_never_given_up() -> None:
     asked = embedder(Lengths(1, 1, 1, 3), dimension=3)
 
-    assert run(lengths_of(asked, 4)) == [None, None, None, 3]
+    assert (await lengths_of(asked, 4)) == [None, None, None, 3]
     assert asked.dimension == 3
 
 
-def test_a_first_call_whose_batches_differ_does_not_fix_the_dimension() -> None:
+async def test_a_first_call_whose_batches_differ_does_not_fix_the_dimension() -> None:
     asked = embedder(Lengths(1, 3, 3), batch_size=1, concurrency=1)
 
     with pytest.raises(InvalidReply, match="length 3, expected 1"):
-        run(asked.embed(["a", "b"]))
+        await asked.embed(["a", "b"])
 
-    assert run(lengths_of(asked, 1)) == [3]
-
-
-def test_a_call_has_vectors_of_one_length_while_another_changes_what_is_known() -> None:
-    async def main() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
-        lengths = Lengths(1, 3, 3)
-
-        async def slow(request: httpx2.Request) -> httpx2.Response:
-            if json.loads(request.content)["input"] == ["second"]:
-                begun.set()
-                await go_on.wait()
-            return lengths(request)
-
-        asked = OpenAIEmbedder(
-            "own-model",
-            base_url="http://127.0.0.1:1/v1/",
-            transport=httpx2.MockTransport(slow),
-            batch_size=1,
-            concurrency=1,
-        )
-        call = asyncio.create_task(asked.embed(["first", "second"]))
-        await begun.wait()
-        assert await lengths_of(asked, 1) == [None]
-        go_on.set()
-
-        with pytest.raises(InvalidReply, match="length 3, expected 1"):
-            await call
-        assert asked.dimension == 3
-
-    run(main())
+    assert (await lengths_of(asked, 1)) == [3]
 
 
-def test_openais_models_are_known_and_other_lengths_asked_for() -> None:
-    async def main() -> None:
-        server = Server()
-        small = embedder(server, model="text-embedding-3-small")
-        same = embedder(server, model="text-embedding-3-small", dimension=1536)
-        short = embedder(server, model="text-embedding-3-small", dimension=8)
+async def test_a_call_has_vectors_of_one_length_while_another_changes_what_is_known() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    lengths = Lengths(1, 3, 3)
 
-        vectors = await short.embed(["x"])
-        for wrong in (small, same):
-            with pytest.raises(InvalidReply, match="length 4, expected 1536"):
-                await wrong.embed(["x"])
+    async def slow(request: httpx2.Request) -> httpx2.Response:
+        if json.loads(request.content)["input"] == ["second"]:
+            begun.set()
+            await go_on.wait()
+        return lengths(request)
 
-        assert (small.dimension, same.dimension, short.dimension) == (1536, 1536, 8)
-        assert vectors.shape == (1, 8)
-        assert [request.get("dimensions") for request in server.requests] == [8, None, None]
+    asked = OpenAIEmbedder(
+        "own-model",
+        base_url="http://127.0.0.1:1/v1/",
+        transport=httpx2.MockTransport(slow),
+        batch_size=1,
+        concurrency=1,
+    )
+    call = asyncio.create_task(asked.embed(["first", "second"]))
+    await begun.wait()
+    assert await lengths_of(asked, 1) == [None]
+    go_on.set()
 
-    run(main())
+    with pytest.raises(InvalidReply, match="length 3, expected 1"):
+        await call
+    assert asked.dimension == 3
+
+
+async def test_openais_models_are_known_and_other_lengths_asked_for() -> None:
+    server = Server()
+    small = embedder(server, model="text-embedding-3-small")
+    same = embedder(server, model="text-embedding-3-small", dimension=1536)
+    short = embedder(server, model="text-embedding-3-small", dimension=8)
+
+    vectors = await short.embed(["x"])
+    for wrong in (small, same):
+        with pytest.raises(InvalidReply, match="length 4, expected 1536"):
+            await wrong.embed(["x"])
+
+    assert (small.dimension, same.dimension, short.dimension) == (1536, 1536, 8)
+    assert vectors.shape == (1, 8)
+    assert [request.get("dimensions") for request in server.requests] == [8, None, None]

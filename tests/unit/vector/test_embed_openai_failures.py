@@ -7,7 +7,6 @@ import pytest
 
 from lib.errors import InvalidReply, LLMError
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
 from .embed_openai_kit import KEY, Handler, Server, embedder, vector_of
@@ -41,16 +40,16 @@ ROW = {"index": 0, "embedding": [1.0, 2.0]}
         ([ROW, ROW | {"index": 1, "embedding": "AADAfwAAgD8="}], "not finite"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused(data: Any, message: str) -> None:
+async def test_an_answer_that_makes_no_sense_is_refused(data: Any, message: str) -> None:
     with pytest.raises(InvalidReply, match=message) as refused:
-        run(embedder(Server(data=data)).embed(["a", "b"]))
+        await embedder(Server(data=data)).embed(["a", "b"])
 
     assert not refused.value.retryable
 
 
 @pytest.mark.parametrize("error", [None, {}, ""])
-def test_an_empty_error_in_an_answer_is_none(error: Any) -> None:
-    vectors = run(embedder(Server(error=error)).embed(["a"]))
+async def test_an_empty_error_in_an_answer_is_none(error: Any) -> None:
+    vectors = await embedder(Server(error=error)).embed(["a"])
 
     assert vectors.tolist() == [vector_of("a")]
 
@@ -68,9 +67,9 @@ def answering(status: int, content: bytes, **headers: str) -> Handler:
     ],
     ids=["broken", "list", "page"],
 )
-def test_an_answer_of_another_kind_is_refused(handler: Handler, retryable: bool) -> None:
+async def test_an_answer_of_another_kind_is_refused(handler: Handler, retryable: bool) -> None:
     with pytest.raises(InvalidReply) as refused:
-        run(embedder(handler).embed(["a"]))
+        await embedder(handler).embed(["a"])
 
     assert refused.value.retryable == retryable
 
@@ -86,11 +85,11 @@ def test_an_answer_of_another_kind_is_refused(handler: Handler, retryable: bool)
     ],
     ids=["key", "rate", "quota", "down", "inside"],
 )
-def test_a_refusal_has_its_status_and_whether_it_may_pass(
+async def test_a_refusal_has_its_status_and_whether_it_may_pass(
     handler: Handler, facts: tuple[int, bool, float | None]
 ) -> None:
     with pytest.raises(LLMError) as refused:
-        run(embedder(handler).embed(["the text"]))
+        await embedder(handler).embed(["the text"])
 
     error = refused.value
     assert (error.status, error.retryable, error.retry_after_s) == facts
@@ -124,7 +123,7 @@ def failing_first(server: Server, *answers: httpx2.Response | Exception) -> Hand
     return handle
 
 
-def test_what_may_pass_is_tried_again_after_the_wait_that_is_asked() -> None:
+async def test_what_may_pass_is_tried_again_after_the_wait_that_is_asked() -> None:
     server, clock = Server(), Impatient()
     handler = failing_first(
         server,
@@ -134,17 +133,17 @@ def test_what_may_pass_is_tried_again_after_the_wait_that_is_asked() -> None:
     )
     patient = embedder(handler, retries=RetryPolicy(attempts=4), clock=clock, jitter=lambda: 0.5)
 
-    vectors = run(patient.embed(["a"]))
+    vectors = await patient.embed(["a"])
 
     assert vectors.tolist() == [vector_of("a")]
     assert clock.waits == [2.25, 0.5, 1.0]
 
 
-def test_what_will_not_pass_is_not_tried_again() -> None:
+async def test_what_will_not_pass_is_not_tried_again() -> None:
     server, clock = Server(), Impatient()
     handler = failing_first(server, httpx2.Response(400))
 
     with pytest.raises(LLMError):
-        run(embedder(handler, retries=RetryPolicy(), clock=clock).embed(["a"]))
+        await embedder(handler, retries=RetryPolicy(), clock=clock).embed(["a"])
 
     assert (clock.waits, server.requests) == ([], [])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from lib.errors import VectorError
-from lib.testing.aio import run
 from lib.vector import SentenceTransformerEmbedder
 
 from .embed_sentence_transformer_kit import Model
@@ -45,18 +44,15 @@ class Bare:
         return self.answer
 
 
-def test_a_model_is_asked_quietly_and_with_prefixes() -> None:
+async def test_a_model_is_asked_quietly_and_with_prefixes() -> None:
     model = Model()
     embedder = SentenceTransformerEmbedder(
         model, batch_size=7, document_prefix="passage: ", query_prefix="query: "
     )
 
-    async def main() -> None:
-        await embedder.embed(["a", "", "\ud800"])
-        await embedder.embed(["a"], purpose="query")
-        await embedder.aclose()
-
-    run(main())
+    await embedder.embed(["a", "", "\ud800"])
+    await embedder.embed(["a"], purpose="query")
+    await embedder.aclose()
 
     options = {"batch_size": 7, "show_progress_bar": False, "convert_to_numpy": True}
     assert model.asked == [
@@ -65,16 +61,13 @@ def test_a_model_is_asked_quietly_and_with_prefixes() -> None:
     ]
 
 
-def test_a_model_that_tells_documents_from_queries_is_asked_so() -> None:
+async def test_a_model_that_tells_documents_from_queries_is_asked_so() -> None:
     model = Prompted()
     embedder = SentenceTransformerEmbedder(model)
 
-    async def main() -> None:
-        await embedder.embed(["a"])
-        await embedder.embed(["b"], purpose="query")
-        await embedder.aclose()
-
-    run(main())
+    await embedder.embed(["a"])
+    await embedder.embed(["b"], purpose="query")
+    await embedder.aclose()
 
     assert [(how, texts) for how, texts, _ in model.asked] == [
         ("document", ["a"]),
@@ -82,17 +75,14 @@ def test_a_model_that_tells_documents_from_queries_is_asked_so() -> None:
     ]
 
 
-def test_a_model_of_an_older_release_serves_as_well() -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder(Older())
-        vectors = await embedder.embed(["a", "b"])
-        await embedder.aclose()
+async def test_a_model_of_an_older_release_serves_as_well() -> None:
+    embedder = SentenceTransformerEmbedder(Older())
+    vectors = await embedder.embed(["a", "b"])
+    await embedder.aclose()
 
-        assert vectors.tolist() == [[1, 1, 1], [1, 1, 1]]
-        assert vectors.dtype == np.float32
-        assert embedder.dimension == 3
-
-    run(main())
+    assert vectors.tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert vectors.dtype == np.float32
+    assert embedder.dimension == 3
 
 
 @pytest.mark.parametrize(
@@ -110,26 +100,20 @@ def test_a_model_of_an_older_release_serves_as_well() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_vector_for_each_text_is_refused(answer: Any, message: str) -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder(Bare(answer))
-        with pytest.raises(VectorError, match=message) as refused:
-            await embedder.embed(["a", "b"])
-        await embedder.aclose()
+async def test_what_is_no_vector_for_each_text_is_refused(answer: Any, message: str) -> None:
+    embedder = SentenceTransformerEmbedder(Bare(answer))
+    with pytest.raises(VectorError, match=message) as refused:
+        await embedder.embed(["a", "b"])
+    await embedder.aclose()
 
-        assert "a long text" not in str(refused.value)
-
-    run(main())
+    assert "a long text" not in str(refused.value)
 
 
-def test_a_model_that_changes_its_length_is_refused() -> None:
-    async def main() -> None:
-        model = Bare(np.ones((1, 3)))
-        embedder = SentenceTransformerEmbedder(model)
+async def test_a_model_that_changes_its_length_is_refused() -> None:
+    model = Bare(np.ones((1, 3)))
+    embedder = SentenceTransformerEmbedder(model)
+    await embedder.embed(["a"])
+    model.answer = np.ones((1, 4))
+    with pytest.raises(VectorError, match="length 4, not 3"):
         await embedder.embed(["a"])
-        model.answer = np.ones((1, 4))
-        with pytest.raises(VectorError, match="length 4, not 3"):
-            await embedder.embed(["a"])
-        await embedder.aclose()
-
-    run(main())
+    await embedder.aclose()

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lib.errors import MissingDriver, VectorError
-from lib.testing.aio import run
 from lib.vector import SentenceTransformerEmbedder
 
 from .embed_sentence_transformer_kit import Model
@@ -41,49 +40,40 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[Model]:
     return loaded
 
 
-def test_a_model_is_loaded_with_the_first_call_and_once(library: list[Model]) -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder("some/model", device="cpu")
-        with pytest.raises(VectorError, match="before the model is loaded"):
-            _ = embedder.dimension
-        assert library == []
+async def test_a_model_is_loaded_with_the_first_call_and_once(library: list[Model]) -> None:
+    embedder = SentenceTransformerEmbedder("some/model", device="cpu")
+    with pytest.raises(VectorError, match="before the model is loaded"):
+        _ = embedder.dimension
+    assert library == []
 
-        first, second = await asyncio.gather(embedder.embed(["a"]), embedder.embed(["bb"]))
-        await embedder.aclose()
+    first, second = await asyncio.gather(embedder.embed(["a"]), embedder.embed(["bb"]))
+    await embedder.aclose()
 
-        (model,) = library
-        assert (model.name, model.device) == ("some/model", "cpu")
-        assert (first.tolist(), second.tolist()) == ([[1, 1]], [[2, 1]])
-        assert embedder.dimension == 2
-        assert len(model.threads) == 1
-        assert threading.get_ident() not in model.threads
-
-    run(main())
+    (model,) = library
+    assert (model.name, model.device) == ("some/model", "cpu")
+    assert (first.tolist(), second.tolist()) == ([[1, 1]], [[2, 1]])
+    assert embedder.dimension == 2
+    assert len(model.threads) == 1
+    assert threading.get_ident() not in model.threads
 
 
-def test_the_dimension_is_discovered_by_loading(library: list[Model]) -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder("some/model")
-        nothing = await embedder.embed([])
+async def test_the_dimension_is_discovered_by_loading(library: list[Model]) -> None:
+    embedder = SentenceTransformerEmbedder("some/model")
+    nothing = await embedder.embed([])
 
-        assert nothing.shape == (0, 0)
-        assert library == []
-        assert await embedder.discover() == await embedder.discover() == 2
-        assert len(library[0].asked) == 1
-        await embedder.aclose()
-
-    run(main())
+    assert nothing.shape == (0, 0)
+    assert library == []
+    assert await embedder.discover() == await embedder.discover() == 2
+    assert len(library[0].asked) == 1
+    await embedder.aclose()
 
 
-def test_a_model_may_be_the_path_of_a_folder(library: list[Model], tmp_path: Path) -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder(tmp_path)
-        await embedder.discover()
-        await embedder.aclose()
+async def test_a_model_may_be_the_path_of_a_folder(library: list[Model], tmp_path: Path) -> None:
+    embedder = SentenceTransformerEmbedder(tmp_path)
+    await embedder.discover()
+    await embedder.aclose()
 
-        assert [model.name for model in library] == [str(tmp_path)]
-
-    run(main())
+    assert [model.name for model in library] == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("model", [None, 7, object()], ids=["none", "number", "object"])
@@ -92,66 +82,54 @@ def test_what_cannot_encode_is_no_model(model: Any) -> None:
         SentenceTransformerEmbedder(model)
 
 
-def test_a_closed_embedder_lets_its_model_go_and_loads_it_again(library: list[Model]) -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder("some/model")
-        await embedder.aclose()
-        await embedder.embed(["a"])
-        await embedder.aclose()
-        await embedder.aclose()
-        await embedder.embed(["a"])
-        await embedder.aclose()
+async def test_a_closed_embedder_lets_its_model_go_and_loads_it_again(library: list[Model]) -> None:
+    embedder = SentenceTransformerEmbedder("some/model")
+    await embedder.aclose()
+    await embedder.embed(["a"])
+    await embedder.aclose()
+    await embedder.aclose()
+    await embedder.embed(["a"])
+    await embedder.aclose()
 
-        assert len(library) == 2
-
-    run(main())
+    assert len(library) == 2
 
 
-def test_a_model_that_is_handed_in_stays() -> None:
-    async def main() -> None:
-        model = Model()
-        embedder = SentenceTransformerEmbedder(model)
-        assert embedder.dimension == 2
+async def test_a_model_that_is_handed_in_stays() -> None:
+    model = Model()
+    embedder = SentenceTransformerEmbedder(model)
+    assert embedder.dimension == 2
 
-        await embedder.aclose()
-        await embedder.embed(["a"])
-        await embedder.aclose()
+    await embedder.aclose()
+    await embedder.embed(["a"])
+    await embedder.aclose()
 
-        assert len(model.asked) == 1
-
-    run(main())
+    assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_model_that_cannot_be_loaded_is_an_error_and_tried_again(
+async def test_a_model_that_cannot_be_loaded_is_an_error_and_tried_again(
     library: list[Model], name: str
 ) -> None:
-    async def main() -> None:
-        kind = type(FAILURES[name]).__name__
-        embedder = SentenceTransformerEmbedder(name)
-        for _ in range(2):
-            with pytest.raises(VectorError, match=f"'{name}' cannot be loaded: {kind}") as failed:
-                await embedder.embed(["a"])
-            assert failed.value.__cause__ is FAILURES[name]
-        await embedder.aclose()
-
-    run(main())
+    kind = type(FAILURES[name]).__name__
+    embedder = SentenceTransformerEmbedder(name)
+    for _ in range(2):
+        with pytest.raises(VectorError, match=f"'{name}' cannot be loaded: {kind}") as failed:
+            await embedder.embed(["a"])
+        assert failed.value.__cause__ is FAILURES[name]
+    await embedder.aclose()
 
 
-def test_without_the_library_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder("some/model")
-        with pytest.raises(MissingDriver, match=r"pip install .*sentence-transformers") as missing:
-            await embedder.discover()
-        await embedder.aclose()
-
-        assert missing.value.driver == "sentence-transformers"
-
+async def test_without_the_library_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    run(main())
+    embedder = SentenceTransformerEmbedder("some/model")
+    with pytest.raises(MissingDriver, match=r"pip install .*sentence-transformers") as missing:
+        await embedder.discover()
+    await embedder.aclose()
+
+    assert missing.value.driver == "sentence-transformers"
 
 
-def test_a_model_that_is_loaded_while_the_embedder_is_closed_is_let_go(
+async def test_a_model_that_is_loaded_while_the_embedder_is_closed_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun, gate = threading.Event(), threading.Event()
@@ -167,20 +145,17 @@ def test_a_model_that_is_loaded_while_the_embedder_is_closed_is_let_go(
     stand_in.SentenceTransformer = load
     monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
 
-    async def main() -> None:
-        embedder = SentenceTransformerEmbedder("some/model")
-        first = asyncio.create_task(embedder.embed(["a"]))
-        await asyncio.to_thread(begun.wait, 5)
-        await embedder.aclose()
-        gate.set()
-        served = await first
-        await embedder.embed(["a"])
-        await embedder.aclose()
+    embedder = SentenceTransformerEmbedder("some/model")
+    first = asyncio.create_task(embedder.embed(["a"]))
+    await asyncio.to_thread(begun.wait, 5)
+    await embedder.aclose()
+    gate.set()
+    served = await first
+    await embedder.embed(["a"])
+    await embedder.aclose()
 
-        assert served.tolist() == [[1, 1]]
-        assert len(loaded) == 2
-
-    run(main())
+    assert served.tolist() == [[1, 1]]
+    assert len(loaded) == 2
 
 
 @pytest.mark.parametrize(

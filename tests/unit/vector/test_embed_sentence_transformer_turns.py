@@ -4,51 +4,44 @@ import asyncio
 from typing import Any
 
 from lib.errors import VectorError
-from lib.testing.aio import run
 from lib.vector import SentenceTransformerEmbedder
 
 from .embed_sentence_transformer_kit import Model
 
 
-def test_a_query_overtakes_a_long_list_of_documents() -> None:
-    async def main() -> None:
-        model = Model()
-        embedder = SentenceTransformerEmbedder(model, batch_size=1)
-        model.gate.clear()
-        long = asyncio.create_task(embedder.embed(["document"] * 100))
-        await asyncio.to_thread(model.begun.wait, 5)
-        query = asyncio.create_task(embedder.embed(["query"], purpose="query"))
-        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
-        model.gate.set()
+async def test_a_query_overtakes_a_long_list_of_documents() -> None:
+    model = Model()
+    embedder = SentenceTransformerEmbedder(model, batch_size=1)
+    model.gate.clear()
+    long = asyncio.create_task(embedder.embed(["document"] * 100))
+    await asyncio.to_thread(model.begun.wait, 5)
+    query = asyncio.create_task(embedder.embed(["query"], purpose="query"))
+    await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
+    model.gate.set()
 
-        vectors = await long
-        assert query.done()
-        await embedder.aclose()
+    vectors = await long
+    assert query.done()
+    await embedder.aclose()
 
-        assert len(vectors) == 100
-        assert [len(texts) for _, texts, _ in model.asked] == [32, 1, 32, 32, 4]
-
-    run(main())
+    assert len(vectors) == 100
+    assert [len(texts) for _, texts, _ in model.asked] == [32, 1, 32, 32, 4]
 
 
-def test_a_call_that_is_cancelled_ends_after_its_turn() -> None:
-    async def main() -> None:
-        model = Model()
-        embedder = SentenceTransformerEmbedder(model, batch_size=1)
-        model.gate.clear()
-        long = asyncio.create_task(embedder.embed(["document"] * 100))
-        await asyncio.to_thread(model.begun.wait, 5)
-        long.cancel()
-        await asyncio.wait([long])
-        model.gate.set()
+async def test_a_call_that_is_cancelled_ends_after_its_turn() -> None:
+    model = Model()
+    embedder = SentenceTransformerEmbedder(model, batch_size=1)
+    model.gate.clear()
+    long = asyncio.create_task(embedder.embed(["document"] * 100))
+    await asyncio.to_thread(model.begun.wait, 5)
+    long.cancel()
+    await asyncio.wait([long])
+    model.gate.set()
 
-        vectors = await embedder.embed(["a"])
-        await embedder.aclose()
+    vectors = await embedder.embed(["a"])
+    await embedder.aclose()
 
-        assert vectors.tolist() == [[1, 1]]
-        assert [len(texts) for _, texts, _ in model.asked] == [32, 1]
-
-    run(main())
+    assert vectors.tolist() == [[1, 1]]
+    assert [len(texts) for _, texts, _ in model.asked] == [32, 1]
 
 
 async def closed_while_one_of_two_waits(
@@ -65,51 +58,42 @@ async def closed_while_one_of_two_waits(
     return results
 
 
-def test_a_call_that_waits_when_the_embedder_is_closed_is_told_so() -> None:
-    async def main() -> None:
-        model = Model()
-        embedder = SentenceTransformerEmbedder(model)
+async def test_a_call_that_waits_when_the_embedder_is_closed_is_told_so() -> None:
+    model = Model()
+    embedder = SentenceTransformerEmbedder(model)
 
-        served, refused = await closed_while_one_of_two_waits(embedder, model, ["a"])
-        again = await embedder.embed(["bb"])
-        await embedder.aclose()
+    served, refused = await closed_while_one_of_two_waits(embedder, model, ["a"])
+    again = await embedder.embed(["bb"])
+    await embedder.aclose()
 
-        assert served.tolist() == [[1, 1]]
-        assert isinstance(refused, VectorError)
-        assert str(refused) == "the embedder was closed before the model's turn"
-        assert again.tolist() == [[2, 1]]
-        assert [texts for _, texts, _ in model.asked] == [["a"], ["bb"]]
-
-    run(main())
+    assert served.tolist() == [[1, 1]]
+    assert isinstance(refused, VectorError)
+    assert str(refused) == "the embedder was closed before the model's turn"
+    assert again.tolist() == [[2, 1]]
+    assert [texts for _, texts, _ in model.asked] == [["a"], ["bb"]]
 
 
-def test_a_call_of_several_turns_ends_when_the_embedder_is_closed() -> None:
-    async def main() -> None:
-        model = Model()
-        embedder = SentenceTransformerEmbedder(model, batch_size=1)
+async def test_a_call_of_several_turns_ends_when_the_embedder_is_closed() -> None:
+    model = Model()
+    embedder = SentenceTransformerEmbedder(model, batch_size=1)
 
-        refused = await closed_while_one_of_two_waits(embedder, model, ["a"] * 100)
+    refused = await closed_while_one_of_two_waits(embedder, model, ["a"] * 100)
 
-        assert [type(error) for error in refused] == [VectorError, VectorError]
-        assert len(model.asked) == 1
-
-    run(main())
+    assert [type(error) for error in refused] == [VectorError, VectorError]
+    assert len(model.asked) == 1
 
 
-def test_a_call_that_waits_can_be_cancelled_by_its_caller() -> None:
-    async def main() -> None:
-        model = Model()
-        embedder = SentenceTransformerEmbedder(model)
-        model.gate.clear()
-        first, second = [asyncio.create_task(embedder.embed([text])) for text in ("a", "b")]
-        await asyncio.to_thread(model.begun.wait, 5)
-        second.cancel()
-        await asyncio.wait([second])
-        model.gate.set()
+async def test_a_call_that_waits_can_be_cancelled_by_its_caller() -> None:
+    model = Model()
+    embedder = SentenceTransformerEmbedder(model)
+    model.gate.clear()
+    first, second = [asyncio.create_task(embedder.embed([text])) for text in ("a", "b")]
+    await asyncio.to_thread(model.begun.wait, 5)
+    second.cancel()
+    await asyncio.wait([second])
+    model.gate.set()
 
-        assert second.cancelled()
-        assert (await first).tolist() == [[1, 1]]
-        await embedder.aclose()
-        assert [texts for _, texts, _ in model.asked] == [["a"]]
-
-    run(main())
+    assert second.cancelled()
+    assert (await first).tolist() == [[1, 1]]
+    await embedder.aclose()
+    assert [texts for _, texts, _ in model.asked] == [["a"]]

@@ -11,7 +11,6 @@ import pytest
 
 from lib.errors import InvalidReply, LLMError, VectorError
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.model_servers import (
     API_KEY,
@@ -50,12 +49,12 @@ def vectors_of(texts: list[str], dimension: int = DIMENSION) -> list[list[float]
     return [vector_of(text, dimension) for text in texts]
 
 
-def test_cohere_is_told_what_texts_are_for() -> None:
+async def test_cohere_is_told_what_texts_are_for() -> None:
     server = CohereServer()
     embedder = CohereEmbedder(api_key=API_KEY, transport=server.transport, dimension=256)
 
-    documents = run(embedder.embed(TEXTS))
-    query = run(embedder.embed(TEXTS[:1], purpose="query"))
+    documents = await embedder.embed(TEXTS)
+    query = await embedder.embed(TEXTS[:1], purpose="query")
 
     assert documents.tolist() == vectors_of(TEXTS, 256)
     assert query.tolist() == vectors_of(TEXTS[:1], 256)
@@ -71,12 +70,12 @@ def test_cohere_is_told_what_texts_are_for() -> None:
     assert server.bodies[1]["input_type"] == "search_query"
 
 
-def test_voyage_is_told_what_texts_are_for() -> None:
+async def test_voyage_is_told_what_texts_are_for() -> None:
     server = VoyageServer()
     embedder = VoyageEmbedder(api_key=API_KEY, transport=server.transport, dimension=256)
 
-    documents = run(embedder.embed(TEXTS))
-    query = run(embedder.embed(TEXTS[:1], purpose="query"))
+    documents = await embedder.embed(TEXTS)
+    query = await embedder.embed(TEXTS[:1], purpose="query")
 
     assert documents.tolist() == vectors_of(TEXTS, 256)
     assert query.tolist() == vectors_of(TEXTS[:1], 256)
@@ -92,20 +91,20 @@ def test_voyage_is_told_what_texts_are_for() -> None:
     assert server.bodies[1]["input_type"] == "query"
 
 
-def test_an_embedder_speaks_only_of_what_it_was_told(vendor: Vendor) -> None:
+async def test_an_embedder_speaks_only_of_what_it_was_told(vendor: Vendor) -> None:
     serve, connect = vendor
     server = serve()
 
-    run(connected(connect, server).embed(TEXTS))
+    await connected(connect, server).embed(TEXTS)
 
     assert {"output_dimension", "dimensions"}.isdisjoint(server.bodies[0])
 
 
-def test_a_blank_text_is_sent_as_something_else(vendor: Vendor) -> None:
+async def test_a_blank_text_is_sent_as_something_else(vendor: Vendor) -> None:
     serve, connect = vendor
     server = serve()
 
-    vectors = run(connected(connect, server).embed(["", "a", " \n"]))
+    vectors = await connected(connect, server).embed(["", "a", " \n"])
 
     (body,) = server.bodies
     stand_in = " " if connect is OpenAIEmbedder else "."
@@ -113,12 +112,12 @@ def test_a_blank_text_is_sent_as_something_else(vendor: Vendor) -> None:
     assert vectors.tolist() == vectors_of(["", "a", ""])
 
 
-def test_more_texts_than_a_request_takes_are_sent_in_several(vendor: Vendor) -> None:
+async def test_more_texts_than_a_request_takes_are_sent_in_several(vendor: Vendor) -> None:
     serve, connect = vendor
     server = serve()
     texts = [f"text {number}" for number in range(300)]
 
-    vectors = run(connected(connect, server).embed(texts))
+    vectors = await connected(connect, server).embed(texts)
 
     sizes = [len(body.get("texts") or body["input"]) for body in server.bodies]
     limits: dict[object, int] = {CohereServer: 96, VoyageServer: 128, OpenAIServer: 256}
@@ -137,37 +136,36 @@ def test_more_texts_than_a_request_takes_are_sent_in_several(vendor: Vendor) -> 
         ("a-model-of-the-future", 110_000),
     ],
 )
-def test_voyages_requests_stay_below_the_tokens_of_the_model(model: str, max_bytes: int) -> None:
+async def test_voyages_requests_stay_below_the_tokens_of_the_model(
+    model: str, max_bytes: int
+) -> None:
     server = VoyageServer()
     embedder = connected(VoyageEmbedder, server, model=model, dimension=DIMENSION, batch_size=1000)
     texts = ["é" * 500] * (max_bytes // 1_000 + 1)
 
-    run(embedder.embed(texts))
+    await embedder.embed(texts)
 
     assert [len(body["input"]) for body in server.bodies] == [max_bytes // 1_000, 1]
 
 
-def test_coheres_requests_stay_below_120000_bytes() -> None:
+async def test_coheres_requests_stay_below_120000_bytes() -> None:
     server = CohereServer()
 
-    run(connected(CohereEmbedder, server).embed(["x" * 2_000] * 61))
+    await connected(CohereEmbedder, server).embed(["x" * 2_000] * 61)
 
     assert [len(body["texts"]) for body in server.bodies] == [60, 1]
 
 
-def test_the_dimension_is_discovered_with_the_first_vector(vendor: Vendor) -> None:
+async def test_the_dimension_is_discovered_with_the_first_vector(vendor: Vendor) -> None:
     serve, connect = vendor
 
-    async def main() -> None:
-        server = serve()
-        unknown = connected(connect, server)
-        with pytest.raises(VectorError, match="not known before its first vector"):
-            _ = unknown.dimension
+    server = serve()
+    unknown = connected(connect, server)
+    with pytest.raises(VectorError, match="not known before its first vector"):
+        _ = unknown.dimension
 
-        assert await unknown.discover() == await unknown.discover() == DIMENSION
-        assert len(server.requests) == 1
-
-    run(main())
+    assert await unknown.discover() == await unknown.discover() == DIMENSION
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,25 +178,22 @@ def test_the_dimension_is_discovered_with_the_first_vector(vendor: Vendor) -> No
         (VoyageEmbedder, "voyage-law-2", 1024),
     ],
 )
-def test_the_dimensions_of_well_known_models_are_known(
+async def test_the_dimensions_of_well_known_models_are_known(
     connect: Connect, model: str, dimension: int
 ) -> None:
-    async def main() -> None:
-        server = CohereServer() if connect is CohereEmbedder else VoyageServer()
-        own, same = [
-            connected(connect, server, model=model, dimension=asked) for asked in (None, dimension)
-        ]
+    server = CohereServer() if connect is CohereEmbedder else VoyageServer()
+    own, same = [
+        connected(connect, server, model=model, dimension=asked) for asked in (None, dimension)
+    ]
 
-        assert (own.dimension, same.dimension) == (dimension, dimension)
-        for embedder in (own, same):
-            with pytest.raises(InvalidReply, match=f"length {DIMENSION}, expected {dimension}"):
-                await embedder.embed(["a"])
-        assert all("output_dimension" not in body for body in server.bodies)
-
-    run(main())
+    assert (own.dimension, same.dimension) == (dimension, dimension)
+    for embedder in (own, same):
+        with pytest.raises(InvalidReply, match=f"length {DIMENSION}, expected {dimension}"):
+            await embedder.embed(["a"])
+    assert all("output_dimension" not in body for body in server.bodies)
 
 
-def test_batches_that_come_back_with_different_lengths_are_refused(vendor: Vendor) -> None:
+async def test_batches_that_come_back_with_different_lengths_are_refused(vendor: Vendor) -> None:
     serve, connect = vendor
     server, lengths = serve(), iter([4, 5])
     field = "dimensions" if connect is OpenAIEmbedder else "output_dimension"
@@ -212,7 +207,7 @@ def test_batches_that_come_back_with_different_lengths_are_refused(vendor: Vendo
         api_key=API_KEY, model="embed-v4-new", transport=httpx2.MockTransport(fickle), batch_size=1
     )
     with pytest.raises(InvalidReply, match=r"a vector of length [45], expected [45]"):
-        run(embedder.embed(["a", "b"]))
+        await embedder.embed(["a", "b"])
 
 
 NONSENSE: list[tuple[Any, str]] = [
@@ -233,41 +228,43 @@ NONSENSE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("embeddings", "message"), NONSENSE)
-def test_an_answer_of_cohere_that_makes_no_sense_is_refused(embeddings: Any, message: str) -> None:
+async def test_an_answer_of_cohere_that_makes_no_sense_is_refused(
+    embeddings: Any, message: str
+) -> None:
     server = CohereServer(embeddings=embeddings)
 
     with pytest.raises(InvalidReply, match=message):
-        run(connected(CohereEmbedder, server).embed(["a", "b"]))
+        await connected(CohereEmbedder, server).embed(["a", "b"])
 
 
-def test_voyages_embeddings_are_put_in_order_by_their_index() -> None:
+async def test_voyages_embeddings_are_put_in_order_by_their_index() -> None:
     data = [{"index": 1, "embedding": [1.0]}, {"index": 0, "embedding": [2.0]}]
 
-    vectors = run(connected(VoyageEmbedder, VoyageServer(data=data)).embed(["a", "b"]))
+    vectors = await connected(VoyageEmbedder, VoyageServer(data=data)).embed(["a", "b"])
 
     assert vectors.tolist() == [[2.0], [1.0]]
 
 
-def test_an_answer_of_voyage_that_makes_no_sense_is_refused() -> None:
+async def test_an_answer_of_voyage_that_makes_no_sense_is_refused() -> None:
     for data in (None, [], [{"index": 0, "embedding": [1.0]}]):
         with pytest.raises(InvalidReply):
-            run(connected(VoyageEmbedder, VoyageServer(data=data)).embed(["a", "b"]))
+            await connected(VoyageEmbedder, VoyageServer(data=data)).embed(["a", "b"])
 
 
-def test_a_refusal_tells_neither_the_key_nor_the_texts(vendor: Vendor) -> None:
+async def test_a_refusal_tells_neither_the_key_nor_the_texts(vendor: Vendor) -> None:
     serve, connect = vendor
     said = {"message": f"{API_KEY} the text", "detail": f"{API_KEY} the text"}
     server = serve(failures=[httpx2.Response(400, json=said)])
 
     with pytest.raises(LLMError) as refused:
-        run(connected(connect, server).embed(["the text"]))
+        await connected(connect, server).embed(["the text"])
 
     assert (refused.value.status, refused.value.retryable) == (400, False)
     assert API_KEY not in repr(refused.value)
     assert "the text" not in repr(refused.value)
 
 
-def test_what_may_pass_is_tried_again(vendor: Vendor) -> None:
+async def test_what_may_pass_is_tried_again(vendor: Vendor) -> None:
     class Impatient(ManualClock):
         async def sleep(self, delay_s: float) -> None:
             self.advance(delay_s)
@@ -278,7 +275,7 @@ def test_what_may_pass_is_tried_again(vendor: Vendor) -> None:
         connect, server, clock=Impatient(), retries=RetryPolicy(attempts=3), jitter=lambda: 0.5
     )
 
-    vectors = run(embedder.embed(["a"]))
+    vectors = await embedder.embed(["a"])
 
     assert vectors.tolist() == vectors_of(["a"])
 
@@ -307,55 +304,49 @@ class Slow:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_so_many_requests_run_at_once_and_the_order_is_that_of_the_texts(
+async def test_so_many_requests_run_at_once_and_the_order_is_that_of_the_texts(
     vendor: Vendor, concurrency: int
 ) -> None:
     serve, connect = vendor
 
-    async def main() -> None:
-        slow = Slow(serve())
-        embedder = connect(
-            api_key=API_KEY,
-            model="own-model",
-            transport=httpx2.MockTransport(slow),
-            batch_size=1,
-            concurrency=concurrency,
-        )
-        embedding = asyncio.create_task(embedder.embed(TEXTS))
-        for answered in range(len(TEXTS)):
-            await slow.has(min(concurrency, len(TEXTS) - answered))
-            assert len(slow.waiting) <= concurrency
-            slow.waiting.pop()[1].set_result(None)  # the youngest first
+    slow = Slow(serve())
+    embedder = connect(
+        api_key=API_KEY,
+        model="own-model",
+        transport=httpx2.MockTransport(slow),
+        batch_size=1,
+        concurrency=concurrency,
+    )
+    embedding = asyncio.create_task(embedder.embed(TEXTS))
+    for answered in range(len(TEXTS)):
+        await slow.has(min(concurrency, len(TEXTS) - answered))
+        assert len(slow.waiting) <= concurrency
+        slow.waiting.pop()[1].set_result(None)  # the youngest first
 
-        vectors = await embedding
+    vectors = await embedding
 
-        assert np.array_equal(vectors, np.array(vectors_of(TEXTS), np.float32))
-
-    run(main())
+    assert np.array_equal(vectors, np.array(vectors_of(TEXTS), np.float32))
 
 
-def test_four_requests_run_at_once_unless_said_otherwise_and_a_failure_ends_them(
+async def test_four_requests_run_at_once_unless_said_otherwise_and_a_failure_ends_them(
     vendor: Vendor,
 ) -> None:
     serve, connect = vendor
 
-    async def main() -> None:
-        server = serve(failures=[httpx2.Response(400)])
-        slow = Slow(server)
-        embedder = connect(
-            api_key=API_KEY, model="own-model", transport=httpx2.MockTransport(slow), batch_size=1
-        )
-        embedding = asyncio.create_task(embedder.embed([*TEXTS, *TEXTS]))
-        await slow.has(4)
-        slow.waiting[2][1].set_result(None)
+    server = serve(failures=[httpx2.Response(400)])
+    slow = Slow(server)
+    embedder = connect(
+        api_key=API_KEY, model="own-model", transport=httpx2.MockTransport(slow), batch_size=1
+    )
+    embedding = asyncio.create_task(embedder.embed([*TEXTS, *TEXTS]))
+    await slow.has(4)
+    slow.waiting[2][1].set_result(None)
 
-        with pytest.raises(LLMError) as failed:
-            await embedding
+    with pytest.raises(LLMError) as failed:
+        await embedding
 
-        assert failed.value.status == 400
-        assert (len(slow.waiting), slow.gone) == (4, 3)
-
-    run(main())
+    assert failed.value.status == 400
+    assert (len(slow.waiting), slow.gone) == (4, 3)
 
 
 @pytest.mark.parametrize(

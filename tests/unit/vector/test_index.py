@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.errors import HybridUnavailable, InvalidFilter, VectorError
-from lib.testing.aio import run
 from lib.vector import (
     Doc,
     EmbeddingIndex,
@@ -85,260 +84,212 @@ def ids(hits: list[Hit]) -> list[str]:
     return [hit.id for hit in hits]
 
 
-def test_the_nearest_documents_are_found_best_first() -> None:
-    async def main() -> None:
-        index = await filled(20)
+async def test_the_nearest_documents_are_found_best_first() -> None:
+    index = await filled(20)
 
-        hits = await index.search("7", 3, filter=F("n") != 6)
+    hits = await index.search("7", 3, filter=F("n") != 6)
 
-        assert ids(hits) == ["n0007", "n0008", "n0005"]
-        assert hits[0].doc == Doc("n0007", "7", {"n": 7})
-        assert hits[0].score == pytest.approx(1)
-        assert {(hit.metric, hit.higher_is_better) for hit in hits} == {("cosine", True)}
-        assert ids(await index.search("7")) == ["n0007", "n0006", "n0008", "n0005", "n0009"]
-
-    run(main())
+    assert ids(hits) == ["n0007", "n0008", "n0005"]
+    assert hits[0].doc == Doc("n0007", "7", {"n": 7})
+    assert hits[0].score == pytest.approx(1)
+    assert {(hit.metric, hit.higher_is_better) for hit in hits} == {("cosine", True)}
+    assert ids(await index.search("7")) == ["n0007", "n0006", "n0008", "n0005", "n0009"]
 
 
 @pytest.mark.parametrize(("metric", "higher"), [("dot", True), ("euclidean", False)])
-def test_hits_tell_how_to_read_their_score(metric: Metric, higher: bool) -> None:
-    async def main() -> None:
-        index = await filled(3, InMemoryVectorStore(metric=metric))
+async def test_hits_tell_how_to_read_their_score(metric: Metric, higher: bool) -> None:
+    index = await filled(3, InMemoryVectorStore(metric=metric))
 
-        (hit,) = await index.search("1", 1)
+    (hit,) = await index.search("1", 1)
 
-        assert (hit.metric, hit.higher_is_better) == (metric, higher)
-
-    run(main())
+    assert (hit.metric, hit.higher_is_better) == (metric, higher)
 
 
 @pytest.mark.parametrize("given", [{"n": {"$gte": 15}}, F("n") >= 15])
-def test_a_filter_is_left_to_the_store(given: Filter | dict[str, Any]) -> None:
-    async def main() -> None:
-        store = CountingStore()
-        index = await filled(20, store)
+async def test_a_filter_is_left_to_the_store(given: Filter | dict[str, Any]) -> None:
+    store = CountingStore()
+    index = await filled(20, store)
 
-        hits = await index.search("0", 2, filter=given)
+    hits = await index.search("0", 2, filter=given)
 
-        assert ids(hits) == ["n0015", "n0016"]
-        assert store.sizes == [2]
-
-    run(main())
+    assert ids(hits) == ["n0015", "n0016"]
+    assert store.sizes == [2]
 
 
-def test_a_predicate_search_asks_for_more_until_enough_survive() -> None:
-    async def main() -> None:
-        store = CountingStore()
-        index = await filled(100, store)
+async def test_a_predicate_search_asks_for_more_until_enough_survive() -> None:
+    store = CountingStore()
+    index = await filled(100, store)
 
-        hits = await index.search("0", 2, filter=lambda doc: doc.meta["n"] >= 20)
+    hits = await index.search("0", 2, filter=lambda doc: doc.meta["n"] >= 20)
 
-        assert ids(hits) == ["n0020", "n0021"]
-        assert store.sizes == [8, 32]
-
-    run(main())
+    assert ids(hits) == ["n0020", "n0021"]
+    assert store.sizes == [8, 32]
 
 
-def test_a_predicate_search_ends_when_the_store_is_exhausted() -> None:
-    async def main() -> None:
-        store = CountingStore()
-        index = await filled(30, store)
+async def test_a_predicate_search_ends_when_the_store_is_exhausted() -> None:
+    store = CountingStore()
+    index = await filled(30, store)
 
-        hits = await index.search("0", 5, filter=lambda doc: doc.text == "29")
+    hits = await index.search("0", 5, filter=lambda doc: doc.text == "29")
 
-        assert ids(hits) == ["n0029"]
-        assert store.sizes == [20, 80]
-
-    run(main())
+    assert ids(hits) == ["n0029"]
+    assert store.sizes == [20, 80]
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-def test_a_predicate_search_looks_at_max_overfetch_candidates_at_most(hybrid: bool) -> None:
-    async def main() -> None:
-        store = CountingStore()
-        index = await filled(100, store, max_overfetch=50, hybrid=hybrid)
+async def test_a_predicate_search_looks_at_max_overfetch_candidates_at_most(hybrid: bool) -> None:
+    store = CountingStore()
+    index = await filled(100, store, max_overfetch=50, hybrid=hybrid)
 
-        assert ids(await index.search("0", 1, filter=lambda doc: doc.meta["n"] == 49)) == ["n0049"]
-        assert await index.search("0", 1, filter=lambda doc: doc.meta["n"] == 50) == []
-        assert store.sizes == [4, 16, 50] * 2
-
-    run(main())
+    assert ids(await index.search("0", 1, filter=lambda doc: doc.meta["n"] == 49)) == ["n0049"]
+    assert await index.search("0", 1, filter=lambda doc: doc.meta["n"] == 50) == []
+    assert store.sizes == [4, 16, 50] * 2
 
 
-def test_max_overfetch_bounds_the_candidates_whatever_k_is() -> None:
-    async def main() -> None:
-        store = CountingStore()
-        index = await filled(30, store, max_overfetch=7)
+async def test_max_overfetch_bounds_the_candidates_whatever_k_is() -> None:
+    store = CountingStore()
+    index = await filled(30, store, max_overfetch=7)
 
-        assert len(await index.search("0", 20, filter=lambda _: True)) == 7
-        assert len(await index.search("0", 20)) == 20
-        assert store.sizes == [7, 20]
-
-    run(main())
+    assert len(await index.search("0", 20, filter=lambda _: True)) == 7
+    assert len(await index.search("0", 20)) == 20
+    assert store.sizes == [7, 20]
 
 
-def test_documents_are_counted_and_deleted_by_filter() -> None:
-    async def main() -> None:
-        index = await filled(10)
+async def test_documents_are_counted_and_deleted_by_filter() -> None:
+    index = await filled(10)
 
-        assert await index.count() == 10
-        assert await index.count(filter={"n": {"$lt": 4}}) == 4
-        await index.delete(filter={"n": {"$lt": 4}})
-        await index.delete(["n0009", "n0001"], filter={"n": 9})
-        assert await index.count() == 5
-        with pytest.raises(ValueError, match="EVERYTHING"):
-            await index.delete()
-
-    run(main())
+    assert await index.count() == 10
+    assert await index.count(filter={"n": {"$lt": 4}}) == 4
+    await index.delete(filter={"n": {"$lt": 4}})
+    await index.delete(["n0009", "n0001"], filter={"n": 9})
+    assert await index.count() == 5
+    with pytest.raises(ValueError, match="EVERYTHING"):
+        await index.delete()
 
 
-def test_many_queries_are_embedded_at_once_and_found_one_by_one() -> None:
-    async def main() -> None:
-        index = await filled(10)
-        calls = list[int]()
-        embed = index.embedder.embed
+async def test_many_queries_are_embedded_at_once_and_found_one_by_one() -> None:
+    index = await filled(10)
+    calls = list[int]()
+    embed = index.embedder.embed
 
-        class Counted(Numbers):
-            async def embed(
-                self, texts: Sequence[str], *, purpose: Purpose = "document"
-            ) -> NDArray[np.float32]:
-                calls.append(len(texts))
-                return await embed(texts, purpose=purpose)
+    class Counted(Numbers):
+        async def embed(
+            self, texts: Sequence[str], *, purpose: Purpose = "document"
+        ) -> NDArray[np.float32]:
+            calls.append(len(texts))
+            return await embed(texts, purpose=purpose)
 
-        index.embedder = Counted()
-        queries = ["0", "3", "7"]
-        found = await index.search_many(queries, 2, filter={"n": {"$gte": 1}})
-        assert calls == [3]
-        assert found == [await index.search(one, 2, filter={"n": {"$gte": 1}}) for one in queries]
-        assert await index.search_many([]) == []
-        wrong: Any = "one string"
-        with pytest.raises(TypeError, match="wrap it in a list"):
-            await index.search_many(wrong)
-
-    run(main())
+    index.embedder = Counted()
+    queries = ["0", "3", "7"]
+    found = await index.search_many(queries, 2, filter={"n": {"$gte": 1}})
+    assert calls == [3]
+    assert found == [await index.search(one, 2, filter={"n": {"$gte": 1}}) for one in queries]
+    assert await index.search_many([]) == []
+    wrong: Any = "one string"
+    with pytest.raises(TypeError, match="wrap it in a list"):
+        await index.search_many(wrong)
 
 
-def test_a_vector_is_searched_for_without_an_embedder() -> None:
-    async def main() -> None:
-        index = await filled(10)
-        (vector,) = await index.embedder.embed(["3"], purpose="query")
+async def test_a_vector_is_searched_for_without_an_embedder() -> None:
+    index = await filled(10)
+    (vector,) = await index.embedder.embed(["3"], purpose="query")
 
-        found = await index.search("3", 4)
-        assert await index.search_by_vector(vector, 4) == found
-        assert (
-            await index.search_by_vector(vector, 2, filter=lambda doc: doc.id != found[0].id)
-            == (found[1:3])
-        )
-
-    run(main())
+    found = await index.search("3", 4)
+    assert await index.search_by_vector(vector, 4) == found
+    assert (
+        await index.search_by_vector(vector, 2, filter=lambda doc: doc.id != found[0].id)
+        == (found[1:3])
+    )
 
 
-def test_hybrid_search_fuses_words_with_nearness() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
-        index = EmbeddingIndex(store, embedder := LSAEmbedder(4), hybrid=True)
-        docs = [Doc("cat", "a cat sleeps"), Doc("dog", "a dog barks"), Doc("car", "a car drives")]
-        await embedder.fit([doc.text for doc in docs])
-        await index.add(docs)
+async def test_hybrid_search_fuses_words_with_nearness() -> None:
+    store = InMemoryVectorStore()
+    index = EmbeddingIndex(store, embedder := LSAEmbedder(4), hybrid=True)
+    docs = [Doc("cat", "a cat sleeps"), Doc("dog", "a dog barks"), Doc("car", "a car drives")]
+    await embedder.fit([doc.text for doc in docs])
+    await index.add(docs)
 
-        hits = await index.search("dog barking")
+    hits = await index.search("dog barking")
 
-        assert hits[0] == Hit(docs[1], 2 / 61, "rrf", higher_is_better=True)
-        assert {hit.metric for hit in hits} == {"rrf"}
-        assert {hit.metric for hit in await index.search("dog", hybrid=False)} == {"cosine"}
-
-    run(main())
+    assert hits[0] == Hit(docs[1], 2 / 61, "rrf", higher_is_better=True)
+    assert {hit.metric for hit in hits} == {"rrf"}
+    assert {hit.metric for hit in await index.search("dog", hybrid=False)} == {"cosine"}
 
 
-def test_the_search_may_differ_from_the_setting_of_the_index() -> None:
-    async def main() -> None:
-        index = await filled(3)
+async def test_the_search_may_differ_from_the_setting_of_the_index() -> None:
+    index = await filled(3)
 
-        metrics = [
-            {hit.metric for hit in await index.search("1", hybrid=hybrid)}
-            for hybrid in (None, False, True, "auto")
-        ]
+    metrics = [
+        {hit.metric for hit in await index.search("1", hybrid=hybrid)}
+        for hybrid in (None, False, True, "auto")
+    ]
 
-        assert metrics == [{"cosine"}, {"cosine"}, {"rrf"}, {"rrf"}]
-
-    run(main())
+    assert metrics == [{"cosine"}, {"cosine"}, {"rrf"}, {"rrf"}]
 
 
-def test_hybrid_search_of_a_store_without_it_is_an_error_unless_auto() -> None:
-    async def main() -> None:
-        index = await filled(3, cast(VectorStore, DenseStore()))
+async def test_hybrid_search_of_a_store_without_it_is_an_error_unless_auto() -> None:
+    index = await filled(3, cast(VectorStore, DenseStore()))
 
-        hits = await index.search("1", 1, hybrid="auto")
-        with pytest.raises(HybridUnavailable) as refused:
-            await index.search("1", hybrid=True)
+    hits = await index.search("1", 1, hybrid="auto")
+    with pytest.raises(HybridUnavailable) as refused:
+        await index.search("1", hybrid=True)
 
-        assert [(hit.id, hit.metric) for hit in hits] == [("n0001", "cosine")]
-        assert refused.value.store == "DenseStore"
-
-    run(main())
+    assert [(hit.id, hit.metric) for hit in hits] == [("n0001", "cosine")]
+    assert refused.value.store == "DenseStore"
 
 
-def test_a_view_without_hybrid_search_is_named_as_users_know_it() -> None:
+async def test_a_view_without_hybrid_search_is_named_as_users_know_it() -> None:
     view = TenantVectorStore(cast(VectorStore, DenseStore()), "acme")
     index = EmbeddingIndex(view, Numbers())
 
     with pytest.raises(HybridUnavailable) as refused:
-        run(index.search("1", hybrid=True))
+        await index.search("1", hybrid=True)
     assert refused.value.store == "TenantVectorStore"
 
 
-def test_a_namespace_keeps_indexes_of_one_store_apart() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
-        one = EmbeddingIndex(store, Numbers(), namespace="one")
-        two = EmbeddingIndex(store, Numbers(), namespace="two")
-        await one.add(numbers(2))
-        await two.add(numbers(2, start=5))
+async def test_a_namespace_keeps_indexes_of_one_store_apart() -> None:
+    store = InMemoryVectorStore()
+    one = EmbeddingIndex(store, Numbers(), namespace="one")
+    two = EmbeddingIndex(store, Numbers(), namespace="two")
+    await one.add(numbers(2))
+    await two.add(numbers(2, start=5))
 
-        await one.delete(["n0000", "n0005", "unknown"])
+    await one.delete(["n0000", "n0005", "unknown"])
 
-        assert ids(await one.search("0")) == ["n0001"]
-        assert ids(await two.search("0")) == ["n0005", "n0006"]
-        assert await two.get(["n0006", "n0001", "n0005"]) == [
-            Doc("n0006", "6", {"n": 6}),
-            Doc("n0005", "5", {"n": 5}),
-        ]
-
-    run(main())
+    assert ids(await one.search("0")) == ["n0001"]
+    assert ids(await two.search("0")) == ["n0005", "n0006"]
+    assert await two.get(["n0006", "n0001", "n0005"]) == [
+        Doc("n0006", "6", {"n": 6}),
+        Doc("n0005", "5", {"n": 5}),
+    ]
 
 
-def test_documents_are_embedded_in_batches_and_the_last_of_an_id_counts() -> None:
-    async def main() -> None:
-        index = EmbeddingIndex(InMemoryVectorStore(), embedder := Numbers())
+async def test_documents_are_embedded_in_batches_and_the_last_of_an_id_counts() -> None:
+    index = EmbeddingIndex(InMemoryVectorStore(), embedder := Numbers())
 
-        await index.add((doc for doc in [*numbers(4), Doc("n0000", "9")]), batch_size=2)
-        await index.add([])
+    await index.add((doc for doc in [*numbers(4), Doc("n0000", "9")]), batch_size=2)
+    await index.add([])
 
-        assert embedder.asked == [
-            (["0", "1"], "document"),
-            (["2", "3"], "document"),
-            (["9"], "document"),
-        ]
-        assert (await index.search("9", 1))[0].doc == Doc("n0000", "9")
-        assert embedder.asked[-1] == (["9"], "query")
-
-    run(main())
+    assert embedder.asked == [
+        (["0", "1"], "document"),
+        (["2", "3"], "document"),
+        (["9"], "document"),
+    ]
+    assert (await index.search("9", 1))[0].doc == Doc("n0000", "9")
+    assert embedder.asked[-1] == (["9"], "query")
 
 
-def test_searches_at_once_do_not_disturb_each_other() -> None:
-    async def main() -> None:
-        index = await filled(200)
-        plain = [index.search(str(n), 1) for n in range(0, 200, 20)]
-        picky = [
-            index.search("0", 1, filter=partial(has_number, n=n), hybrid=n % 40 == 0)
-            for n in range(0, 200, 20)
-        ]
+async def test_searches_at_once_do_not_disturb_each_other() -> None:
+    index = await filled(200)
+    plain = [index.search(str(n), 1) for n in range(0, 200, 20)]
+    picky = [
+        index.search("0", 1, filter=partial(has_number, n=n), hybrid=n % 40 == 0)
+        for n in range(0, 200, 20)
+    ]
 
-        found = await asyncio.gather(*plain, *picky)
+    found = await asyncio.gather(*plain, *picky)
 
-        assert [ids(hits) for hits in found] == [[f"n{n:04}"] for n in range(0, 200, 20)] * 2
-
-    run(main())
+    assert [ids(hits) for hits in found] == [[f"n{n:04}"] for n in range(0, 200, 20)] * 2
 
 
 def has_number(doc: Doc, n: int) -> bool:
@@ -361,14 +312,11 @@ def hands_on(doc: Doc) -> Any:
 @pytest.mark.parametrize(
     "predicate", [answers_later, AnswersLater(), partial(answers_later), hands_on]
 )
-def test_an_async_predicate_is_refused(predicate: Any) -> None:
-    async def main() -> None:
-        index = await filled(3)
+async def test_an_async_predicate_is_refused(predicate: Any) -> None:
+    index = await filled(3)
 
-        with pytest.raises(TypeError, match="has to be awaited"):
-            await index.search("1", filter=predicate)
-
-    run(main())
+    with pytest.raises(TypeError, match="has to be awaited"):
+        await index.search("1", filter=predicate)
 
 
 class Promise:
@@ -376,35 +324,29 @@ class Promise:
         raise NotImplementedError
 
 
-def test_a_predicate_that_answers_with_a_promise_is_refused() -> None:
-    async def main() -> None:
-        index = await filled(3)
+async def test_a_predicate_that_answers_with_a_promise_is_refused() -> None:
+    index = await filled(3)
 
-        with pytest.raises(TypeError, match="has to be awaited"):
-            await index.search("1", filter=lambda _: Promise())  # type: ignore[arg-type, return-value] - what is tested
-
-    run(main())
+    with pytest.raises(TypeError, match="has to be awaited"):
+        await index.search("1", filter=lambda _: Promise())  # type: ignore[arg-type, return-value] - what is tested
 
 
-def test_bad_arguments_are_refused_before_anything_is_embedded() -> None:
-    async def main() -> None:
-        index = EmbeddingIndex(InMemoryVectorStore(), embedder := Numbers())
-        wrong: Any = "sometimes"
+async def test_bad_arguments_are_refused_before_anything_is_embedded() -> None:
+    index = EmbeddingIndex(InMemoryVectorStore(), embedder := Numbers())
+    wrong: Any = "sometimes"
 
-        with pytest.raises(ValueError, match="got 0"):
-            await index.search("1", 0)
-        with pytest.raises(ValueError, match="got 'sometimes'"):
-            await index.search("1", hybrid=wrong)
-        with pytest.raises(InvalidFilter):
-            await index.search("1", filter={"n": {"$near": 1}})
-        with pytest.raises(TypeError, match="got str"):
-            await index.search("1", filter=wrong)
-        with pytest.raises(ValueError, match="batch_size is 0"):
-            await index.add(numbers(1), batch_size=0)
+    with pytest.raises(ValueError, match="got 0"):
+        await index.search("1", 0)
+    with pytest.raises(ValueError, match="got 'sometimes'"):
+        await index.search("1", hybrid=wrong)
+    with pytest.raises(InvalidFilter):
+        await index.search("1", filter={"n": {"$near": 1}})
+    with pytest.raises(TypeError, match="got str"):
+        await index.search("1", filter=wrong)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        await index.add(numbers(1), batch_size=0)
 
-        assert embedder.asked == []
-
-    run(main())
+    assert embedder.asked == []
 
 
 def test_bad_settings_are_refused_at_once() -> None:
@@ -423,11 +365,8 @@ class Forgetful(Numbers):
         return (await super().embed(texts, purpose=purpose))[1:]
 
 
-def test_an_embedder_that_loses_texts_is_an_error() -> None:
-    async def main() -> None:
-        index = EmbeddingIndex(InMemoryVectorStore(), Forgetful())
+async def test_an_embedder_that_loses_texts_is_an_error() -> None:
+    index = EmbeddingIndex(InMemoryVectorStore(), Forgetful())
 
-        with pytest.raises(VectorError, match="1 vectors for 2 texts"):
-            await index.add(numbers(2))
-
-    run(main())
+    with pytest.raises(VectorError, match="1 vectors for 2 texts"):
+        await index.add(numbers(2))

@@ -1,6 +1,5 @@
 """Pages in the order of ids, over a backend that knows no order."""
 
-from lib.testing.aio import run
 from lib.vector import Record
 from lib.vector.listing import Listing
 
@@ -27,59 +26,44 @@ async def page(listing: Listing, heap: Heap, after: str, limit: int, name: str =
     return [record.id for record in found]
 
 
-def test_ids_are_listed_once_for_all_pages() -> None:
-    async def main() -> None:
-        heap, listing = Heap(*"cabed"), Listing()
+async def test_ids_are_listed_once_for_all_pages() -> None:
+    heap, listing = Heap(*"cabed"), Listing()
 
-        pages = [await page(listing, heap, after, 2) for after in ("", "b", "d")]
-        assert pages == [["a", "b"], ["c", "d"], ["e"]]
-        assert heap.listed == 1
-
-    run(main())
+    pages = [await page(listing, heap, after, 2) for after in ("", "b", "d")]
+    assert pages == [["a", "b"], ["c", "d"], ["e"]]
+    assert heap.listed == 1
 
 
-def test_whoever_does_not_go_on_lists_again() -> None:
-    async def main() -> None:
-        heap, listing = Heap(*"abcde"), Listing()
-        assert await page(listing, heap, "", 2) == ["a", "b"]
+async def test_whoever_does_not_go_on_lists_again() -> None:
+    heap, listing = Heap(*"abcde"), Listing()
+    assert await page(listing, heap, "", 2) == ["a", "b"]
 
-        assert await page(listing, heap, "a", 2) == ["b", "c"]
-        assert await page(listing, heap, "c", 1, "other") == ["d"]
-        assert heap.listed == 3
-
-    run(main())
+    assert await page(listing, heap, "a", 2) == ["b", "c"]
+    assert await page(listing, heap, "c", 1, "other") == ["d"]
+    assert heap.listed == 3
 
 
-def test_what_was_deleted_since_leaves_neither_a_gap_nor_an_end() -> None:
-    async def main() -> None:
-        heap, listing = Heap(*"abcdefg"), Listing()
-        assert await page(listing, heap, "", 2) == ["a", "b"]
-        for name in "cdf":
-            heap.names.remove(name)
+async def test_what_was_deleted_since_leaves_neither_a_gap_nor_an_end() -> None:
+    heap, listing = Heap(*"abcdefg"), Listing()
+    assert await page(listing, heap, "", 2) == ["a", "b"]
+    for name in "cdf":
+        heap.names.remove(name)
 
-        assert await page(listing, heap, "b", 2) == ["e", "g"]
-        assert await page(listing, heap, "g", 2) == []
-        assert heap.listed == 2
-
-    run(main())
+    assert await page(listing, heap, "b", 2) == ["e", "g"]
+    assert await page(listing, heap, "g", 2) == []
+    assert heap.listed == 2
 
 
-def test_a_page_whose_last_ids_are_gone_is_followed_all_the_same() -> None:
-    async def main() -> None:
-        heap, listing = Heap(*"abcd"), Listing()
-        assert await page(listing, heap, "", 3) == ["a", "b", "c"]
-        heap.names = ["d"]
+async def test_a_page_whose_last_ids_are_gone_is_followed_all_the_same() -> None:
+    heap, listing = Heap(*"abcd"), Listing()
+    assert await page(listing, heap, "", 3) == ["a", "b", "c"]
+    heap.names = ["d"]
 
-        assert await page(listing, heap, "c", 3) == ["d"]
-
-    run(main())
+    assert await page(listing, heap, "c", 3) == ["d"]
 
 
-def test_many_are_asked_for_a_thousand_at_a_time() -> None:
-    async def main() -> None:
-        heap, listing = Heap(*(f"{number:05}" for number in range(2500))), Listing()
+async def test_many_are_asked_for_a_thousand_at_a_time() -> None:
+    heap, listing = Heap(*(f"{number:05}" for number in range(2500))), Listing()
 
-        assert len(await page(listing, heap, "", 2400)) == 2400
-        assert heap.most == 1000
-
-    run(main())
+    assert len(await page(listing, heap, "", 2400)) == 2400
+    assert heap.most == 1000

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from lib.testing.aio import run
 from lib.testing.model_servers import CohereServer, VendorServer, VoyageServer
 from lib.vector import CohereEmbedder, CohereReranker, VoyageEmbedder, VoyageReranker
 
@@ -24,22 +23,19 @@ def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def asked(name: str, **options: Any) -> tuple[str, str]:
+async def asked(name: str, **options: Any) -> tuple[str, str]:
     """Return the address and the key of the request that this class makes."""
     connect, serve, _ = CLASSES[name]
     server = serve(dimension=4)
 
-    async def main() -> None:
-        made = connect(transport=server.transport, **options)
-        try:
-            if name.endswith("rerank"):
-                await made.rerank("a", ["a", "b"], 1)
-            else:
-                await made.embed(["a"])
-        except Exception:  # noqa: BLE001 - the key is not the fake's, only the request counts
-            pass
-
-    run(main())
+    made = connect(transport=server.transport, **options)
+    try:
+        if name.endswith("rerank"):
+            await made.rerank("a", ["a", "b"], 1)
+        else:
+            await made.embed(["a"])
+    except Exception:  # noqa: BLE001 - the key is not the fake's, only the request counts
+        pass
     (received,) = server.requests
     return received.url, received.headers["authorization"].removeprefix("Bearer ")
 
@@ -52,8 +48,11 @@ def asked(name: str, **options: Any) -> tuple[str, str]:
         ("https://proxy.example/models/", "https://proxy.example/models"),
     ],
 )
-def test_another_address_may_be_given(name: str, base_url: str, address: str) -> None:
-    assert asked(name, api_key="al-k", base_url=base_url) == (address + CLASSES[name][2], "al-k")
+async def test_another_address_may_be_given(name: str, base_url: str, address: str) -> None:
+    assert (await asked(name, api_key="al-k", base_url=base_url)) == (
+        address + CLASSES[name][2],
+        "al-k",
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,8 +64,8 @@ def test_another_address_may_be_given(name: str, base_url: str, address: str) ->
         ("voyage rerank", "https://proxy.example/v1/"),
     ],
 )
-def test_the_version_may_stand_in_the_address(name: str, base_url: str) -> None:
-    assert asked(name, api_key="k", base_url=base_url)[0] == (
+async def test_the_version_may_stand_in_the_address(name: str, base_url: str) -> None:
+    assert (await asked(name, api_key="k", base_url=base_url))[0] == (
         "https://proxy.example" + CLASSES[name][2]
     )
 
@@ -82,7 +81,7 @@ def test_the_version_may_stand_in_the_address(name: str, base_url: str) -> None:
         ({"CO_API_KEY": "first"}, "", "first"),
     ],
 )
-def test_coheres_key_is_given_or_in_the_environment(
+async def test_coheres_key_is_given_or_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     environment: Mapping[str, str],
@@ -92,18 +91,18 @@ def test_coheres_key_is_given_or_in_the_environment(
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
 
-    assert asked(name, api_key=given) == (f"https://api.cohere.com{CLASSES[name][2]}", key)
+    assert (await asked(name, api_key=given)) == (f"https://api.cohere.com{CLASSES[name][2]}", key)
 
 
 @pytest.mark.parametrize("name", ["cohere rerank", "cohere embed"])
-def test_coheres_address_may_be_in_the_environment(
+async def test_coheres_address_may_be_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = CLASSES[name][2]
     monkeypatch.setenv("CO_API_URL", "https://cohere.example/")
 
-    assert asked(name, api_key="k")[0] == f"https://cohere.example{path}"
-    assert asked(name, api_key="k", base_url="http://own")[0] == f"http://own{path}"
+    assert (await asked(name, api_key="k"))[0] == f"https://cohere.example{path}"
+    assert (await asked(name, api_key="k", base_url="http://own"))[0] == f"http://own{path}"
 
 
 @pytest.mark.parametrize("name", ["voyage rerank", "voyage embed"])
@@ -115,12 +114,12 @@ def test_coheres_address_may_be_in_the_environment(
         ("pal-key", "https://api.voyageai.com"),
     ],
 )
-def test_keys_of_mongodb_atlas_go_to_mongodb(
+async def test_keys_of_mongodb_atlas_go_to_mongodb(
     monkeypatch: pytest.MonkeyPatch, name: str, key: str, address: str
 ) -> None:
     monkeypatch.setenv("VOYAGE_API_KEY", key)
 
-    assert asked(name) == (address + CLASSES[name][2], key)
+    assert (await asked(name)) == (address + CLASSES[name][2], key)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -5,60 +5,50 @@ from typing import Any
 import pytest
 
 from lib.errors import InvalidMeta, TenantViolation
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Record
 from lib.vector.tenant import TenantVectorStore
 
 from .tenant_kit import Bare, made, planted
 
 
-def test_a_record_is_stored_in_the_tenants_namespace_and_says_whose_it_is() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        view = TenantVectorStore(store, "acme", namespace_prefix="app-")
-        await view.upsert([*made("1", x=1), *made("2", tenant="acme"), *made("3", tenant=None)])
+async def test_a_record_is_stored_in_the_tenants_namespace_and_says_whose_it_is() -> None:
+    store = InMemoryVectorStore(2)
+    view = TenantVectorStore(store, "acme", namespace_prefix="app-")
+    await view.upsert([*made("1", x=1), *made("2", tenant="acme"), *made("3", tenant=None)])
 
-        assert (view.tenant, view.namespace) == ("acme", "app-acme")
-        assert await store.namespaces() == ["app-acme"]
-        stored = await store.get(["1", "2", "3"], namespace="app-acme")
-        assert [record.meta for record in stored] == [
-            {"x": 1, "tenant": "acme"},
-            {"tenant": "acme"},
-            {"tenant": "acme"},
-        ]
-        assert await view.get(["1", "2", "3"]) == stored
-
-    run(main())
+    assert (view.tenant, view.namespace) == ("acme", "app-acme")
+    assert await store.namespaces() == ["app-acme"]
+    stored = await store.get(["1", "2", "3"], namespace="app-acme")
+    assert [record.meta for record in stored] == [
+        {"x": 1, "tenant": "acme"},
+        {"tenant": "acme"},
+        {"tenant": "acme"},
+    ]
+    assert await view.get(["1", "2", "3"]) == stored
 
 
-def test_the_callers_record_is_left_as_it_is() -> None:
-    async def main() -> None:
-        record = Record("1", [1.0, 0.0], "", {"x": 1})
-        await TenantVectorStore(InMemoryVectorStore(2), "a").upsert([record])
+async def test_the_callers_record_is_left_as_it_is() -> None:
+    record = Record("1", [1.0, 0.0], "", {"x": 1})
+    await TenantVectorStore(InMemoryVectorStore(2), "a").upsert([record])
 
-        assert record.meta == {"x": 1}
-
-    run(main())
+    assert record.meta == {"x": 1}
 
 
 @pytest.mark.parametrize("claim", ["b", "", "A", "a ", 1, True, ["a"], {"a": "a"}])
-def test_a_record_that_claims_another_tenant_is_refused_before_anything_is_asked(
+async def test_a_record_that_claims_another_tenant_is_refused_before_anything_is_asked(
     claim: Any,
 ) -> None:
-    async def main() -> None:
-        store: Any = Bare()
-        view = TenantVectorStore(store, "a")
-        store.asked = False
+    store: Any = Bare()
+    view = TenantVectorStore(store, "a")
+    store.asked = False
 
-        with pytest.raises(TenantViolation, match="record 'forged' claims") as refusal:
-            await view.upsert([*made("good"), *made("forged", tenant=claim)])
-        assert (refusal.value.tenant, refusal.value.what) == (
-            "a",
-            "record 'forged' claims another tenant",
-        )
-        assert not store.asked
-
-    run(main())
+    with pytest.raises(TenantViolation, match="record 'forged' claims") as refusal:
+        await view.upsert([*made("good"), *made("forged", tenant=claim)])
+    assert (refusal.value.tenant, refusal.value.what) == (
+        "a",
+        "record 'forged' claims another tenant",
+    )
+    assert not store.asked
 
 
 class Alone(str):
@@ -89,36 +79,32 @@ class TwoFaced(dict[str, Any]):
         TwoFaced(tenant="b"),
     ],
 )
-def test_a_claim_under_a_key_that_only_looks_like_another_is_a_claim(meta: dict[str, Any]) -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        view = TenantVectorStore(store, "a")
+async def test_a_claim_under_a_key_that_only_looks_like_another_is_a_claim(
+    meta: dict[str, Any],
+) -> None:
+    store = InMemoryVectorStore(2)
+    view = TenantVectorStore(store, "a")
 
-        with pytest.raises(TenantViolation, match="claims another tenant"):
-            await view.upsert([Record("1", [1.0, 0.0], "", meta)])
-        assert await store.namespaces() == []
+    with pytest.raises(TenantViolation, match="claims another tenant"):
+        await view.upsert([Record("1", [1.0, 0.0], "", meta)])
+    assert await store.namespaces() == []
 
-        mine: dict[str, Any] = {Alone("tenant"): Alone("a"), Alone("x"): 1}
-        await view.upsert([Record("1", [1.0, 0.0], "", mine)])
-        assert (await store.get(["1"], namespace="a"))[0].meta == {"tenant": "a", "x": 1}
-
-    run(main())
+    mine: dict[str, Any] = {Alone("tenant"): Alone("a"), Alone("x"): 1}
+    await view.upsert([Record("1", [1.0, 0.0], "", mine)])
+    assert (await store.get(["1"], namespace="a"))[0].meta == {"tenant": "a", "x": 1}
 
 
-def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        view = TenantVectorStore(store, "a")
-        await planted(store)
-        before = await store.get(["b's", "nobody's"], namespace="a")
+async def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
+    store = InMemoryVectorStore(2)
+    view = TenantVectorStore(store, "a")
+    await planted(store)
+    before = await store.get(["b's", "nobody's"], namespace="a")
 
-        for name in ("b's", "nobody's"):
-            with pytest.raises(TenantViolation, match="an id in 'a' belongs to another tenant"):
-                await view.upsert(made("good", name))
-        assert await store.get(["b's", "nobody's"], namespace="a") == before
-        assert await view.count() == 0
-
-    run(main())
+    for name in ("b's", "nobody's"):
+        with pytest.raises(TenantViolation, match="an id in 'a' belongs to another tenant"):
+            await view.upsert(made("good", name))
+    assert await store.get(["b's", "nobody's"], namespace="a") == before
+    assert await view.count() == 0
 
 
 @pytest.mark.parametrize(
@@ -129,14 +115,11 @@ def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
         [Record("", [1.0])],
     ],
 )
-def test_what_is_no_record_is_refused_before_anything_is_asked(batch: Any) -> None:
-    async def main() -> None:
-        store: Any = Bare()
-        view = TenantVectorStore(store, "a")
-        store.asked = False
+async def test_what_is_no_record_is_refused_before_anything_is_asked(batch: Any) -> None:
+    store: Any = Bare()
+    view = TenantVectorStore(store, "a")
+    store.asked = False
 
-        with pytest.raises(InvalidMeta):
-            await view.upsert(batch)
-        assert not store.asked
-
-    run(main())
+    with pytest.raises(InvalidMeta):
+        await view.upsert(batch)
+    assert not store.asked

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from lib.errors import TenantViolation
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore
 from lib.vector.tenant import RESERVED, TenantVectorStore
 
@@ -34,55 +33,49 @@ def test_a_suffix_that_could_lead_to_another_tenant_is_refused(suffix: Any) -> N
         TenantVectorStore(InMemoryVectorStore(2), "a").sibling(suffix)
 
 
-def test_siblings_are_apart_and_behind_the_same_walls() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        view = TenantVectorStore(store, "a", namespace_prefix="p-")
-        notes = view.sibling("/notes")
-        old = notes.sibling("#old")
-        await TenantVectorStore(store, "ab", namespace_prefix="p-").sibling(":c").upsert(made("1"))
-        for number, one in enumerate((view, notes, old)):
-            await one.upsert(made("1", number=number))
+async def test_siblings_are_apart_and_behind_the_same_walls() -> None:
+    store = InMemoryVectorStore(2)
+    view = TenantVectorStore(store, "a", namespace_prefix="p-")
+    notes = view.sibling("/notes")
+    old = notes.sibling("#old")
+    await TenantVectorStore(store, "ab", namespace_prefix="p-").sibling(":c").upsert(made("1"))
+    for number, one in enumerate((view, notes, old)):
+        await one.upsert(made("1", number=number))
 
-        assert [one.namespace for one in (view, notes, old)] == [
-            "p-a",
-            "p-a/notes",
-            "p-a/notes#old",
-        ]
-        assert [(await one.get(["1"]))[0].meta["number"] for one in (view, notes, old)] == [0, 1, 2]
-        for one in (view, notes, old):
-            assert await one.namespaces() == ["p-a", "p-a/notes", "p-a/notes#old"]
-            assert await one.namespaces("p-a/") == ["p-a/notes", "p-a/notes#old"]
-        assert await view.namespaces("p-ab") == []
-        with pytest.raises(TenantViolation):
-            await notes.count(namespace="p-a")
-        with pytest.raises(TenantViolation):
-            await old.upsert(made("2", tenant="ab"))
-        told = "'p-a/notes' was asked for, which has a view of its own"
-        with pytest.raises(TenantViolation, match=told):
-            await view.get(["1"], namespace="p-a/notes")
-        assert await view.sibling("/notes").count(namespace="p-a/notes") == 1
-
-    run(main())
+    assert [one.namespace for one in (view, notes, old)] == [
+        "p-a",
+        "p-a/notes",
+        "p-a/notes#old",
+    ]
+    assert [(await one.get(["1"]))[0].meta["number"] for one in (view, notes, old)] == [0, 1, 2]
+    for one in (view, notes, old):
+        assert await one.namespaces() == ["p-a", "p-a/notes", "p-a/notes#old"]
+        assert await one.namespaces("p-a/") == ["p-a/notes", "p-a/notes#old"]
+    assert await view.namespaces("p-ab") == []
+    with pytest.raises(TenantViolation):
+        await notes.count(namespace="p-a")
+    with pytest.raises(TenantViolation):
+        await old.upsert(made("2", tenant="ab"))
+    told = "'p-a/notes' was asked for, which has a view of its own"
+    with pytest.raises(TenantViolation, match=told):
+        await view.get(["1"], namespace="p-a/notes")
+    assert await view.sibling("/notes").count(namespace="p-a/notes") == 1
 
 
 @pytest.mark.parametrize("asked", ["", "/notes", "#nothing"])
-def test_erasing_takes_the_namespace_and_all_siblings_and_nobody_elses(asked: str) -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        view = TenantVectorStore(store, "a")
-        others = [TenantVectorStore(store, name) for name in ("ab", "A", "á")]
-        for one in (view, view.sibling("/notes"), view.sibling(":x:y"), *others):
-            await one.upsert(made("1", "2"))
+async def test_erasing_takes_the_namespace_and_all_siblings_and_nobody_elses(asked: str) -> None:
+    store = InMemoryVectorStore(2)
+    view = TenantVectorStore(store, "a")
+    others = [TenantVectorStore(store, name) for name in ("ab", "A", "á")]
+    for one in (view, view.sibling("/notes"), view.sibling(":x:y"), *others):
+        await one.upsert(made("1", "2"))
 
-        asks = view.sibling(asked) if asked else view
-        await asks.erase()
-        await asks.erase()
+    asks = view.sibling(asked) if asked else view
+    await asks.erase()
+    await asks.erase()
 
-        assert await store.namespaces() == sorted(["ab", "A", "á"])
-        assert [await one.count() for one in others] == [2, 2, 2]
-
-    run(main())
+    assert await store.namespaces() == sorted(["ab", "A", "á"])
+    assert [await one.count() for one in others] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("mark", RESERVED)

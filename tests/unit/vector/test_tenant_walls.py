@@ -10,7 +10,6 @@ import pytest
 from hypothesis import Phase, settings
 
 from lib.errors import InvalidFilter, TenantViolation
-from lib.testing.aio import run
 from lib.testing.vector_store import StoreKind
 from lib.testing.vector_store.tenants import check_tenants
 from lib.vector import EVERYTHING, F, InMemoryVectorStore, Match, Record, SQLiteVectorStore
@@ -40,126 +39,105 @@ class OneRoom(InMemoryVectorStore):
 
 
 @pytest.mark.parametrize("named", ["b", "", "ab", "a:x", "A", 1])
-def test_another_namespace_is_refused_before_anything_is_asked(named: Any) -> None:
-    async def main() -> None:
-        store: Any = Bare()
-        view = TenantVectorStore(store, "a")
-        store.asked = False
+async def test_another_namespace_is_refused_before_anything_is_asked(named: Any) -> None:
+    store: Any = Bare()
+    view = TenantVectorStore(store, "a")
+    store.asked = False
 
-        for call in (
-            lambda: view.upsert(made("1"), namespace=named),
-            lambda: view.query([1.0, 0.0], namespace=named),
-            lambda: view.get(["1"], namespace=named),
-            lambda: view.delete(["1"], namespace=named),
-            lambda: view.count(namespace=named),
-        ):
-            with pytest.raises(TenantViolation, match="was asked for"):
-                await call()
-        assert not store.asked
+    for call in (
+        lambda: view.upsert(made("1"), namespace=named),
+        lambda: view.query([1.0, 0.0], namespace=named),
+        lambda: view.get(["1"], namespace=named),
+        lambda: view.delete(["1"], namespace=named),
+        lambda: view.count(namespace=named),
+    ):
+        with pytest.raises(TenantViolation, match="was asked for"):
+            await call()
+    assert not store.asked
 
-        whole: Any = TenantVectorStore(InMemoryVectorStore(2), "a")
-        for call in (
-            lambda: whole.query_hybrid([1.0, 0.0], "x", namespace=named),
-            lambda: whole.scan(namespace=named),
-        ):
-            with pytest.raises(TenantViolation):
-                await call()
-
-    run(main())
-
-
-def test_its_own_namespace_may_be_named() -> None:
-    async def main() -> None:
-        view = TenantVectorStore(InMemoryVectorStore(2), "a")
-        await view.upsert(made("1"), namespace="a")
-
-        assert await view.count(namespace="a") == await view.count() == 1
-
-    run(main())
-
-
-def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_there() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        view: Any = TenantVectorStore(store, "a")
-        await planted(store)
-
-        assert await view.namespaces() == []
-        await view.upsert(made("own"))
-        assert await view.count() == 1
-        assert [record.id for record in await view.get(["b's", "own", "nobody's"])] == ["own"]
-        for filter in (None, EVERYTHING, F("tenant") == "b", {"$or": [{"tenant": "b"}, {}]}):
-            for found in (
-                await view.query([1.0, 0.0], 9, filter=filter),
-                await view.query_hybrid([1.0, 0.0], "a text", 9, filter=filter),
-            ):
-                assert {match.id for match in found} <= {"own"}
-        assert [record.id for record in await view.scan(limit=1)] == ["own"]
-        assert await view.scan(after="own") == []
-        await view.delete(["b's", "nobody's"])
-        await view.delete(filter=F("tenant") != "a")
-        await view.delete(filter=EVERYTHING)
-        await view.erase()
-        assert await view.count() == 0
-        assert await store.count(namespace="a") == 2
-
-    run(main())
-
-
-def test_two_prefixes_that_lead_to_one_namespace_keep_their_tenants_apart() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        first = TenantVectorStore(store, "yz", namespace_prefix="x")
-        second = TenantVectorStore(store, "z", namespace_prefix="xy")
-        await first.upsert(made("1"))
-
-        assert await second.namespaces() == []
-        assert await second.query([1.0, 0.0]) == []
+    whole: Any = TenantVectorStore(InMemoryVectorStore(2), "a")
+    for call in (
+        lambda: whole.query_hybrid([1.0, 0.0], "x", namespace=named),
+        lambda: whole.scan(namespace=named),
+    ):
         with pytest.raises(TenantViolation):
-            await second.upsert(made("1"))
-        await second.upsert(made("2"))
-        await second.erase()
-        assert await first.count() == 1
-
-    run(main())
+            await call()
 
 
-def test_a_filter_that_is_as_large_as_it_may_be_still_is_in_a_view() -> None:
-    async def main() -> None:
-        view = TenantVectorStore(InMemoryVectorStore(2), "a")
-        await view.upsert(made("1", x=1))
-        deep: Any = reduce(lambda inner, _: {"$not": inner}, range(16), {"x": 1})
+async def test_its_own_namespace_may_be_named() -> None:
+    view = TenantVectorStore(InMemoryVectorStore(2), "a")
+    await view.upsert(made("1"), namespace="a")
 
-        assert await view.count(filter=deep) == 1
-        assert await view.count(filter={"$or": [{"x": 1}] * 256}) == 1
-        with pytest.raises(InvalidFilter):
-            await view.count(filter={"$not": deep})
-
-    run(main())
+    assert await view.count(namespace="a") == await view.count() == 1
 
 
-def test_deleting_everything_has_to_be_said_here_too() -> None:
-    async def main() -> None:
-        view = TenantVectorStore(InMemoryVectorStore(2), "a")
-        await view.upsert(made("1"))
+async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_there() -> None:
+    store = InMemoryVectorStore(2)
+    view: Any = TenantVectorStore(store, "a")
+    await planted(store)
 
-        for call in (view.delete, lambda: view.delete(filter={})):
-            with pytest.raises(ValueError, match="EVERYTHING"):
-                await call()
-        assert await view.count() == 1
+    assert await view.namespaces() == []
+    await view.upsert(made("own"))
+    assert await view.count() == 1
+    assert [record.id for record in await view.get(["b's", "own", "nobody's"])] == ["own"]
+    for filter in (None, EVERYTHING, F("tenant") == "b", {"$or": [{"tenant": "b"}, {}]}):
+        for found in (
+            await view.query([1.0, 0.0], 9, filter=filter),
+            await view.query_hybrid([1.0, 0.0], "a text", 9, filter=filter),
+        ):
+            assert {match.id for match in found} <= {"own"}
+    assert [record.id for record in await view.scan(limit=1)] == ["own"]
+    assert await view.scan(after="own") == []
+    await view.delete(["b's", "nobody's"])
+    await view.delete(filter=F("tenant") != "a")
+    await view.delete(filter=EVERYTHING)
+    await view.erase()
+    assert await view.count() == 0
+    assert await store.count(namespace="a") == 2
 
-    run(main())
+
+async def test_two_prefixes_that_lead_to_one_namespace_keep_their_tenants_apart() -> None:
+    store = InMemoryVectorStore(2)
+    first = TenantVectorStore(store, "yz", namespace_prefix="x")
+    second = TenantVectorStore(store, "z", namespace_prefix="xy")
+    await first.upsert(made("1"))
+
+    assert await second.namespaces() == []
+    assert await second.query([1.0, 0.0]) == []
+    with pytest.raises(TenantViolation):
+        await second.upsert(made("1"))
+    await second.upsert(made("2"))
+    await second.erase()
+    assert await first.count() == 1
 
 
-def test_a_store_that_does_not_listen_to_filters_is_not_believed() -> None:
-    async def main() -> None:
-        store = Deaf(2)
-        await planted(store)
+async def test_a_filter_that_is_as_large_as_it_may_be_still_is_in_a_view() -> None:
+    view = TenantVectorStore(InMemoryVectorStore(2), "a")
+    await view.upsert(made("1", x=1))
+    deep: Any = reduce(lambda inner, _: {"$not": inner}, range(16), {"x": 1})
 
-        with pytest.raises(TenantViolation, match="the store has found"):
-            await TenantVectorStore(store, "a").query([1.0, 0.0])
+    assert await view.count(filter=deep) == 1
+    assert await view.count(filter={"$or": [{"x": 1}] * 256}) == 1
+    with pytest.raises(InvalidFilter):
+        await view.count(filter={"$not": deep})
 
-    run(main())
+
+async def test_deleting_everything_has_to_be_said_here_too() -> None:
+    view = TenantVectorStore(InMemoryVectorStore(2), "a")
+    await view.upsert(made("1"))
+
+    for call in (view.delete, lambda: view.delete(filter={})):
+        with pytest.raises(ValueError, match="EVERYTHING"):
+            await call()
+    assert await view.count() == 1
+
+
+async def test_a_store_that_does_not_listen_to_filters_is_not_believed() -> None:
+    store = Deaf(2)
+    await planted(store)
+
+    with pytest.raises(TenantViolation, match="the store has found"):
+        await TenantVectorStore(store, "a").query([1.0, 0.0])
 
 
 @pytest.mark.usefixtures("first_fault")
@@ -183,15 +161,12 @@ def first_fault() -> Iterator[None]:
     settings.load_profile(profile)
 
 
-def test_tenants_work_on_one_store_at_the_same_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
-        await store.setup()
-        views = [TenantVectorStore(store, str(number)) for number in range(10)]
-        await asyncio.gather(*(view.upsert(made("1", "2", "3")) for view in views))
-        await asyncio.gather(*(view.erase() for view in views[::2]))
+async def test_tenants_work_on_one_store_at_the_same_time(tmp_path: Path) -> None:
+    store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
+    await store.setup()
+    views = [TenantVectorStore(store, str(number)) for number in range(10)]
+    await asyncio.gather(*(view.upsert(made("1", "2", "3")) for view in views))
+    await asyncio.gather(*(view.erase() for view in views[::2]))
 
-        assert [await view.count() for view in views] == [0, 3] * 5
-        await store.close()
-
-    run(main())
+    assert [await view.count() for view in views] == [0, 3] * 5
+    await store.close()

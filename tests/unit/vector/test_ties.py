@@ -66,19 +66,19 @@ def test_it_never_asks_for_more_than_may_be_asked_for(limit: int) -> None:
     assert max(backend.asked) == limit
 
 
-def test_contenders_are_all_that_are_as_good_as_the_last() -> None:
+async def test_contenders_are_all_that_are_as_good_as_the_last() -> None:
     backend = Backend([2.0] + [1.0] * 50 + [0.0] * 500)
 
-    found = run(contenders(backend.fetch, 2, distance=lambda match: -match.score))
+    found = await contenders(backend.fetch, 2, distance=lambda match: -match.score)
     assert len({match.id for match in found if match.score >= 1.0}) == 51
 
 
-def test_a_backend_may_give_more_than_it_was_asked_for() -> None:
+async def test_a_backend_may_give_more_than_it_was_asked_for() -> None:
     backend = Backend([1.0] * 30 + [0.5] * 30)
 
     async def generous(size: int) -> list[Match]:
         return await backend.fetch(3 * size)
 
-    found = run(nearest(generous, 4, higher_is_better=True))
+    found = await nearest(generous, 4, higher_is_better=True)
     assert [match.id for match in found] == ["030", "031", "032", "033"]
     assert backend.asked == [36]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lib.testing.aio import run
 from lib.vector import (
     EmbeddingIndex,
     InMemoryVectorStore,
@@ -37,17 +36,16 @@ class Rounds:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_three_thousand_queries_turn_the_loop_all_the_while(name: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        store = STORES[name](tmp_path)
-        await filled(store)
-        for queries in (one_after_another, at_once):
-            rounds = Rounds()
-            await queries(lambda: store.query(QUERY, 3), 3_000)
-            assert rounds.number > 50
-        await store.close()
-
-    run(main())
+async def test_three_thousand_queries_turn_the_loop_all_the_while(
+    name: str, tmp_path: Path
+) -> None:
+    store = STORES[name](tmp_path)
+    await filled(store)
+    for queries in (one_after_another, at_once):
+        rounds = Rounds()
+        await queries(lambda: store.query(QUERY, 3), 3_000)
+        assert rounds.number > 50
+    await store.close()
 
 
 CALLS: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -65,7 +63,7 @@ CALLS: dict[str, Callable[[Any], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_time_out_ends_any_calls_that_memory_answers(name: str) -> None:
+async def test_a_time_out_ends_any_calls_that_memory_answers(name: str) -> None:
     async def main() -> None:
         store = InMemoryVectorStore(8)
         await filled(store)
@@ -74,10 +72,10 @@ def test_a_time_out_ends_any_calls_that_memory_answers(name: str) -> None:
                 await CALLS[name](store)
 
     with pytest.raises(TimeoutError):
-        run(main())
+        await main()
 
 
-def test_a_time_out_ends_searches_of_an_index() -> None:
+async def test_a_time_out_ends_searches_of_an_index() -> None:
     class Embedder:
         dimension = 8
 
@@ -94,7 +92,7 @@ def test_a_time_out_ends_searches_of_an_index() -> None:
                 await index.search("a text")
 
     with pytest.raises(TimeoutError):
-        run(main())
+        await main()
 
 
 async def filled(store: Any) -> None:

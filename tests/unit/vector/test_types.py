@@ -4,7 +4,6 @@ import inspect
 from array import array
 from typing import get_type_hints
 
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Record
 
 
@@ -13,13 +12,10 @@ def test_the_vector_of_a_record_is_a_list_of_floats() -> None:
     assert list(inspect.signature(Record).parameters) == ["id", "vector", "text", "meta"]
 
 
-def test_a_record_is_made_with_any_vector_and_comes_back_with_a_list() -> None:
-    async def main() -> list[Record]:
-        store = InMemoryVectorStore(dimension=2)
-        await store.upsert([Record("a", (1.0, 2.0)), Record("b", array("f", [3.0, 4.0]))])
-        return await store.scan()
-
-    back = run(main())
+async def test_a_record_is_made_with_any_vector_and_comes_back_with_a_list() -> None:
+    store = InMemoryVectorStore(dimension=2)
+    await store.upsert([Record("a", (1.0, 2.0)), Record("b", array("f", [3.0, 4.0]))])
+    back = await store.scan()
 
     assert [record.vector[:1] for record in back] == [[1.0], [3.0]]
     assert all(type(record.vector) is list for record in back)

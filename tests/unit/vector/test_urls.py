@@ -5,20 +5,16 @@ from typing import Any
 
 import pytest
 
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, open_vector_store
 
 
-def test_a_path_a_url_and_memory_open_stores(tmp_path: Path) -> None:
-    async def main() -> None:
-        places: list[Any] = [tmp_path / "a.db", f"sqlite:///{tmp_path}/b.db", "memory:"]
-        for place in places:
-            opened: Any = open_vector_store(place, dimension=2, metric="dot")
-            async with opened as store:
-                await store.upsert([Record("a", [1.0, 2.0])])
-                assert (store.metric, await store.count()) == ("dot", 1)
-
-    run(main())
+async def test_a_path_a_url_and_memory_open_stores(tmp_path: Path) -> None:
+    places: list[Any] = [tmp_path / "a.db", f"sqlite:///{tmp_path}/b.db", "memory:"]
+    for place in places:
+        opened: Any = open_vector_store(place, dimension=2, metric="dot")
+        async with opened as store:
+            await store.upsert([Record("a", [1.0, 2.0])])
+            assert (store.metric, await store.count()) == ("dot", 1)
     assert isinstance(open_vector_store(tmp_path / "a.db", dimension=2), SQLiteVectorStore)
     assert isinstance(open_vector_store(":memory:"), InMemoryVectorStore)
 

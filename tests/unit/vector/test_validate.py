@@ -1,6 +1,5 @@
 """What a store is given may be of subclasses; what it keeps is not."""
 
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Record
 from lib.vector.validate import checked_batch
 
@@ -33,13 +32,10 @@ def test_two_ids_of_the_same_characters_are_one_whatever_their_class_says() -> N
     assert type(batch.ids[0]) is str
 
 
-def test_a_record_replaces_one_whose_id_was_of_another_class() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(2)
-        await store.upsert([Record(Alone("x"), [1.0, 0.0], "old")])
-        await store.upsert([Record("x", [1.0, 0.0], "new")])
+async def test_a_record_replaces_one_whose_id_was_of_another_class() -> None:
+    store = InMemoryVectorStore(2)
+    await store.upsert([Record(Alone("x"), [1.0, 0.0], "old")])
+    await store.upsert([Record("x", [1.0, 0.0], "new")])
 
-        assert [record.text for record in await store.get([Alone("x"), "x"])] == ["new", "new"]
-        assert await store.count() == 1
-
-    run(main())
+    assert [record.text for record in await store.get([Alone("x"), "x"])] == ["new", "new"]
+    assert await store.count() == 1

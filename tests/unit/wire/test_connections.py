@@ -17,26 +17,26 @@ from lib.vector import OpenAIEmbedder
 from .wire_kit import Server, ask, wire
 
 
-def test_one_wire_serves_one_event_loop_after_another_and_leaves_no_connection_open(
+async def test_one_wire_serves_one_event_loop_after_another_and_leaves_no_connection_open(
     server: Server,
 ) -> None:
     shared = wire()
 
     for _ in range(3):
-        assert run(ask(shared, server.url)) == 1
+        assert (await ask(shared, server.url)) == 1
         assert server.has_none_open()
 
     assert server.connections == 3
 
 
-def test_an_embedder_serves_one_event_loop_after_another(server: Server) -> None:
+async def test_an_embedder_serves_one_event_loop_after_another(server: Server) -> None:
     embedder = OpenAIEmbedder("m", base_url=server.url, api_key=API_KEY)
 
     for _ in range(3):
-        assert run(embedder.embed(["a"])).tolist() == [[1.0, 2.0]]
+        assert (await embedder.embed(["a"])).tolist() == [[1.0, 2.0]]
 
 
-def test_a_chat_client_serves_one_event_loop_after_another(server: Server) -> None:
+async def test_a_chat_client_serves_one_event_loop_after_another(server: Server) -> None:
     client = ChatClient("m", base_url=server.url, api_key=API_KEY)
     hello = [Message.user("hello")]
 
@@ -44,13 +44,13 @@ def test_a_chat_client_serves_one_event_loop_after_another(server: Server) -> No
         return [piece async for piece in client.stream(hello)]
 
     for _ in range(3):
-        assert run(client.complete(hello)).text == "hi"
-        assert isinstance(run(streamed())[-1], Reply)
+        assert (await client.complete(hello)).text == "hi"
+        assert isinstance((await streamed())[-1], Reply)
 
     assert server.has_none_open()
 
 
-def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_loop(
+async def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_loop(
     server: Server,
 ) -> None:
     client = ChatClient("m", base_url=server.url, api_key=API_KEY)
@@ -62,15 +62,17 @@ def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_loop(
         return await anext(stream)
 
     for _ in range(3):
-        assert isinstance(run(begun()), Delta)
+        assert isinstance(await begun(), Delta)
         assert server.has_none_open()
 
 
-def test_a_transport_that_is_handed_in_serves_one_event_loop_after_another(server: Server) -> None:
+async def test_a_transport_that_is_handed_in_serves_one_event_loop_after_another(
+    server: Server,
+) -> None:
     shared = wire(transport=httpx2.AsyncHTTPTransport())
 
     for _ in range(3):
-        assert run(ask(shared, server.url)) == 1
+        assert (await ask(shared, server.url)) == 1
         assert server.has_none_open()
 
 
@@ -113,68 +115,56 @@ def test_an_event_loop_that_goes_on_after_shutting_down_generators_is_served() -
             assert runner.run(ask(shared, "http://h/")) == 1
 
 
-def test_first_calls_at_once_share_one_client(
+async def test_first_calls_at_once_share_one_client(
     server: Server, clients: list[httpx2.AsyncClient]
 ) -> None:
-    async def main() -> None:
-        shared = wire()
-        assert await asyncio.gather(*(ask(shared, server.url) for _ in range(20))) == [1] * 20
-        assert len(clients) == 1
+    shared = wire()
+    assert await asyncio.gather(*(ask(shared, server.url) for _ in range(20))) == [1] * 20
+    assert len(clients) == 1
 
-        await shared.aclose()
-        await shared.aclose()
+    await shared.aclose()
+    await shared.aclose()
 
-        assert clients[0].is_closed
-        assert await ask(shared, server.url) == 1
-        assert [client.is_closed for client in clients] == [True, False]
-
-    run(main())
+    assert clients[0].is_closed
+    assert await ask(shared, server.url) == 1
+    assert [client.is_closed for client in clients] == [True, False]
     assert all(client.is_closed for client in clients)
     assert server.has_none_open()
 
 
-def test_a_first_call_that_is_cancelled_leaves_the_others_served(server: Server) -> None:
-    async def main() -> None:
-        shared = wire()
-        first, second = [asyncio.create_task(ask(shared, server.url)) for _ in range(2)]
-        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
-        first.cancel()
+async def test_a_first_call_that_is_cancelled_leaves_the_others_served(server: Server) -> None:
+    shared = wire()
+    first, second = [asyncio.create_task(ask(shared, server.url)) for _ in range(2)]
+    await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
+    first.cancel()
 
-        assert await second == 1
-        assert first.cancelled()
-
-    run(main())
+    assert await second == 1
+    assert first.cancelled()
     assert server.has_none_open()
 
 
-def test_closing_while_a_first_call_is_on_its_way_does_not_break_it(
+async def test_closing_while_a_first_call_is_on_its_way_does_not_break_it(
     server: Server, clients: list[httpx2.AsyncClient]
 ) -> None:
-    async def main() -> None:
-        shared = wire()
-        first = asyncio.create_task(ask(shared, server.url))
-        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
-        await shared.aclose()
+    shared = wire()
+    first = asyncio.create_task(ask(shared, server.url))
+    await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
+    await shared.aclose()
 
-        assert await first == 1
-        assert await ask(shared, server.url) == 1
-        assert len(clients) == 2
-
-    run(main())
+    assert await first == 1
+    assert await ask(shared, server.url) == 1
+    assert len(clients) == 2
     assert all(client.is_closed for client in clients)
     assert server.has_none_open()
 
 
-def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: Server) -> None:
-    async def main() -> None:
-        assert await ask(wire(), server.url) == 1
-        gc.collect()
-        assert await asyncio.to_thread(server.has_none_open)
-
-    run(main())
+async def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: Server) -> None:
+    assert await ask(wire(), server.url) == 1
+    gc.collect()
+    assert await asyncio.to_thread(server.has_none_open)
 
 
-def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
+async def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
     server: Server,
 ) -> None:
     async def main() -> None:
@@ -184,7 +174,7 @@ def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in range(5):
-            run(main())
+            await main()
             gc.collect()
 
     assert [str(warning.message) for warning in warned] == []

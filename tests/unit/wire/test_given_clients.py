@@ -19,17 +19,14 @@ from .wire_kit import Server, ask, wire
 # Each is made before the event loop: the first of all loads modules, which blocks.
 
 
-def test_a_client_that_is_handed_in_stays_open(server: Server) -> None:
+async def test_a_client_that_is_handed_in_stays_open(server: Server) -> None:
     http = httpx2.AsyncClient()
 
-    async def main() -> None:
-        async with http:
-            shared = wire(http=http)
-            assert await ask(shared, server.url) == 1
-            await shared.aclose()
-            assert not http.is_closed
-
-    run(main())
+    async with http:
+        shared = wire(http=http)
+        assert await ask(shared, server.url) == 1
+        await shared.aclose()
+        assert not http.is_closed
 
 
 ASKED: list[tuple[str, dict[str, str]]] = [
@@ -43,21 +40,18 @@ ASKED: list[tuple[str, dict[str, str]]] = [
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
 @pytest.mark.parametrize(("url", "headers"), ASKED, ids=ascii)
-def test_what_cannot_be_asked_is_a_failure_that_does_not_repeat_it(
+async def test_what_cannot_be_asked_is_a_failure_that_does_not_repeat_it(
     library: Any, url: str, headers: dict[str, str]
 ) -> None:
     http = library.AsyncClient()
 
-    async def main() -> None:
-        async with http:
-            with pytest.raises(LLMError, match="address or a header is not valid") as failed:
-                async with wire(http=http).post(url, b"", headers):
-                    pass
+    async with http:
+        with pytest.raises(LLMError, match="address or a header is not valid") as failed:
+            async with wire(http=http).post(url, b"", headers):
+                pass
 
-        assert not failed.value.retryable
-        assert "secret" not in "".join(format_exception(failed.value))
-
-    run(main())
+    assert not failed.value.retryable
+    assert "secret" not in "".join(format_exception(failed.value))
 
 
 def fail(wire: Wire, url: str) -> LLMError:
@@ -79,7 +73,7 @@ def test_a_client_that_is_closed_is_a_failure_that_stays(library: Any, server: S
 
 @pytest.mark.parametrize("raised", [KeyError("secret"), RuntimeError("secret"), OSError("secret")])
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-def test_whatever_the_hook_of_a_client_raises_is_a_failure(
+async def test_whatever_the_hook_of_a_client_raises_is_a_failure(
     library: Any, raised: Exception, server: Server
 ) -> None:
     async def hook(_: object) -> None:
@@ -87,13 +81,10 @@ def test_whatever_the_hook_of_a_client_raises_is_a_failure(
 
     http = library.AsyncClient(event_hooks={"response": [hook]})
 
-    async def main() -> LLMError:
-        async with http:
-            with pytest.raises(LLMError) as failed:
-                await ask(wire(http=http), server.url)
-            return failed.value
-
-    error = run(main())
+    async with http:
+        with pytest.raises(LLMError) as failed:
+            await ask(wire(http=http), server.url)
+        error = failed.value
 
     assert str(error) == f"the HTTP client failed: {type(raised).__name__}"
     assert error.retryable == isinstance(raised, OSError)
@@ -133,7 +124,7 @@ class AuthHandler(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-def test_a_header_of_authorization_wins_over_what_the_client_would_send(library: Any) -> None:
+async def test_a_header_of_authorization_wins_over_what_the_client_would_send(library: Any) -> None:
     http = library.AsyncClient(auth=("user", "password"))
 
     async def main(url: str) -> None:
@@ -146,7 +137,7 @@ def test_a_header_of_authorization_wins_over_what_the_client_would_send(library:
     with AuthServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        run(main(f"http://127.0.0.1:{server.server_port}/"))
+        await main(f"http://127.0.0.1:{server.server_port}/")
         server.shutdown()
         thread.join()
 

@@ -13,7 +13,6 @@ import httpx2
 import pytest
 
 from lib.errors import RemoteError
-from lib.testing.aio import run
 from lib.testing.raw_server import raw_server
 from lib.wire.leftovers import watch
 
@@ -78,7 +77,7 @@ class Server:
             await writer.drain()
 
 
-def served(
+async def served(
     first: bytes, *, secure: bool = False, **options: Callable[[], Any]
 ) -> tuple[list[str], int]:
     """Return what three requests were answered with, and over how many connections."""
@@ -107,14 +106,14 @@ def served(
         await serving.aclose()
         return answers
 
-    return run(main()), server.connections
+    return await main(), server.connections
 
 
-def test_nothing_that_came_ahead_answers_a_later_request() -> None:
+async def test_nothing_that_came_ahead_answers_a_later_request() -> None:
     wrong: list[str] = []
     for name, first in SURPLUS.items():
         for secure in (False, True):
-            answers, connections = served(first, secure=secure)
+            answers, connections = await served(first, secure=secure)
             # Each connection begins with the same answer, and all of them are given up.
             if len(set(answers)) != 1 or "poison" in answers[0] or connections != 3:
                 wrong.append(f"{name}, TLS {secure}: {[one[:12] for one in answers]}")
@@ -123,57 +122,53 @@ def test_nothing_that_came_ahead_answers_a_later_request() -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_a_connection_on_which_nothing_is_left_serves_again(secure: bool) -> None:
+async def test_a_connection_on_which_nothing_is_left_serves_again(secure: bool) -> None:
     whole = [answer(b'"/1"'), CHUNKED + b'\r\n4\r\n"/1"\r\n0\r\n\r\n', padded(64 * 1024)]
     for first in whole:
-        answers, connections = served(first, secure=secure)
+        answers, connections = await served(first, secure=secure)
 
         assert answers[1:] == ['"/2"', '"/3"']
         assert connections == 1
 
 
-def test_a_client_that_was_given_is_watched_as_well() -> None:
+async def test_a_client_that_was_given_is_watched_as_well() -> None:
     first = SURPLUS["with the end of the answer"]
 
-    answers, connections = served(first, http=httpx2.AsyncClient)
+    answers, connections = await served(first, http=httpx2.AsyncClient)
 
     assert (answers, connections) == (['"first"'] * 3, 3)
 
 
-def test_a_proxy_of_the_environment_is_watched_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_watched_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server = Server(SURPLUS["with the end of the answer"])
 
-    async def main() -> list[bytes]:
-        serving = await server.serve(None)
-        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
-        shared = wire()
-        answers: list[bytes] = []
-        for path in ("1", "2"):
-            async with shared.request("GET", f"http://srv.test/{path}", {}) as got:
-                answers.append(await got.read())
-        await shared.aclose()
-        await serving.aclose()
-        return answers
-
-    assert run(main()) == [b'"first"'] * 2
+    serving = await server.serve(None)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
+    shared = wire()
+    answers: list[bytes] = []
+    for path in ("1", "2"):
+        async with shared.request("GET", f"http://srv.test/{path}", {}) as got:
+            answers.append(await got.read())
+    await shared.aclose()
+    await serving.aclose()
+    assert answers == [b'"first"'] * 2
     assert server.connections == 2
 
 
 @pytest.mark.parametrize("package", [httpx, httpx2])
-def test_drivers_of_stores_are_watched_by_a_hook(package: Any) -> None:
+async def test_drivers_of_stores_are_watched_by_a_hook(package: Any) -> None:
     server = Server(SURPLUS["with the end of the answer"])
 
-    async def main() -> list[str]:
-        serving = await server.serve(None)
-        async with package.AsyncClient(event_hooks={"response": [watch]}) as client:
-            answers = [await client.get(f"http://127.0.0.1:{server.port}/{n}") for n in (1, 2)]
-        await serving.aclose()
-        return [answer.text for answer in answers]
-
-    assert (run(main()), server.connections) == (['"first"'] * 2, 2)
+    serving = await server.serve(None)
+    async with package.AsyncClient(event_hooks={"response": [watch]}) as client:
+        answers = [await client.get(f"http://127.0.0.1:{server.port}/{n}") for n in (1, 2)]
+    await serving.aclose()
+    assert ([answer.text for answer in answers], server.connections) == (['"first"'] * 2, 2)
 
 
-def test_a_stream_whose_parser_is_not_known_serves_once() -> None:
+async def test_a_stream_whose_parser_is_not_known_serves_once() -> None:
     class Network:
         closed = 0
 
@@ -188,52 +183,45 @@ def test_a_stream_whose_parser_is_not_known_serves_once() -> None:
         )
     )
 
-    async def main() -> None:
-        async with wire(transport=transport).request("GET", "http://h/", {}) as got:
-            assert await got.read() == b"{}"
-
-    run(main())
+    async with wire(transport=transport).request("GET", "http://h/", {}) as got:
+        assert await got.read() == b"{}"
     assert network.closed == 1
 
 
-def test_a_call_that_is_cancelled_at_the_end_of_its_answer_gives_its_connection_back() -> None:
+async def test_a_call_that_is_cancelled_at_the_end_of_its_answer_gives_its_connection_back() -> (
+    None
+):
     server = Server(answer(b'"/1"'))
 
-    async def main() -> None:
-        transport = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=1))
-        shared = wire(transport=transport)
-        serving = await server.serve(None)
-        url = f"http://127.0.0.1:{server.port}"
+    transport = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=1))
+    shared = wire(transport=transport)
+    serving = await server.serve(None)
+    url = f"http://127.0.0.1:{server.port}"
 
-        async def ask(path: str) -> bytes:
-            async with shared.request("GET", url + path, {}) as got:
-                return await got.read()
+    async def ask(path: str) -> bytes:
+        async with shared.request("GET", url + path, {}) as got:
+            return await got.read()
 
-        for turns in range(5, 60):
-            task = asyncio.create_task(ask("/1"))
-            for _ in range(turns):
-                await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
-            task.cancel()
-            await asyncio.wait([task])
-        assert json.loads(await ask("/2")) in {"/1", "/2"}
-        await shared.aclose()
-        await serving.aclose()
-
-    run(main())
+    for turns in range(5, 60):
+        task = asyncio.create_task(ask("/1"))
+        for _ in range(turns):
+            await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
+        task.cancel()
+        await asyncio.wait([task])
+    assert json.loads(await ask("/2")) in {"/1", "/2"}
+    await shared.aclose()
+    await serving.aclose()
 
 
-def test_an_answer_that_is_left_before_its_end_closes_its_connection() -> None:
+async def test_an_answer_that_is_left_before_its_end_closes_its_connection() -> None:
     server = Server(answer(b"x" * 500_000))
 
-    async def main() -> None:
-        shared = wire(max_bytes=10)
-        serving = await server.serve(None)
-        for _ in range(2):
-            with pytest.raises(RemoteError):
-                async with shared.request("GET", f"http://127.0.0.1:{server.port}/", {}) as got:
-                    await got.read()
-        await shared.aclose()
-        await serving.aclose()
-
-    run(main())
+    shared = wire(max_bytes=10)
+    serving = await server.serve(None)
+    for _ in range(2):
+        with pytest.raises(RemoteError):
+            async with shared.request("GET", f"http://127.0.0.1:{server.port}/", {}) as got:
+                await got.read()
+    await shared.aclose()
+    await serving.aclose()
     assert server.connections == 2

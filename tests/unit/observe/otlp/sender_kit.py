@@ -10,7 +10,6 @@ from lib.errors import ExportError
 from lib.observe import Span, span_id_of, trace_id_of
 from lib.observe.dialect import AttributeValue
 from lib.observe.otlp import OTLPSender
-from lib.testing.aio import run
 from lib.testing.otlp_receiver import Answer, OTLPReceiver
 
 KEY = "pk-secret-0123456789"
@@ -58,7 +57,7 @@ async def send(sender: OTLPSender, spans: list[Span]) -> None:
     await sender.send(spans, dialect=Plain(), resource={"service.name": "shop"})
 
 
-def sent(spans: list[Span], *script: Answer, **options: Any) -> OTLPReceiver:
+async def sent(spans: list[Span], *script: Answer, **options: Any) -> OTLPReceiver:
     """Send the spans to a receiver that answers so, and return it."""
 
     async def main() -> OTLPReceiver:
@@ -68,10 +67,12 @@ def sent(spans: list[Span], *script: Answer, **options: Any) -> OTLPReceiver:
             await sender.aclose()
             return receiver
 
-    return run(main())
+    return await main()
 
 
-def failure(spans: list[Span], *script: Answer, **options: Any) -> tuple[ExportError, OTLPReceiver]:
+async def failure(
+    spans: list[Span], *script: Answer, **options: Any
+) -> tuple[ExportError, OTLPReceiver]:
     """Send the spans to a receiver that answers so, and return the error as well."""
 
     async def main() -> tuple[ExportError, OTLPReceiver]:
@@ -82,7 +83,7 @@ def failure(spans: list[Span], *script: Answer, **options: Any) -> tuple[ExportE
             await sender.aclose()
             return raised.value, receiver
 
-    return run(main())
+    return await main()
 
 
 def names(receiver: OTLPReceiver) -> list[str]:

@@ -7,7 +7,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from lib.errors import ExportError
 from lib.observe.otlp.answer import rejected_spans
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.otlp_receiver import OTLPReceiver, Response, partial_success, redirect
 
@@ -17,8 +16,8 @@ from .sender_kit import PROTOBUF, failure, make_spans, names, send, sender_to, s
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 304, 307, 308])
-def test_a_redirect_is_not_followed_and_not_taken_for_success(status: int) -> None:
-    error, receiver = failure(make_spans(1), redirect("https://moved.test/here", status))
+async def test_a_redirect_is_not_followed_and_not_taken_for_success(status: int) -> None:
+    error, receiver = await failure(make_spans(1), redirect("https://moved.test/here", status))
 
     assert error.permanent
     assert error.setup
@@ -29,8 +28,8 @@ def test_a_redirect_is_not_followed_and_not_taken_for_success(status: int) -> No
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 413, 415, 422])
-def test_what_is_wrong_with_the_request_stays_wrong(status: int) -> None:
-    error, _ = failure(make_spans(1), status)
+async def test_what_is_wrong_with_the_request_stays_wrong(status: int) -> None:
+    error, _ = await failure(make_spans(1), status)
 
     assert error.permanent
     assert error.setup is (status not in {400, 413, 422})
@@ -39,8 +38,8 @@ def test_what_is_wrong_with_the_request_stays_wrong(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 507])
-def test_what_is_wrong_with_the_server_may_pass(status: int) -> None:
-    error, receiver = failure(make_spans(1), status)
+async def test_what_is_wrong_with_the_server_may_pass(status: int) -> None:
+    error, receiver = await failure(make_spans(1), status)
 
     assert not error.permanent
     assert error.retry_after_s is None
@@ -53,45 +52,38 @@ def test_what_is_wrong_with_the_server_may_pass(status: int) -> None:
     ("asked", "seconds"),
     [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 2026 00:01:30 GMT", 90.0), ("soon", None)],
 )
-def test_the_wait_that_a_server_asks_for_is_told(
+async def test_the_wait_that_a_server_asks_for_is_told(
     status: int, asked: str, seconds: float | None
 ) -> None:
     answer = Response(status=status, headers={"retry-after": asked})
 
-    error, _ = failure(make_spans(1), answer, clock=ManualClock())
+    error, _ = await failure(make_spans(1), answer, clock=ManualClock())
 
     assert (error.permanent, error.retry_after_s) == (False, seconds)
 
 
-def test_too_large_a_request_is_halved_until_it_fits() -> None:
+async def test_too_large_a_request_is_halved_until_it_fits() -> None:
     spans = make_spans(7, text="x" * 500)
 
-    async def main() -> OTLPReceiver:
-        async with OTLPReceiver(max_bytes=1_500) as receiver:
-            sender = sender_to(receiver.url)
-            await send(sender, spans)
-            await sender.aclose()
-            return receiver
-
-    receiver = run(main())
+    async with OTLPReceiver(max_bytes=1_500) as receiver:
+        sender = sender_to(receiver.url)
+        await send(sender, spans)
+        await sender.aclose()
 
     assert names(receiver) == [span.name for span in spans]
     assert sizes(receiver) == [1, 2, 2, 2]
 
 
-def test_a_span_that_is_too_large_for_the_backend_is_told_and_does_not_hold_up_the_others() -> None:
+async def test_a_span_too_large_for_the_backend_is_reported_and_holds_up_no_other() -> None:
     small = make_spans(8)
     spans = [*small[:3], replace(small[3], attributes={"text": "x" * 30_000}), *small[4:]]
 
-    async def main() -> tuple[ExportError, list[str]]:
-        async with OTLPReceiver(max_bytes=10_000) as receiver:
-            sender = sender_to(receiver.url)
-            with pytest.raises(ExportError) as raised:
-                await send(sender, spans)
-            await sender.aclose()
-            return raised.value, names(receiver)
-
-    error, held = run(main())
+    async with OTLPReceiver(max_bytes=10_000) as receiver:
+        sender = sender_to(receiver.url)
+        with pytest.raises(ExportError) as raised:
+            await send(sender, spans)
+        await sender.aclose()
+        error, held = raised.value, names(receiver)
 
     assert held == [span.name for span in spans if span.name != "span-3"]
     assert (error.permanent, len(error.taken)) == (True, 7)
@@ -99,8 +91,8 @@ def test_a_span_that_is_too_large_for_the_backend_is_told_and_does_not_hold_up_t
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_refused_request_does_not_keep_the_next_one_back(status: int) -> None:
-    error, receiver = failure(make_spans(6), 200, status, 200, batch_size=2)
+async def test_a_refused_request_does_not_keep_the_next_one_back(status: int) -> None:
+    error, receiver = await failure(make_spans(6), 200, status, 200, batch_size=2)
 
     assert names(receiver) == ["span-0", "span-1", "span-4", "span-5"]
     taken = {span.span_id.hex() for span in receiver.spans}
@@ -109,8 +101,8 @@ def test_a_refused_request_does_not_keep_the_next_one_back(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 307, 503])
-def test_any_other_failure_ends_it_and_says_how_many_were_sent_before(status: int) -> None:
-    error, receiver = failure(make_spans(6), 200, status, 200, batch_size=2)
+async def test_any_other_failure_ends_it_and_says_how_many_were_sent_before(status: int) -> None:
+    error, receiver = await failure(make_spans(6), 200, status, 200, batch_size=2)
 
     assert names(receiver) == ["span-0", "span-1"]
     assert len(receiver.requests) == 2
@@ -118,16 +110,16 @@ def test_any_other_failure_ends_it_and_says_how_many_were_sent_before(status: in
     assert str(error).endswith("; 2 of 6 spans were sent before")
 
 
-def test_a_failure_after_a_refusal_tells_of_both() -> None:
-    error, receiver = failure(make_spans(6), 200, 400, 503, batch_size=2)
+async def test_a_failure_after_a_refusal_tells_of_both() -> None:
+    error, receiver = await failure(make_spans(6), 200, 400, 503, batch_size=2)
 
     assert names(receiver) == ["span-0", "span-1"]
     assert (error.permanent, len(error.taken), error.lost) == (False, 2, 0)
     assert str(error).endswith("; 4 of 6 spans were sent before, of which 2 were refused")
 
 
-def test_a_failure_after_a_partial_success_tells_what_is_lost() -> None:
-    error, _ = failure(make_spans(6), partial_success(1), 503, batch_size=2)
+async def test_a_failure_after_a_partial_success_tells_what_is_lost() -> None:
+    error, _ = await failure(make_spans(6), partial_success(1), 503, batch_size=2)
 
     assert (error.permanent, len(error.taken), error.lost) == (False, 2, 1)
     assert str(error).endswith("; 2 of 6 spans were sent before, of which 1 were refused")
@@ -149,18 +141,20 @@ def told(rejected: int) -> bytes:
         ("application/json", b'{"partial_success":{"rejected_spans":3}}'),
     ],
 )
-def test_spans_dropped_by_a_partial_success_are_an_error(content_type: str, body: bytes) -> None:
+async def test_spans_dropped_by_a_partial_success_are_an_error(
+    content_type: str, body: bytes
+) -> None:
     answer = Response(headers={"content-type": content_type}, body=body)
 
-    error, _ = failure(make_spans(5), answer)
+    error, _ = await failure(make_spans(5), answer)
 
     # OTLP forbids to send them again.
     assert (error.permanent, len(error.taken), error.lost) == (True, 5, 3)
     assert str(error) == "3 of 5 spans were refused: the server answered 200 with a partial success"
 
 
-def test_a_partial_success_of_more_spans_than_were_sent_counts_those() -> None:
-    error, _ = failure(make_spans(2), partial_success(9))
+async def test_a_partial_success_of_more_spans_than_were_sent_counts_those() -> None:
+    error, _ = await failure(make_spans(2), partial_success(9))
 
     assert str(error).startswith("2 of 2 spans were refused")
 
@@ -185,10 +179,12 @@ def test_a_partial_success_of_more_spans_than_were_sent_counts_those() -> None:
         (204, "application/x-protobuf", b""),
     ],
 )
-def test_whatever_else_succeeds_is_a_success(status: int, content_type: str, body: bytes) -> None:
+async def test_whatever_else_succeeds_is_a_success(
+    status: int, content_type: str, body: bytes
+) -> None:
     answer = Response(status=status, headers={"content-type": content_type}, body=body, keep=True)
 
-    assert names(sent(make_spans(1), answer)) == ["span-0"]
+    assert names(await sent(make_spans(1), answer)) == ["span-0"]
 
 
 @pytest.mark.parametrize(
@@ -207,10 +203,10 @@ def test_whatever_else_succeeds_is_a_success(status: int, content_type: str, bod
         ("application/json", b'{"partialSuccess":{"rejectedSpans":[3]}}'),
     ],
 )
-def test_a_success_that_is_not_of_a_backend_is_none(content_type: str, body: bytes) -> None:
+async def test_a_success_that_is_not_of_a_backend_is_none(content_type: str, body: bytes) -> None:
     answer = Response(headers={"content-type": content_type}, body=body)
 
-    error, _ = failure(make_spans(1), answer)
+    error, _ = await failure(make_spans(1), answer)
 
     assert error.permanent
     assert str(error) == (
@@ -227,9 +223,9 @@ def test_fields_of_a_later_version_are_skipped() -> None:
     ExportTraceServiceResponse.FromString(later + known)
 
 
-def test_an_answer_without_an_end_is_not_read_to_the_end() -> None:
+async def test_an_answer_without_an_end_is_not_read_to_the_end() -> None:
     answer = Response(headers=PROTOBUF, body=bytes(5 << 20))
 
-    error, _ = failure(make_spans(1), answer)
+    error, _ = await failure(make_spans(1), answer)
 
     assert "larger than" in str(error)

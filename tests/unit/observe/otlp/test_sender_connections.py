@@ -13,7 +13,6 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ExportError
 from lib.observe.otlp import OTLPSender
-from lib.testing.aio import run
 from lib.testing.otlp_receiver import (
     Answer,
     Drop,
@@ -31,30 +30,32 @@ from .sender_kit import KEY, PROTOBUF, Plain, failure, make_spans, names, send, 
 @pytest.mark.parametrize(
     "answer", [Drop(), Drop(keep=True), Hang(), Response(headers=PROTOBUF, body=b"\x0a", cut=True)]
 )
-def test_a_connection_that_fails_may_hold_next_time(answer: Answer) -> None:
+async def test_a_connection_that_fails_may_hold_next_time(answer: Answer) -> None:
     hangs = isinstance(answer, Hang)
-    error, _ = failure(make_spans(4), 200, answer, batch_size=2, timeout_s=0.3 if hangs else 200)
+    error, _ = await failure(
+        make_spans(4), 200, answer, batch_size=2, timeout_s=0.3 if hangs else 200
+    )
     while hangs and not error.taken:  # this process was too slow for the first batch
-        error, _ = failure(make_spans(4), 200, answer, batch_size=2, timeout_s=0.3)
+        error, _ = await failure(make_spans(4), 200, answer, batch_size=2, timeout_s=0.3)
 
     assert not error.permanent
     assert len(error.taken) == 2
 
 
-def test_a_server_that_is_away_may_come_back_and_is_named_without_its_key() -> None:
+async def test_a_server_that_is_away_may_come_back_and_is_named_without_its_key() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     sender = sender_to(f"http://{KEY}@127.0.0.1:{port}/{KEY}/traces")
 
     with pytest.raises(ExportError) as raised:
-        run(send(sender, make_spans(1)))
+        await send(sender, make_spans(1))
 
     assert not raised.value.permanent
     assert f"127.0.0.1:{port}: the connection to the server failed" in str(raised.value)
     assert KEY not in str(raised.value)
 
 
-def test_no_secret_is_in_an_error_nor_in_what_it_came_from() -> None:
+async def test_no_secret_is_in_an_error_nor_in_what_it_came_from() -> None:
     def echo(request: Request) -> Response:
         return Response(status=403, body=f"{request.headers} {request.path}".encode())
 
@@ -67,12 +68,12 @@ def test_no_secret_is_in_an_error_nor_in_what_it_came_from() -> None:
             return raised.value
 
     for value in (KEY, f"{KEY}\n", f"{KEY} é\ud800"):
-        error = run(main({"x-api-key": value}))
+        error = await main({"x-api-key": value})
         assert error.permanent
         assert KEY not in "".join(traceback.format_exception(error))
 
 
-def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_closed_twice() -> None:
+async def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_closed_twice() -> None:
     senders: list[OTLPSender] = []
     ports = [0]
 
@@ -87,10 +88,10 @@ def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_closed_twic
             await senders[0].aclose()
             return names(receiver), receiver.connections
 
-    assert [run(main()) for _ in range(2)] == [(["span-0", "span-1"], 2)] * 2
+    assert [(await main()) for _ in range(2)] == [(["span-0", "span-1"], 2)] * 2
 
 
-def test_many_exports_at_once_do_not_mix() -> None:
+async def test_many_exports_at_once_do_not_mix() -> None:
     async def main() -> list[set[str]]:
         async with OTLPReceiver() as receiver:
             sender = sender_to(receiver.url)
@@ -105,10 +106,10 @@ def test_many_exports_at_once_do_not_mix() -> None:
                 for export in receiver.exports
             ]
 
-    assert sorted(map(sorted, run(main()))) == [["0"], ["1"], ["2"], ["3"], ["4"]]
+    assert sorted(map(sorted, await main())) == [["0"], ["1"], ["2"], ["3"], ["4"]]
 
 
-def test_a_cancelled_export_leaves_the_sender_usable() -> None:
+async def test_a_cancelled_export_leaves_the_sender_usable() -> None:
     came = asyncio.Event()
 
     async def main() -> list[str]:
@@ -123,29 +124,26 @@ def test_a_cancelled_export_leaves_the_sender_usable() -> None:
             await sender.aclose()
             return names(receiver)
 
-    assert run(main()) == ["span-0", "span-1"]
+    assert (await main()) == ["span-0", "span-1"]
 
 
-def test_who_cancels_an_export_knows_what_was_taken_and_what_is_lost(
+async def test_who_cancels_an_export_knows_what_was_taken_and_what_is_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     spans, taken = make_spans(8), list[str]()
     script = [200, 400, partial_success(1), Hang(keep=True)]
 
-    async def main() -> None:
-        async with OTLPReceiver(script=script) as receiver:
-            sender = sender_to(receiver.url, batch_size=2)
-            sending = asyncio.create_task(
-                sender.send(spans, dialect=Plain(), resource={}, on_taken=taken.extend)
-            )
-            while len(receiver.exports) < 4:
-                await SYSTEM_CLOCK.sleep(0.001)
-            sending.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await sending
-            await sender.aclose()
-
-    run(main())
+    async with OTLPReceiver(script=script) as receiver:
+        sender = sender_to(receiver.url, batch_size=2)
+        sending = asyncio.create_task(
+            sender.send(spans, dialect=Plain(), resource={}, on_taken=taken.extend)
+        )
+        while len(receiver.exports) < 4:
+            await SYSTEM_CLOCK.sleep(0.001)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await sender.aclose()
 
     assert taken == [span.span_id for span in [*spans[:2], *spans[4:6]]]
     assert [record.getMessage() for record in caplog.records] == [
@@ -153,7 +151,7 @@ def test_who_cancels_an_export_knows_what_was_taken_and_what_is_lost(
     ]
 
 
-def test_closing_waits_for_an_export_under_way() -> None:
+async def test_closing_waits_for_an_export_under_way() -> None:
     came, answer = asyncio.Event(), asyncio.Event()
 
     async def main() -> list[str]:
@@ -182,10 +180,10 @@ def test_closing_waits_for_an_export_under_way() -> None:
             await asyncio.gather(sending, closing)
             return order
 
-    assert run(main()) == ["exported", "closed"]
+    assert (await main()) == ["exported", "closed"]
 
 
-def test_closing_waits_no_longer_than_a_request_may_take() -> None:
+async def test_closing_waits_no_longer_than_a_request_may_take() -> None:
     async def main() -> ExportError:
         while True:
             async with OTLPReceiver(script=[200, Hang(), Hang()]) as receiver:
@@ -200,12 +198,12 @@ def test_closing_waits_no_longer_than_a_request_may_take() -> None:
             if raised.value.taken:  # else this process was too slow for the first batch
                 return raised.value
 
-    error = run(main())
+    error = await main()
 
     assert (error.permanent, len(error.taken)) == (False, 1)
 
 
-def test_a_given_client_is_used_and_stays_open() -> None:
+async def test_a_given_client_is_used_and_stays_open() -> None:
     client = httpx2.AsyncClient(headers={"x-from": "client"})
 
     async def main() -> tuple[str, bool]:
@@ -215,7 +213,7 @@ def test_a_given_client_is_used_and_stays_open() -> None:
             await sender.aclose()
             return receiver.requests[0].headers["x-from"], client.is_closed
 
-    assert run(main()) == ("client", False)
+    assert (await main()) == ("client", False)
 
 
 @pytest.mark.parametrize(

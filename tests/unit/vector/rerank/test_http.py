@@ -11,7 +11,6 @@ import pytest
 
 from lib.errors import LLMError
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer
 from lib.vector import CohereReranker, RerankerA, RerankerB, VoyageReranker
@@ -45,21 +44,21 @@ class Impatient(ManualClock):
         self.advance(delay_s)
 
 
-def order(vendor: Vendor, server: VendorServer, k: int = 4, **options: Any) -> list[int]:
+async def order(vendor: Vendor, server: VendorServer, k: int = 4, **options: Any) -> list[int]:
     _, connect, _ = vendor
     given: dict[str, Any] = {"api_key": API_KEY, "transport": server.transport} | options
-    return run(connect(**given).rerank(QUERY, TEXTS, k))
+    return await connect(**given).rerank(QUERY, TEXTS, k)
 
 
 def test_the_names_of_the_specification_are_the_same_classes() -> None:
     assert (RerankerA, RerankerB) == (CohereReranker, VoyageReranker)
 
 
-def test_cohere_is_asked_for_the_best_of_what_is_not_blank() -> None:
+async def test_cohere_is_asked_for_the_best_of_what_is_not_blank() -> None:
     server = CohereServer()
     reranker = CohereReranker(API_KEY, transport=server.transport)
 
-    places = run(reranker.rerank(QUERY, ["", *TEXTS], 2))
+    places = await reranker.rerank(QUERY, ["", *TEXTS], 2)
 
     (received,) = server.requests
     assert places == [4, 3]
@@ -74,11 +73,11 @@ def test_cohere_is_asked_for_the_best_of_what_is_not_blank() -> None:
     }
 
 
-def test_voyage_is_asked_for_the_best_of_what_is_not_blank() -> None:
+async def test_voyage_is_asked_for_the_best_of_what_is_not_blank() -> None:
     server = VoyageServer()
     reranker = VoyageReranker(API_KEY, transport=server.transport)
 
-    places = run(reranker.rerank(QUERY, [*TEXTS, " "], 9))
+    places = await reranker.rerank(QUERY, [*TEXTS, " "], 9)
 
     (received,) = server.requests
     assert places == [3, 2, 1, 0, 4]
@@ -94,22 +93,22 @@ def test_voyage_is_asked_for_the_best_of_what_is_not_blank() -> None:
     }
 
 
-def test_cohere_reads_as_much_of_a_passage_as_it_is_told() -> None:
+async def test_cohere_reads_as_much_of_a_passage_as_it_is_told() -> None:
     server = CohereServer()
     reranker = CohereReranker(API_KEY, transport=server.transport, max_tokens_per_doc=100)
 
-    run(reranker.rerank(QUERY, TEXTS, 1))
+    await reranker.rerank(QUERY, TEXTS, 1)
 
     assert server.bodies[0]["max_tokens_per_doc"] == 100
 
 
-def test_the_order_is_that_of_the_scores_not_that_of_the_answer(vendor: Vendor) -> None:
+async def test_the_order_is_that_of_the_scores_not_that_of_the_answer(vendor: Vendor) -> None:
     serve, _, results = vendor
     scores = [0.5, 0.75, 1, 0.5]
     answer = [{"index": n, "relevance_score": score} for n, score in enumerate(scores)]
 
-    assert order(vendor, serve(**{results: answer})) == [2, 1, 0, 3]
-    assert order(vendor, serve(**{results: answer[::-1]})) == [2, 1, 0, 3]
+    assert (await order(vendor, serve(**{results: answer}))) == [2, 1, 0, 3]
+    assert (await order(vendor, serve(**{results: answer[::-1]}))) == [2, 1, 0, 3]
 
 
 GOOD = [{"index": 2, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.5}]
@@ -139,12 +138,12 @@ GOOD = [{"index": 2, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.
         ([GOOD[0], {"index": 1, "relevance_score": 10**400}], "score is no number"),
     ],
 )
-def test_an_answer_that_is_no_order_of_the_texts_keeps_the_order(
+async def test_an_answer_that_is_no_order_of_the_texts_keeps_the_order(
     vendor: Vendor, answer: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     serve, _, results = vendor
 
-    assert order(vendor, serve(**{results: answer}), k=2) == [0, 1]
+    assert (await order(vendor, serve(**{results: answer}), k=2)) == [0, 1]
     assert message in caplog.text
 
 
@@ -159,29 +158,29 @@ def test_an_answer_that_is_no_order_of_the_texts_keeps_the_order(
     ],
     ids=["no JSON", "a list", "infinity", "NaN", "depth"],
 )
-def test_an_answer_of_another_kind_keeps_the_order(
+async def test_an_answer_of_another_kind_keeps_the_order(
     vendor: Vendor, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     serve, _, _ = vendor
     server = serve(failures=[httpx2.Response(200, content=content)])
 
-    assert order(vendor, server, k=1, retries=RetryPolicy(attempts=1)) == [0]
+    assert (await order(vendor, server, k=1, retries=RetryPolicy(attempts=1))) == [0]
     assert "keeps the order of the texts" in caplog.text
 
 
-def test_an_empty_error_in_an_answer_is_none(vendor: Vendor) -> None:
+async def test_an_empty_error_in_an_answer_is_none(vendor: Vendor) -> None:
     serve, _, _ = vendor
 
-    assert order(vendor, serve(error=None)) == [3, 2, 1, 0]
+    assert (await order(vendor, serve(error=None))) == [3, 2, 1, 0]
 
 
-def test_a_web_page_is_no_answer_and_its_warning_says_where_to_look(
+async def test_a_web_page_is_no_answer_and_its_warning_says_where_to_look(
     vendor: Vendor, caplog: pytest.LogCaptureFixture
 ) -> None:
     page = httpx2.Response(200, html="<html>log in</html>")
     serve, _, _ = vendor
 
-    assert order(vendor, serve(failures=[page])) == [0, 1, 2, 3]
+    assert (await order(vendor, serve(failures=[page]))) == [0, 1, 2, 3]
     assert "check base_url" in caplog.text
 
 
@@ -204,7 +203,7 @@ def test_a_web_page_is_no_answer_and_its_warning_says_where_to_look(
         (504, True),
     ],
 )
-def test_a_refusal_has_its_status_and_tells_no_secrets(
+async def test_a_refusal_has_its_status_and_tells_no_secrets(
     vendor: Vendor, status: int, retryable: bool
 ) -> None:
     serve, _, _ = vendor
@@ -213,7 +212,7 @@ def test_a_refusal_has_its_status_and_tells_no_secrets(
     server = serve(failures=[httpx2.Response(status, content=body)])
 
     with pytest.raises(LLMError) as refused:
-        order(vendor, server, retries=RetryPolicy(attempts=1))
+        await order(vendor, server, retries=RetryPolicy(attempts=1))
 
     error = refused.value
     assert (error.status, error.retryable) == (status, retryable)
@@ -221,51 +220,53 @@ def test_a_refusal_has_its_status_and_tells_no_secrets(
     assert "secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
 
 
-def test_a_wrong_key_is_refused_by_the_server(vendor: Vendor) -> None:
+async def test_a_wrong_key_is_refused_by_the_server(vendor: Vendor) -> None:
     serve, _, _ = vendor
 
     with pytest.raises(LLMError, match="check the API key") as refused:
-        order(vendor, serve(), api_key="another-key")
+        await order(vendor, serve(), api_key="another-key")
 
     assert "another-key" not in str(refused.value)
 
 
-def test_what_may_pass_is_tried_twice_more_after_the_wait_that_is_asked(vendor: Vendor) -> None:
+async def test_what_may_pass_is_tried_twice_more_after_the_wait_that_is_asked(
+    vendor: Vendor,
+) -> None:
     serve, _, _ = vendor
     clock = Impatient()
     failures = [httpx2.Response(429, headers={"retry-after": "3"}), httpx2.ConnectError("refused")]
     server = serve(failures=failures)
 
-    places = order(vendor, server, clock=clock, jitter=lambda: 0.5)
+    places = await order(vendor, server, clock=clock, jitter=lambda: 0.5)
 
     assert places == [3, 2, 1, 0]
     assert clock.waits == [3.25, 0.5]
 
 
-def test_two_retries_are_enough(vendor: Vendor) -> None:
+async def test_two_retries_are_enough(vendor: Vendor) -> None:
     serve, _, _ = vendor
     clock = Impatient()
     server = serve(failures=[httpx2.Response(503)] * 3)
 
     with pytest.raises(LLMError):
-        order(vendor, server, clock=clock)
+        await order(vendor, server, clock=clock)
 
     assert (len(server.requests), len(clock.waits)) == (3, 2)
 
 
-def test_a_wait_beyond_the_deadline_is_not_waited_for(vendor: Vendor) -> None:
+async def test_a_wait_beyond_the_deadline_is_not_waited_for(vendor: Vendor) -> None:
     serve, _, _ = vendor
     clock = Impatient()
     server = serve(failures=[httpx2.Response(429, headers={"retry-after": "60"})])
 
     with pytest.raises(LLMError) as refused:
-        order(vendor, server, clock=clock)
+        await order(vendor, server, clock=clock)
 
     assert (refused.value.status, refused.value.retry_after_s) == (429, 60.0)
     assert (len(server.requests), clock.waits) == (1, [])
 
 
-def test_one_deadline_holds_for_all_attempts(vendor: Vendor) -> None:
+async def test_one_deadline_holds_for_all_attempts(vendor: Vendor) -> None:
     _, connect, _ = vendor
     attempts: list[object] = []
 
@@ -283,7 +284,7 @@ def test_one_deadline_holds_for_all_attempts(vendor: Vendor) -> None:
         jitter=lambda: 0.0,
     )
     with pytest.raises(LLMError, match=r"no complete answer within 0\.1 s") as late:
-        run(reranker.rerank(QUERY, TEXTS, 1))
+        await reranker.rerank(QUERY, TEXTS, 1)
 
     assert late.value.retryable
     assert len(attempts) <= 2
@@ -293,20 +294,20 @@ def test_one_deadline_holds_for_all_attempts(vendor: Vendor) -> None:
     ("connect", "serve", "limit"),
     [(VoyageReranker, VoyageServer, 1_000), (CohereReranker, CohereServer, 10_000)],
 )
-def test_more_texts_than_the_server_takes_are_not_sent(
+async def test_more_texts_than_the_server_takes_are_not_sent(
     connect: Connect, serve: Callable[[], VendorServer], limit: int
 ) -> None:
     server = serve()
     reranker = connect(API_KEY, transport=server.transport)
 
     with pytest.raises(ValueError, match=f"up to {limit} texts, got {limit + 1}: lower fetch_k"):
-        run(reranker.rerank(QUERY, ["x"] * (limit + 1), 1))
+        await reranker.rerank(QUERY, ["x"] * (limit + 1), 1)
 
     assert server.requests == []
-    assert run(reranker.rerank(QUERY, ["x"] * limit, 1)) == [limit - 1]
+    assert (await reranker.rerank(QUERY, ["x"] * limit, 1)) == [limit - 1]
 
 
-def test_a_transport_of_the_older_httpx_serves_as_well(vendor: Vendor) -> None:
+async def test_a_transport_of_the_older_httpx_serves_as_well(vendor: Vendor) -> None:
     serve, connect, _ = vendor
     server = serve()
 
@@ -317,30 +318,27 @@ def test_a_transport_of_the_older_httpx_serves_as_well(vendor: Vendor) -> None:
 
     reranker = connect(API_KEY, transport=httpx.MockTransport(handle))
 
-    assert run(reranker.rerank(QUERY, TEXTS, 2)) == [3, 2]
+    assert (await reranker.rerank(QUERY, TEXTS, 2)) == [3, 2]
 
 
-def test_a_client_may_be_given_and_stays_open(vendor: Vendor) -> None:
+async def test_a_client_may_be_given_and_stays_open(vendor: Vendor) -> None:
     serve, connect, _ = vendor
 
-    async def main() -> None:
-        async with httpx2.AsyncClient(transport=serve().transport) as http:
-            reranker = connect(API_KEY, http=http)
+    async with httpx2.AsyncClient(transport=serve().transport) as http:
+        reranker = connect(API_KEY, http=http)
 
-            assert await reranker.rerank(QUERY, TEXTS, 1) == [3]
+        assert await reranker.rerank(QUERY, TEXTS, 1) == [3]
 
-            await reranker.aclose()
-            assert await reranker.rerank(QUERY, TEXTS, 1) == [3]
-
-    run(main())
+        await reranker.aclose()
+        assert await reranker.rerank(QUERY, TEXTS, 1) == [3]
 
 
-def test_a_lone_surrogate_does_not_spoil_the_other_texts(vendor: Vendor) -> None:
+async def test_a_lone_surrogate_does_not_spoil_the_other_texts(vendor: Vendor) -> None:
     serve, connect, _ = vendor
     server = serve()
     reranker = connect(API_KEY, transport=server.transport)
 
-    assert run(reranker.rerank(QUERY + "\udc80", ["a \ud800", TEXTS[3]], 2)) == [1, 0]
+    assert (await reranker.rerank(QUERY + "\udc80", ["a \ud800", TEXTS[3]], 2)) == [1, 0]
     assert server.bodies[0]["documents"] == ["a ?", TEXTS[3]]
 
 

@@ -6,7 +6,6 @@ from typing import Any, cast
 import pytest
 
 from lib.errors import LLMError, VectorError
-from lib.testing.aio import run
 from lib.vector import Doc, F, Hit, RerankingIndex
 
 
@@ -59,10 +58,10 @@ def ids(hits: Sequence[Hit]) -> list[str]:
     return [hit.id for hit in hits]
 
 
-def test_the_best_of_fetch_k_candidates_keep_their_first_stage_scores() -> None:
+async def test_the_best_of_fetch_k_candidates_keep_their_first_stage_scores() -> None:
     index = Listing(*texts(100))
 
-    hits = run(RerankingIndex(index, Lengths(), fetch_k=10).search("q", 2))
+    hits = await RerankingIndex(index, Lengths(), fetch_k=10).search("q", 2)
 
     assert hits == [
         Hit(Doc("d9", "x" * 10, {"n": 9}), 1 - 9 / 100, "dot"),
@@ -71,24 +70,24 @@ def test_the_best_of_fetch_k_candidates_keep_their_first_stage_scores() -> None:
     assert index.asked == [("q", 10, None, None)]
 
 
-def test_thirty_candidates_are_fetched_and_five_returned_unless_said_otherwise() -> None:
+async def test_thirty_candidates_are_fetched_and_five_returned_unless_said_otherwise() -> None:
     index = Listing(*texts(100))
 
-    hits = run(RerankingIndex(index, Lengths()).search("q"))
+    hits = await RerankingIndex(index, Lengths()).search("q")
 
     assert ids(hits) == ["d29", "d28", "d27", "d26", "d25"]
 
 
-def test_as_many_as_wanted_are_fetched_where_that_is_more() -> None:
+async def test_as_many_as_wanted_are_fetched_where_that_is_more() -> None:
     index = Listing(*texts(100))
 
-    hits = run(RerankingIndex(index, Lengths(), fetch_k=3).search("q", 7))
+    hits = await RerankingIndex(index, Lengths(), fetch_k=3).search("q", 7)
 
     assert ids(hits) == ["d6", "d5", "d4", "d3", "d2", "d1", "d0"]
     assert index.asked[0][1] == 7
 
 
-def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
+async def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
     def predicate(doc: Doc) -> bool:
         return bool(doc)
 
@@ -96,7 +95,7 @@ def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
     reranking = RerankingIndex(index, Lengths())
 
     for given in (F("n") == 1, {"n": 1}, predicate):
-        run(reranking.search("q", filter=given, hybrid="auto"))
+        await reranking.search("q", filter=given, hybrid="auto")
 
     assert index.asked == [
         ("q", 30, F("n") == 1, "auto"),
@@ -105,7 +104,7 @@ def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
     ]
 
 
-def test_reranking_indexes_nest() -> None:
+async def test_reranking_indexes_nest() -> None:
     class Shortest:
         async def rerank(self, query: str, texts: Sequence[str], k: int) -> list[int]:
             return sorted(range(len(texts)), key=lambda place: len(texts[place]))[:k]
@@ -113,35 +112,35 @@ def test_reranking_indexes_nest() -> None:
     inner = RerankingIndex(Listing(*texts(100)), Lengths(), fetch_k=20)
     outer = RerankingIndex(inner, Shortest(), fetch_k=4)
 
-    assert ids(run(outer.search("q", 2))) == ["d16", "d17"]
+    assert ids(await outer.search("q", 2)) == ["d16", "d17"]
 
 
-def test_without_hits_nobody_is_asked() -> None:
+async def test_without_hits_nobody_is_asked() -> None:
     reranker = Answering()
 
-    assert run(RerankingIndex(Listing(), reranker).search("q")) == []
+    assert (await RerankingIndex(Listing(), reranker).search("q")) == []
     assert reranker.asked == []
 
 
-def test_the_reranker_sees_the_query_the_texts_and_how_many_are_wanted() -> None:
+async def test_the_reranker_sees_the_query_the_texts_and_how_many_are_wanted() -> None:
     reranker = Answering(1)
 
-    run(RerankingIndex(Listing("a", "b"), reranker).search("q", 1))
+    await RerankingIndex(Listing("a", "b"), reranker).search("q", 1)
 
     assert reranker.asked == [("q", ["a", "b"], 1)]
 
 
 @pytest.mark.parametrize("places", [[], [0], [0, 0], [0, 3], [0, -1], [0, 1, 2]], ids=str)
-def test_a_reranker_that_gives_no_order_is_an_error(places: list[int]) -> None:
+async def test_a_reranker_that_gives_no_order_is_an_error(places: list[int]) -> None:
     index = RerankingIndex(Listing("secret", "b", "c"), Answering(*places))
 
     with pytest.raises(VectorError, match="not the 2 best of 3 texts") as refused:
-        run(index.search("q", 2))
+        await index.search("q", 2)
 
     assert "secret" not in str(refused.value)
 
 
-def test_a_failure_of_the_reranker_is_the_callers_to_handle() -> None:
+async def test_a_failure_of_the_reranker_is_the_callers_to_handle() -> None:
     async def main() -> list[Hit]:
         index = RerankingIndex(Listing("a", "b"), Failing())
         try:
@@ -149,15 +148,15 @@ def test_a_failure_of_the_reranker_is_the_callers_to_handle() -> None:
         except LLMError:
             return await index.index.search("q", 1)
 
-    assert ids(run(main())) == ["d0"]
+    assert ids(await main()) == ["d0"]
 
 
 @pytest.mark.parametrize("k", [0, -1, True, cast(int, "5")])
-def test_no_hits_cannot_be_wanted(k: int) -> None:
+async def test_no_hits_cannot_be_wanted(k: int) -> None:
     index = Listing("a")
 
     with pytest.raises(ValueError, match="at least 1"):
-        run(RerankingIndex(index, Lengths()).search("q", k))
+        await RerankingIndex(index, Lengths()).search("q", k)
 
     assert index.asked == []
 

@@ -13,23 +13,22 @@ from lib.errors import InvalidReply, LLMError, ScriptError
 from lib.llm import Reply, ScriptedClient, Text
 from lib.llm.scripted import Step
 from lib.resilience import RetryPolicy
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.vector import LLMReranker
 
 TEXTS = ["first", "second", "third", "fourth"]
 
 
-def ranked(step: Step, **options: Any) -> list[int]:
+async def ranked(step: Step, **options: Any) -> list[int]:
     """Return the order of four passages after one answer of the model."""
     with ScriptedClient([step]) as client:
-        return run(LLMReranker(client, **options).rerank("query", TEXTS, 4))
+        return await LLMReranker(client, **options).rerank("query", TEXTS, 4)
 
 
-def shown(query: str, texts: list[str], **options: Any) -> str:
+async def shown(query: str, texts: list[str], **options: Any) -> str:
     """Return what the model is shown."""
     with ScriptedClient(["[]"]) as client:
-        run(LLMReranker(client, **options).rerank(query, texts, 1))
+        await LLMReranker(client, **options).rerank(query, texts, 1)
     return client.calls[0].messages[-1].text
 
 
@@ -49,10 +48,10 @@ def shown(query: str, texts: list[str], **options: Any) -> str:
         ("[4] > [2]", [3, 1, 0, 2]),
     ],
 )
-def test_the_models_order_is_taken_and_what_it_leaves_out_comes_after(
+async def test_the_models_order_is_taken_and_what_it_leaves_out_comes_after(
     answer: str, order: list[int]
 ) -> None:
-    assert ranked(answer) == order
+    assert (await ranked(answer)) == order
 
 
 @pytest.mark.parametrize(
@@ -83,32 +82,32 @@ def test_the_models_order_is_taken_and_what_it_leaves_out_comes_after(
     ],
     ids=lambda answer: str(answer)[:40],
 )
-def test_an_unreadable_reply_keeps_the_original_order(answer: Step) -> None:
-    assert ranked(answer) == [0, 1, 2, 3]
+async def test_an_unreadable_reply_keeps_the_original_order(answer: Step) -> None:
+    assert (await ranked(answer)) == [0, 1, 2, 3]
 
 
-def test_a_reply_that_takes_long_to_read_as_prose_does_not_exist() -> None:
-    assert ranked("[1]" + " " * 50_000 + "x" + "[2 " * 50_000) == [0, 1, 2, 3]
+async def test_a_reply_that_takes_long_to_read_as_prose_does_not_exist() -> None:
+    assert (await ranked("[1]" + " " * 50_000 + "x" + "[2 " * 50_000)) == [0, 1, 2, 3]
 
 
 @given(st.text('[]{}0123456789,> \n"order:-.') | st.lists(st.integers(0, 5)).map(str))
-def test_whatever_a_model_replies_every_passage_comes_once(answer: str) -> None:
-    assert sorted(ranked(answer)) == [0, 1, 2, 3]
+async def test_whatever_a_model_replies_every_passage_comes_once(answer: str) -> None:
+    assert sorted(await ranked(answer)) == [0, 1, 2, 3]
 
 
-def test_a_call_that_fails_is_an_error() -> None:
+async def test_a_call_that_fails_is_an_error() -> None:
     with pytest.raises(LLMError) as failed:
-        ranked(LLMError("no such model", status=404))
+        await ranked(LLMError("no such model", status=404))
 
     assert failed.value.status == 404
 
 
-def test_a_script_that_ends_is_seen_in_tests() -> None:
+async def test_a_script_that_ends_is_seen_in_tests() -> None:
     with pytest.raises(ScriptError):
-        run(LLMReranker(ScriptedClient([])).rerank("q", TEXTS, 1))
+        await LLMReranker(ScriptedClient([])).rerank("q", TEXTS, 1)
 
 
-def test_what_may_pass_is_tried_again() -> None:
+async def test_what_may_pass_is_tried_again() -> None:
     class Impatient(ManualClock):
         async def sleep(self, delay_s: float) -> None:
             self.advance(delay_s)
@@ -120,19 +119,19 @@ def test_what_may_pass_is_tried_again() -> None:
     ]
     clock = Impatient()
     with ScriptedClient(steps) as client:
-        order = run(LLMReranker(client, clock=clock, jitter=lambda: 0.0).rerank("q", TEXTS, 4))
+        order = await LLMReranker(client, clock=clock, jitter=lambda: 0.0).rerank("q", TEXTS, 4)
 
     assert (order, clock.monotonic()) == ([1, 0, 2, 3], 7.0)
 
 
-def test_how_often_is_the_callers_to_say() -> None:
+async def test_how_often_is_the_callers_to_say() -> None:
     with pytest.raises(LLMError):
-        ranked(LLMError("busy", retryable=True), retries=RetryPolicy(attempts=1))
+        await ranked(LLMError("busy", retryable=True), retries=RetryPolicy(attempts=1))
 
 
-def test_the_model_is_asked_for_its_order_in_one_call() -> None:
+async def test_the_model_is_asked_for_its_order_in_one_call() -> None:
     with ScriptedClient(["{}"]) as client:
-        run(LLMReranker(client, model="small").rerank("what?", ["a", "b"], 1))
+        await LLMReranker(client, model="small").rerank("what?", ["a", "b"], 1)
 
     (call,) = client.calls
     system, user = call.messages
@@ -147,14 +146,14 @@ def test_the_model_is_asked_for_its_order_in_one_call() -> None:
     assert user.text == 'Query: "what?"\nPassages:\n[1] "a"\n[2] "b"\nPut all 2 passages in order.'
 
 
-def test_a_passage_is_cut_after_its_white_space_is_collapsed() -> None:
-    prompt = shown("q", ["a \n\n\t b" * 100, "é" * 900], max_chars=5)
+async def test_a_passage_is_cut_after_its_white_space_is_collapsed() -> None:
+    prompt = await shown("q", ["a \n\n\t b" * 100, "é" * 900], max_chars=5)
 
     assert prompt.splitlines()[2:4] == ['[1] "a ba "', '[2] "ééééé"']
 
 
-def test_eight_hundred_characters_are_shown_unless_said_otherwise() -> None:
-    lines = shown("q", ["x" * 10_000, "y"]).splitlines()
+async def test_eight_hundred_characters_are_shown_unless_said_otherwise() -> None:
+    lines = (await shown("q", ["x" * 10_000, "y"])).splitlines()
 
     assert len(json.loads(lines[2].removeprefix("[1] "))) == 800
 
@@ -171,8 +170,8 @@ HOSTILE = [
 ]
 
 
-def test_a_hostile_passage_cannot_break_the_numbering() -> None:
-    lines = shown(HOSTILE[0], HOSTILE).splitlines()
+async def test_a_hostile_passage_cannot_break_the_numbering() -> None:
+    lines = (await shown(HOSTILE[0], HOSTILE)).splitlines()
 
     assert len(lines) == len(HOSTILE) + 3
     for number, (line, text) in enumerate(zip(lines[2:-1], HOSTILE, strict=True), 1):
@@ -183,22 +182,22 @@ def test_a_hostile_passage_cannot_break_the_numbering() -> None:
         assert "<" not in line
 
 
-def test_a_cut_cannot_leave_half_an_escape() -> None:
+async def test_a_cut_cannot_leave_half_an_escape() -> None:
     for length in range(1, 12):
-        line = shown("q", ['"\\"\\"\\<"', "x"], max_chars=length).splitlines()[2]
+        line = (await shown("q", ['"\\"\\"\\<"', "x"], max_chars=length)).splitlines()[2]
         assert json.loads(line.removeprefix("[1] ")) == '"\\"\\"\\<"'[:length]
 
 
-def test_passages_that_are_blank_are_not_shown() -> None:
+async def test_passages_that_are_blank_are_not_shown() -> None:
     with ScriptedClient(['{"order": [2, 1]}']) as client:
-        order = run(LLMReranker(client).rerank("q", ["", "a", " ", "b"], 4))
+        order = await LLMReranker(client).rerank("q", ["", "a", " ", "b"], 4)
 
     assert order == [3, 1, 0, 2]
     assert '[1] "a"\n[2] "b"\n' in client.calls[0].messages[-1].text
 
 
-def test_equal_questions_give_equal_prompts() -> None:
-    assert shown("q", TEXTS) == shown("q", TEXTS)
+async def test_equal_questions_give_equal_prompts() -> None:
+    assert (await shown("q", TEXTS)) == (await shown("q", TEXTS))
 
 
 def test_a_passage_of_no_characters_cannot_be_wanted() -> None:
@@ -206,8 +205,8 @@ def test_a_passage_of_no_characters_cannot_be_wanted() -> None:
         LLMReranker(ScriptedClient([]), max_chars=0)
 
 
-def test_a_reply_that_stops_for_another_reason_is_read_if_it_is_json() -> None:
+async def test_a_reply_that_stops_for_another_reason_is_read_if_it_is_json() -> None:
     reply = Reply((Text('{"order": [2]}'),), stop="other")
 
-    assert ranked(reply) == [1, 0, 2, 3]
-    assert ranked(replace(reply, parts=(Text("[2] > [1]"),))) == [0, 1, 2, 3]
+    assert (await ranked(reply)) == [1, 0, 2, 3]
+    assert (await ranked(replace(reply, parts=(Text("[2] > [1]"),)))) == [0, 1, 2, 3]

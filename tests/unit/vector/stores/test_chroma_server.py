@@ -13,7 +13,6 @@ from chromadb.config import Settings
 from chromadb.errors import NotFoundError, RateLimitError
 
 from lib.errors import StoreClosed, StoreUnavailable
-from lib.testing.aio import run
 from lib.testing.servers.chroma import chroma_server, forget_collections
 from lib.vector import ChromaVectorStore, Record
 from lib.vector.stores.chroma import clients, failures
@@ -56,7 +55,7 @@ def http(status: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def test_it_can_be_reached_from_one_event_loop_after_another(server: tuple[str, int]) -> None:
+async def test_it_can_be_reached_from_one_event_loop_after_another(server: tuple[str, int]) -> None:
     host, port = server
 
     async def main(turn: int) -> None:
@@ -66,23 +65,20 @@ def test_it_can_be_reached_from_one_event_loop_after_another(server: tuple[str, 
         await store.close()
 
     for turn in range(5):
-        run(main(turn))
+        await main(turn)
 
 
-def test_closing_one_store_leaves_the_connections_of_another(server: tuple[str, int]) -> None:
+async def test_closing_one_store_leaves_the_connections_of_another(server: tuple[str, int]) -> None:
     host, port = server
 
-    async def main() -> None:
-        one = ChromaVectorStore(dimension=2, host=host, port=port, prefix="one")
-        other = ChromaVectorStore(dimension=2, host=f"http://{host}:{port}", prefix="other")
-        await one.upsert([Record("a", X)])
-        await other.upsert([Record("b", X)])
-        await one.close()
+    one = ChromaVectorStore(dimension=2, host=host, port=port, prefix="one")
+    other = ChromaVectorStore(dimension=2, host=f"http://{host}:{port}", prefix="other")
+    await one.upsert([Record("a", X)])
+    await other.upsert([Record("b", X)])
+    await one.close()
 
-        assert await other.count() == 1
-        await other.close()
-
-    run(main())
+    assert await other.count() == 1
+    await other.close()
 
 
 def systems() -> int:
@@ -91,24 +87,21 @@ def systems() -> int:
     return len(shared._identifier_to_system) + len(shared._identifier_to_refcount)
 
 
-def test_nothing_of_a_store_is_left_in_chroma(server: tuple[str, int]) -> None:
+async def test_nothing_of_a_store_is_left_in_chroma(server: tuple[str, int]) -> None:
     host, port = server
     before = systems()
 
-    async def main() -> None:
-        store = ChromaVectorStore(dimension=2, host=host, port=port, prefix="left")
-        await store.upsert([Record("a", X)])
-        await store.close()
-        with pytest.raises(StoreUnavailable, match="host is"):
-            await ChromaVectorStore(dimension=2, host="ftp://x/y").setup()
-
-    run(main())
+    store = ChromaVectorStore(dimension=2, host=host, port=port, prefix="left")
+    await store.upsert([Record("a", X)])
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="host is"):
+        await ChromaVectorStore(dimension=2, host="ftp://x/y").setup()
     assert systems() == before
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.005, 0.05])
 @pytest.mark.parametrize("first", [True, False])
-def test_closing_during_a_call_lets_it_end_and_leaves_no_connections(
+async def test_closing_during_a_call_lets_it_end_and_leaves_no_connections(
     server: tuple[str, int], monkeypatch: pytest.MonkeyPatch, wait_s: float, *, first: bool
 ) -> None:
     host, port = server
@@ -121,55 +114,44 @@ def test_closing_during_a_call_lets_it_end_and_leaves_no_connections(
 
     monkeypatch.setattr(clients.httpx, "AsyncClient", watched)
 
-    async def main() -> None:
-        store = ChromaVectorStore(dimension=2, host=host, port=port, prefix="closing")
-        if not first:
-            await store.setup()
-        calls = [asyncio.create_task(store.upsert([Record(str(n), X)])) for n in range(3)]
-        for _ in range(10):  # until each has had its turn
-            await asyncio.sleep(0)  # noqa: TID251 - lets others run
-        await asyncio.wait(calls, timeout=wait_s)
-        await store.close()
+    store = ChromaVectorStore(dimension=2, host=host, port=port, prefix="closing")
+    if not first:
+        await store.setup()
+    calls = [asyncio.create_task(store.upsert([Record(str(n), X)])) for n in range(3)]
+    for _ in range(10):  # until each has had its turn
+        await asyncio.sleep(0)  # noqa: TID251 - lets others run
+    await asyncio.wait(calls, timeout=wait_s)
+    await store.close()
 
-        assert await asyncio.gather(*calls) == [None] * 3
-        with pytest.raises(StoreClosed):
-            await store.count()
-        assert [client.is_closed for client in made] == [True]
-
-    run(main())
+    assert await asyncio.gather(*calls) == [None] * 3
+    with pytest.raises(StoreClosed):
+        await store.count()
+    assert [client.is_closed for client in made] == [True]
 
 
-def test_clients_of_both_kinds_can_be_given(server: tuple[str, int]) -> None:
+async def test_clients_of_both_kinds_can_be_given(server: tuple[str, int]) -> None:
     host, port = server
 
-    async def main() -> None:
-        theirs: Any = await clients.opened(
-            clients.Place(path=None, host=host, port=port, client=None)
-        )
-        store = ChromaVectorStore(dimension=2, client=theirs, prefix="given")
-        await store.upsert([Record("a", X)])
-        await store.close()
+    theirs: Any = await clients.opened(clients.Place(path=None, host=host, port=port, client=None))
+    store = ChromaVectorStore(dimension=2, client=theirs, prefix="given")
+    await store.upsert([Record("a", X)])
+    await store.close()
 
-        assert await theirs.heartbeat()
-        await clients.closed(theirs)
-        with pytest.raises(ValueError, match="one of"):
-            ChromaVectorStore(dimension=2, client=theirs, path="x")
-
-    run(main())
+    assert await theirs.heartbeat()
+    await clients.closed(theirs)
+    with pytest.raises(ValueError, match="one of"):
+        ChromaVectorStore(dimension=2, client=theirs, path="x")
     blocking: Any = chromadb.HttpClient(host, port, settings=Settings(anonymized_telemetry=False))
     assert clients.Place(path=None, host=None, port=1, client=blocking).blocks
     blocking._server._session.close()
 
 
-def test_a_server_that_is_not_there_is_unavailable_and_may_come_back() -> None:
-    async def main() -> None:
-        store = ChromaVectorStore(dimension=2, host="127.0.0.1", port=9)
-        with pytest.raises(StoreUnavailable, match="cannot be reached") as failure:
-            await store.setup()
-        assert failure.value.retryable
-        await store.close()
-
-    run(main())
+async def test_a_server_that_is_not_there_is_unavailable_and_may_come_back() -> None:
+    store = ChromaVectorStore(dimension=2, host="127.0.0.1", port=9)
+    with pytest.raises(StoreUnavailable, match="cannot be reached") as failure:
+        await store.setup()
+    assert failure.value.retryable
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -181,43 +163,36 @@ def test_a_server_that_is_not_there_is_unavailable_and_may_come_back() -> None:
         (http("500 Internal", b'{"error": "InternalError", "message": "secret"}'), 500, True),
     ],
 )
-def test_what_another_server_answers_is_unavailable(
+async def test_what_another_server_answers_is_unavailable(
     reply: bytes, status: int | None, *, retryable: bool
 ) -> None:
-    async def main() -> None:
-        async with answering(reply) as port:
-            store = ChromaVectorStore(dimension=2, host="127.0.0.1", port=port)
-            with pytest.raises(StoreUnavailable) as failure:
-                await store.setup()
-            assert failure.value.status == status
-            assert failure.value.retryable == retryable
-            assert "secret" not in str(failure.value)
-            await store.close()
-
-    run(main())
+    async with answering(reply) as port:
+        store = ChromaVectorStore(dimension=2, host="127.0.0.1", port=port)
+        with pytest.raises(StoreUnavailable) as failure:
+            await store.setup()
+        assert failure.value.status == status
+        assert failure.value.retryable == retryable
+        assert "secret" not in str(failure.value)
+        await store.close()
 
 
-def test_a_server_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(clients, "TIMEOUT_S", 0.1)
 
-    async def main() -> None:
-        async with answering(b"") as port:
-            store = ChromaVectorStore(dimension=2, host="127.0.0.1", port=port)
-            with pytest.raises(StoreUnavailable) as failure:
-                await store.setup()
-            assert failure.value.retryable
-            await store.close()
-
-    run(main())
-
-
-def test_a_host_that_is_none_is_told() -> None:
-    async def main() -> None:
-        store = ChromaVectorStore(dimension=2, host="ftp://x/y")
-        with pytest.raises(StoreUnavailable, match="host is"):
+    async with answering(b"") as port:
+        store = ChromaVectorStore(dimension=2, host="127.0.0.1", port=port)
+        with pytest.raises(StoreUnavailable) as failure:
             await store.setup()
+        assert failure.value.retryable
+        await store.close()
 
-    run(main())
+
+async def test_a_host_that_is_none_is_told() -> None:
+    store = ChromaVectorStore(dimension=2, host="ftp://x/y")
+    with pytest.raises(StoreUnavailable, match="host is"):
+        await store.setup()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +222,7 @@ def test_a_fault_of_this_library_is_not_taken_for_one_of_chroma() -> None:
         raise KeyError("x")
 
 
-def test_a_collection_that_somebody_keeps_deleting_is_told() -> None:
+async def test_a_collection_that_somebody_keeps_deleting_is_told() -> None:
     class Gone:
         """A collection that is deleted before it can be used."""
 
@@ -271,13 +246,10 @@ def test_a_collection_that_somebody_keeps_deleting_is_told() -> None:
         def get_collection(self, *_: Any, **__: Any) -> Any:
             return Gone()
 
-    async def main() -> None:
-        store = ChromaVectorStore(dimension=2, client=Client())
-        assert await store.namespaces() == []
-        with pytest.raises(StoreUnavailable, match="keeps deleting") as failure:
-            await store.upsert([Record("a", X)])
-        assert failure.value.retryable
-        with pytest.raises(StoreUnavailable, match="keeps deleting"):
-            await store.count()
-
-    run(main())
+    store = ChromaVectorStore(dimension=2, client=Client())
+    assert await store.namespaces() == []
+    with pytest.raises(StoreUnavailable, match="keeps deleting") as failure:
+        await store.upsert([Record("a", X)])
+    assert failure.value.retryable
+    with pytest.raises(StoreUnavailable, match="keeps deleting"):
+        await store.count()

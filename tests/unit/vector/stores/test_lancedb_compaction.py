@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lib.errors import StoreUnavailable
-from lib.testing.aio import run
 from lib.vector import LanceDBVectorStore
 from lib.vector.stores.lancedb import table
 from lib.vector.stores.lancedb.asked import Asked
@@ -15,75 +14,68 @@ from lib.vector.stores.lancedb.asked import Asked
 from .lancedb_kit import driver_table, points, store_at
 
 
-def test_small_files_are_merged_and_old_versions_removed(
+async def test_small_files_are_merged_and_old_versions_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "_KEPT", timedelta(seconds=0.01))
     monkeypatch.setattr(table, "_WRITES_A_COMPACTION", 10)
 
-    async def main() -> None:
-        for row in range(4):  # a store that writes once is reckoned with, too
-            store = store_at(tmp_path)
-            await store.upsert(points(f"a{row}"))
-            await store.close()
+    for row in range(4):  # a store that writes once is reckoned with, too
         store = store_at(tmp_path)
-        for row in range(40):
-            await store.upsert(points(f"b{row}"))
-        driver = await driver_table(tmp_path)
-        stats = await driver.stats()
-
-        assert stats["fragment_stats"]["num_fragments"] < 11
-        assert len(await driver.list_versions()) < 20
-        assert await store.count() == 44
+        await store.upsert(points(f"a{row}"))
         await store.close()
+    store = store_at(tmp_path)
+    for row in range(40):
+        await store.upsert(points(f"b{row}"))
+    driver = await driver_table(tmp_path)
+    stats = await driver.stats()
 
-    run(main())
+    assert stats["fragment_stats"]["num_fragments"] < 11
+    assert len(await driver.list_versions()) < 20
+    assert await store.count() == 44
+    await store.close()
 
 
-def test_a_large_table_is_compacted_after_more_writes(
+async def test_a_large_table_is_compacted_after_more_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "_WRITES_A_COMPACTION", 2)
     monkeypatch.setattr(table, "_ROWS_A_WRITE", 10)
 
-    async def main() -> None:
-        store = store_at(tmp_path)
-        await store.upsert(points(*map(str, range(100))))
-        driver = await driver_table(tmp_path)
-        seen: list[int] = []
-        for row in range(12):
-            await store.upsert(points(f"new {row}"))
-            seen.append((await driver.stats())["fragment_stats"]["num_fragments"])
+    store = store_at(tmp_path)
+    await store.upsert(points(*map(str, range(100))))
+    driver = await driver_table(tmp_path)
+    seen: list[int] = []
+    for row in range(12):
+        await store.upsert(points(f"new {row}"))
+        seen.append((await driver.stats())["fragment_stats"]["num_fragments"])
 
-        assert max(seen) == seen[8] == 10
-        assert seen[-1] < 10
-        await store.close()
-
-    run(main())
+    assert max(seen) == seen[8] == 10
+    assert seen[-1] < 10
+    await store.close()
 
 
-def test_a_writer_that_comes_between_puts_a_compaction_off_and_nothing_else(
+async def test_a_writer_that_comes_between_puts_a_compaction_off_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "_WRITES_A_COMPACTION", 2)
-
-    async def main() -> None:
-        stores = [store_at(tmp_path) for _ in range(4)]
-        await asyncio.gather(*(store.setup() for store in stores))
-        await asyncio.gather(*(write_some(store, place) for place, store in enumerate(stores)))
-        assert await stores[0].count() == 40
-        for store in stores:
-            await store.close()
 
     async def write_some(store: LanceDBVectorStore, place: int) -> None:
         for row in range(10):
             await store.upsert(points(f"{place} {row}"))
 
-    run(main())
+    stores = [store_at(tmp_path) for _ in range(4)]
+    await asyncio.gather(*(store.setup() for store in stores))
+    await asyncio.gather(*(write_some(store, place) for place, store in enumerate(stores)))
+    assert await stores[0].count() == 40
+    for store in stores:
+        await store.close()
 
 
 @pytest.mark.parametrize("retryable", [True, False])
-def test_a_compaction_may_meet_another_writer_but_not_fail(tmp_path: Path, retryable: bool) -> None:
+async def test_a_compaction_may_meet_another_writer_but_not_fail(
+    tmp_path: Path, retryable: bool
+) -> None:
     class Busy:
         """A table that is being written by somebody else."""
 
@@ -105,4 +97,4 @@ def test_a_compaction_may_meet_another_writer_but_not_fail(tmp_path: Path, retry
         with pytest.raises(StoreUnavailable):
             await busy._compact()  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
 
-    run(main())
+    await main()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from lib.errors import StoreUnavailable
-from lib.testing.aio import run
 from lib.vector import Record
 from lib.vector.stores.lancedb import table
 from lib.vector.stores.lancedb.asked import Asked
@@ -19,26 +18,25 @@ from lib.vector.stores.lancedb.asked import Asked
 from .lancedb_kit import driver_table, points, store_at
 
 
-def test_every_write_of_a_new_id_by_writers_that_meet_leaves_one_record(tmp_path: Path) -> None:
-    async def main() -> None:
-        stores = [store_at(tmp_path) for _ in range(8)]
-        await asyncio.gather(*(store.setup() for store in stores))
-        for turn in range(3):
-            await asyncio.gather(
-                *(
-                    store.upsert([Record(f"{turn} {row}", [1.0, 0.0], str(row)) for row in "abc"])
-                    for store in stores
-                )
+async def test_every_write_of_a_new_id_by_writers_that_meet_leaves_one_record(
+    tmp_path: Path,
+) -> None:
+    stores = [store_at(tmp_path) for _ in range(8)]
+    await asyncio.gather(*(store.setup() for store in stores))
+    for turn in range(3):
+        await asyncio.gather(
+            *(
+                store.upsert([Record(f"{turn} {row}", [1.0, 0.0], str(row)) for row in "abc"])
+                for store in stores
             )
-            await asyncio.gather(*(store.delete([f"{turn} a"]) for store in stores))
+        )
+        await asyncio.gather(*(store.delete([f"{turn} a"]) for store in stores))
 
-        stored = await (await driver_table(tmp_path)).query().select(["id"]).to_arrow()
-        names = [f"{turn} {row}" for turn in range(3) for row in "bc"]
-        assert sorted(stored.column("id").to_pylist()) == names
-        for store in stores:
-            await store.close()
-
-    run(main())
+    stored = await (await driver_table(tmp_path)).query().select(["id"]).to_arrow()
+    names = [f"{turn} {row}" for turn in range(3) for row in "bc"]
+    assert sorted(stored.column("id").to_pylist()) == names
+    for store in stores:
+        await store.close()
 
 
 WRITER = """
@@ -76,7 +74,7 @@ def killed_after(place: Path, delay_s: float, environment: dict[str, str]) -> in
     return int(confirmed[-1])
 
 
-def test_a_writer_that_is_killed_leaves_whole_batches(
+async def test_a_writer_that_is_killed_leaves_whole_batches(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     for number, delay_s in enumerate((0.0, 0.013, 0.04, 0.09)):
@@ -93,7 +91,7 @@ def test_a_writer_that_is_killed_leaves_whole_batches(
             assert await store.count() == 2001
             await store.close()
 
-        run(main())
+        await main()
 
 
 MAKER = """
@@ -114,7 +112,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_processes_that_set_up_at_once_share_one_table(
+async def test_processes_that_set_up_at_once_share_one_table(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     makers = [
@@ -138,12 +136,9 @@ def test_processes_that_set_up_at_once_share_one_table(
         maker.communicate()
         assert maker.returncode == 0
 
-    async def main() -> None:
-        store = store_at(tmp_path)
-        assert await store.count() == 3 * 5 + 5
-        await store.close()
-
-    run(main())
+    store = store_at(tmp_path)
+    assert await store.count() == 3 * 5 + 5
+    await store.close()
 
 
 def test_only_conflicts_are_worth_another_try() -> None:
@@ -161,18 +156,15 @@ def test_only_conflicts_are_worth_another_try() -> None:
         assert told not in str(caught.value)
 
 
-def test_a_cancelled_call_leaves_the_store_usable(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = store_at(tmp_path)
-        for turns in range(6):
-            call = asyncio.create_task(store.upsert(points("a", "b", turn=turns)))
-            for _ in range(turns):
-                await asyncio.wait([call], timeout=0.002)
-            call.cancel()
-            await asyncio.wait([call])
-        await store.upsert(points("a", "b", turn="last"))
+async def test_a_cancelled_call_leaves_the_store_usable(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    for turns in range(6):
+        call = asyncio.create_task(store.upsert(points("a", "b", turn=turns)))
+        for _ in range(turns):
+            await asyncio.wait([call], timeout=0.002)
+        call.cancel()
+        await asyncio.wait([call])
+    await store.upsert(points("a", "b", turn="last"))
 
-        assert [match.meta for match in await store.query([1.0, 0.0])] == [{"turn": "last"}] * 2
-        await store.close()
-
-    run(main())
+    assert [match.meta for match in await store.query([1.0, 0.0])] == [{"turn": "last"}] * 2
+    await store.close()

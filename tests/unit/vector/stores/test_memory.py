@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from lib.errors import DimensionMismatch
-from lib.testing.aio import run
 from lib.vector import EVERYTHING, F, InMemoryVectorStore, Record
 from lib.vector.stores import memory
 
@@ -18,21 +17,18 @@ def many(count: int, dimension: int, *, seed: int = 0, **meta: Any) -> list[Reco
     return [Record(f"{row:06}", noise[row], "", {"row": row, **meta}) for row in range(count)]
 
 
-def test_the_first_vector_settles_the_dimension() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
-        assert store.dimension is None
-        assert await store.query([1.0, 2.0, 3.0]) == []
-        with pytest.raises(DimensionMismatch):
-            await store.upsert([Record("a", [1.0, 2.0]), Record("b", [1.0])])
-        assert store.dimension is None
-        await store.upsert([Record("a", [1.0, 2.0])])
-        await store.delete(filter=EVERYTHING)
-        assert store.dimension == 2
-        with pytest.raises(DimensionMismatch):
-            await store.upsert([Record("a", [1.0])], namespace="other")
-
-    run(main())
+async def test_the_first_vector_settles_the_dimension() -> None:
+    store = InMemoryVectorStore()
+    assert store.dimension is None
+    assert await store.query([1.0, 2.0, 3.0]) == []
+    with pytest.raises(DimensionMismatch):
+        await store.upsert([Record("a", [1.0, 2.0]), Record("b", [1.0])])
+    assert store.dimension is None
+    await store.upsert([Record("a", [1.0, 2.0])])
+    await store.delete(filter=EVERYTHING)
+    assert store.dimension == 2
+    with pytest.raises(DimensionMismatch):
+        await store.upsert([Record("a", [1.0])], namespace="other")
 
 
 def test_impossible_stores_are_refused() -> None:
@@ -43,7 +39,9 @@ def test_impossible_stores_are_refused() -> None:
         InMemoryVectorStore(2, "manhattan")  # type: ignore[arg-type] - on purpose
 
 
-def test_a_scan_that_has_begun_does_not_see_later_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scan_that_has_begun_does_not_see_later_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     begun, go_on = Event(), Event()
     nearest = memory.nearest
 
@@ -55,135 +53,117 @@ def test_a_scan_that_has_begun_does_not_see_later_writes(monkeypatch: pytest.Mon
     def much(*_: object) -> int:
         return 10**9
 
-    async def main() -> None:
-        store = InMemoryVectorStore(metric="dot")
-        records = many(20_000, 64, version=1)
-        await store.upsert(records)
-        query = records[0].vector
-        expected = await store.query(query, 20, include_vectors=True)
-        monkeypatch.setattr(memory, "nearest", waiting)
-        monkeypatch.setattr(memory, "effort", much)
-        scan = asyncio.create_task(store.query(query, 20, include_vectors=True))
-        await asyncio.to_thread(begun.wait, 10)
-        await store.upsert(many(20_000, 64, seed=1, version=2))
-        await store.delete(filter=F("row") < 15_000)
-        await store.upsert([Record("new", query)])
-        go_on.set()
+    store = InMemoryVectorStore(metric="dot")
+    records = many(20_000, 64, version=1)
+    await store.upsert(records)
+    query = records[0].vector
+    expected = await store.query(query, 20, include_vectors=True)
+    monkeypatch.setattr(memory, "nearest", waiting)
+    monkeypatch.setattr(memory, "effort", much)
+    scan = asyncio.create_task(store.query(query, 20, include_vectors=True))
+    await asyncio.to_thread(begun.wait, 10)
+    await store.upsert(many(20_000, 64, seed=1, version=2))
+    await store.delete(filter=F("row") < 15_000)
+    await store.upsert([Record("new", query)])
+    go_on.set()
 
-        assert await scan == expected
-        assert await store.count() == 5_001
-
-    run(main())
+    assert await scan == expected
+    assert await store.count() == 5_001
 
 
-def test_the_event_loop_goes_on_while_a_large_namespace_is_searched() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
-        await store.upsert(many(20_000, 128))
-        turns = 0
+async def test_the_event_loop_goes_on_while_a_large_namespace_is_searched() -> None:
+    store = InMemoryVectorStore()
+    await store.upsert(many(20_000, 128))
+    turns = 0
 
-        async def tick() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.wait([searching], timeout=0)
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.wait([searching], timeout=0)
 
-        searching = asyncio.create_task(store.query([1.0] * 128))
-        ticking = asyncio.create_task(tick())
-        await searching
-        ticking.cancel()
-        assert turns > 1
-
-    run(main())
+    searching = asyncio.create_task(store.query([1.0] * 128))
+    ticking = asyncio.create_task(tick())
+    await searching
+    ticking.cancel()
+    assert turns > 1
 
 
-def test_a_cancelled_write_is_whole_and_the_next_one_follows() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
-        for _ in range(5):
-            large = asyncio.create_task(store.upsert(many(2_000, 16)))
-            await asyncio.wait([large], timeout=0.001)
-            large.cancel()
-            await asyncio.wait([large])
-            assert await store.count() in (0, 2_000)
-            await store.upsert([Record("000000", [1.0] * 16, "last")])
-            (last,) = await store.get(["000000"])
-            assert last.text == "last"
-            await store.delete(filter=EVERYTHING)
-
-    run(main())
+async def test_a_cancelled_write_is_whole_and_the_next_one_follows() -> None:
+    store = InMemoryVectorStore()
+    for _ in range(5):
+        large = asyncio.create_task(store.upsert(many(2_000, 16)))
+        await asyncio.wait([large], timeout=0.001)
+        large.cancel()
+        await asyncio.wait([large])
+        assert await store.count() in (0, 2_000)
+        await store.upsert([Record("000000", [1.0] * 16, "last")])
+        (last,) = await store.get(["000000"])
+        assert last.text == "last"
+        await store.delete(filter=EVERYTHING)
 
 
-def test_writers_and_readers_at_once_leave_what_the_writers_wrote() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
+async def test_writers_and_readers_at_once_leave_what_the_writers_wrote() -> None:
+    store = InMemoryVectorStore()
 
-        async def write(name: str) -> None:
-            for number in range(20):
-                await store.upsert(
-                    [Record(f"{name}{row}", [1.0, number], f"word{number}") for row in range(20)]
-                )
-                await store.delete([f"{name}{row}" for row in range(10)])
+    async def write(name: str) -> None:
+        for number in range(20):
+            await store.upsert(
+                [Record(f"{name}{row}", [1.0, number], f"word{number}") for row in range(20)]
+            )
+            await store.delete([f"{name}{row}" for row in range(10)])
 
-        async def read() -> None:
-            for number in range(40):
-                for match in await store.query_hybrid([1.0, 0.0], f"word{number}", 50):
-                    assert match.text.startswith("word")
-                await store.query([1.0, 0.0], filter=F("x").exists(present=False))
+    async def read() -> None:
+        for number in range(40):
+            for match in await store.query_hybrid([1.0, 0.0], f"word{number}", 50):
+                assert match.text.startswith("word")
+            await store.query([1.0, 0.0], filter=F("x").exists(present=False))
 
-        await asyncio.gather(*(write(name) for name in "abc"), *(read() for _ in range(4)))
-        found = await store.query_hybrid([1.0, 0.0], "word19", 100)
-        assert sorted(match.id for match in found) == sorted(
-            f"{name}{row}" for name in "abc" for row in range(10, 20)
-        )
-        assert all(match.text == "word19" for match in found)
-
-    run(main())
+    await asyncio.gather(*(write(name) for name in "abc"), *(read() for _ in range(4)))
+    found = await store.query_hybrid([1.0, 0.0], "word19", 100)
+    assert sorted(match.id for match in found) == sorted(
+        f"{name}{row}" for name in "abc" for row in range(10, 20)
+    )
+    assert all(match.text == "word19" for match in found)
 
 
-def test_words_follow_the_rows_when_they_move() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore()
-        for number in range(400):
-            await store.upsert([Record(str(number), [1.0, 0.0], f"word{number} apple")])
-            if number % 50 == 0:
-                await store.query_hybrid([1.0, 0.0], "apple")
-        for number in range(0, 400, 2):
-            await store.delete([str(number)])
-        fresh = InMemoryVectorStore()
-        await fresh.upsert(
-            [Record(str(number), [1.0, 0.0], f"word{number} apple") for number in range(1, 400, 2)]
-        )
-        for text in ("word7 apple", "word8", "apple", "word399 word1 word1"):
-            found = await store.query_hybrid([1.0, 0.0], text, 20)
-            assert found == await fresh.query_hybrid([1.0, 0.0], text, 20)
-
-    run(main())
+async def test_words_follow_the_rows_when_they_move() -> None:
+    store = InMemoryVectorStore()
+    for number in range(400):
+        await store.upsert([Record(str(number), [1.0, 0.0], f"word{number} apple")])
+        if number % 50 == 0:
+            await store.query_hybrid([1.0, 0.0], "apple")
+    for number in range(0, 400, 2):
+        await store.delete([str(number)])
+    fresh = InMemoryVectorStore()
+    await fresh.upsert(
+        [Record(str(number), [1.0, 0.0], f"word{number} apple") for number in range(1, 400, 2)]
+    )
+    for text in ("word7 apple", "word8", "apple", "word399 word1 word1"):
+        found = await store.query_hybrid([1.0, 0.0], text, 20)
+        assert found == await fresh.query_hybrid([1.0, 0.0], text, 20)
 
 
-def test_ids_are_deleted_without_looking_at_every_row() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(metric="dot")
-        await store.upsert(many(300, 4))
-        await store.delete(["000001", "unknown"])
-        (partition,) = store._partitions.values()  # pyright: ignore[reportPrivateUsage] - no other sign
-        assert "living" not in vars(partition.snapshot)
-        assert await store.count() == 299
-        await store.delete(["000002", "000003"], filter={"row": 3})
-        await store.delete(["unknown"])
-        await store.delete(["000004"], namespace="unknown")
-        await store.delete(filter=F("row") == -1)
-        await store.delete(filter=F("row").in_([]))
-        assert [record.id for record in await store.get(["000002", "000003", "000004"])] == [
-            "000002",
-            "000004",
-        ]
-
-    run(main())
+async def test_ids_are_deleted_without_looking_at_every_row() -> None:
+    store = InMemoryVectorStore(metric="dot")
+    await store.upsert(many(300, 4))
+    await store.delete(["000001", "unknown"])
+    (partition,) = store._partitions.values()  # pyright: ignore[reportPrivateUsage] - no other sign
+    assert "living" not in vars(partition.snapshot)
+    assert await store.count() == 299
+    await store.delete(["000002", "000003"], filter={"row": 3})
+    await store.delete(["unknown"])
+    await store.delete(["000004"], namespace="unknown")
+    await store.delete(filter=F("row") == -1)
+    await store.delete(filter=F("row").in_([]))
+    assert [record.id for record in await store.get(["000002", "000003", "000004"])] == [
+        "000002",
+        "000004",
+    ]
 
 
 @pytest.mark.parametrize("change", ["delete", "upsert"])
-def test_the_event_loop_goes_on_while_rows_wait_to_move(
+async def test_the_event_loop_goes_on_while_rows_wait_to_move(
     monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     indexing, go_on = Event(), Event()
@@ -194,27 +174,26 @@ def test_the_event_loop_goes_on_while_rows_wait_to_move(
             go_on.set()
         return text.split()
 
-    async def main() -> None:
-        store = InMemoryVectorStore(metric="dot")
-        records = many(256, 2)
-        await store.upsert(records)
-        await store.delete([record.id for record in records[:60]])
-        monkeypatch.setattr(memory, "analyze", waiting)
-        found = asyncio.create_task(store.query_hybrid([1.0, 0.0], "apple"))
-        await asyncio.to_thread(indexing.wait, 5)
-        last = records[60:70]  # so few that they alone would not be worth a thread
-        work = store.delete([one.id for one in last]) if change == "delete" else store.upsert(last)
-        changing = asyncio.create_task(work)
-        await asyncio.wait([changing], timeout=0.01)
-        assert not found.done()
-        go_on.set()
-        await asyncio.gather(found, changing)
-        assert await store.count() == (186 if change == "delete" else 196)
-
-    run(main())
+    store = InMemoryVectorStore(metric="dot")
+    records = many(256, 2)
+    await store.upsert(records)
+    await store.delete([record.id for record in records[:60]])
+    monkeypatch.setattr(memory, "analyze", waiting)
+    found = asyncio.create_task(store.query_hybrid([1.0, 0.0], "apple"))
+    await asyncio.to_thread(indexing.wait, 5)
+    last = records[60:70]  # so few that they alone would not be worth a thread
+    work = store.delete([one.id for one in last]) if change == "delete" else store.upsert(last)
+    changing = asyncio.create_task(work)
+    await asyncio.wait([changing], timeout=0.01)
+    assert not found.done()
+    go_on.set()
+    await asyncio.gather(found, changing)
+    assert await store.count() == (186 if change == "delete" else 196)
 
 
-def test_many_records_are_copied_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_records_are_copied_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     copied, threads = memory.copied, set[bool]()
 
     def noting(meta: dict[str, Any]) -> dict[str, Any]:
@@ -223,23 +202,20 @@ def test_many_records_are_copied_beside_the_event_loop(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(memory, "copied", noting)
 
-    async def main() -> None:
-        store = InMemoryVectorStore(metric="dot")
-        records = many(100, 128)
-        await store.upsert(records)
-        query, names = records[0].vector, [record.id for record in records]
-        for work in (
-            store.get(names),
-            store.scan(),
-            store.query(query, 1000),
-            store.query(query, 70, include_vectors=True),
-        ):
-            threads.clear()
-            await work
-            assert threads == {False}
-        for work in (store.get(names[:5]), store.query(query)):
-            threads.clear()
-            await work
-            assert threads == {True}
-
-    run(main())
+    store = InMemoryVectorStore(metric="dot")
+    records = many(100, 128)
+    await store.upsert(records)
+    query, names = records[0].vector, [record.id for record in records]
+    for work in (
+        store.get(names),
+        store.scan(),
+        store.query(query, 1000),
+        store.query(query, 70, include_vectors=True),
+    ):
+        threads.clear()
+        await work
+        assert threads == {False}
+    for work in (store.get(names[:5]), store.query(query)):
+        threads.clear()
+        await work
+        assert threads == {True}

@@ -6,29 +6,25 @@ import httpx2
 import pytest
 
 from lib.errors import StoreCorrupt, StoreUnavailable
-from lib.testing.aio import run
 from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.vector import Record
 
 from .pinecone_kit import ONCE, bodies, opened
 
 
-def test_what_may_pass_is_tried_again_as_late_as_the_server_asks() -> None:
-    async def main() -> None:
-        server, clock = PineconeServer(), HurryingClock()
-        async with opened(server, clock=clock) as store:
-            await store.setup()
-            server.plan(
-                httpx2.Response(429, json={}, headers={"retry-after": "7"}),
-                httpx2.ConnectError("away"),
-                httpx2.Response(503, json={}),
-            )
-            await store.upsert([Record("a", [1.0, 0.0])])
+async def test_what_may_pass_is_tried_again_as_late_as_the_server_asks() -> None:
+    server, clock = PineconeServer(), HurryingClock()
+    async with opened(server, clock=clock) as store:
+        await store.setup()
+        server.plan(
+            httpx2.Response(429, json={}, headers={"retry-after": "7"}),
+            httpx2.ConnectError("away"),
+            httpx2.Response(503, json={}),
+        )
+        await store.upsert([Record("a", [1.0, 0.0])])
 
-            assert len(bodies(server, "/vectors/upsert")) == 4
-            assert 7.0 <= clock.monotonic() < 8.0
-
-    run(main())
+        assert len(bodies(server, "/vectors/upsert")) == 4
+        assert 7.0 <= clock.monotonic() < 8.0
 
 
 @pytest.mark.parametrize(
@@ -45,84 +41,69 @@ def test_what_may_pass_is_tried_again_as_late_as_the_server_asks() -> None:
         (httpx2.Response(200, json={"vectors": {"a": 1}}), None, False),
     ],
 )
-def test_failures_are_store_unavailable_and_quote_nobody(
+async def test_failures_are_store_unavailable_and_quote_nobody(
     answer: Any, status: int | None, *, retryable: bool
 ) -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server, retries=ONCE) as store:
-            await store.setup()
-            server.plan(answer)
-            with pytest.raises(StoreUnavailable) as failure:
-                await store.get(["a"])
+    server = PineconeServer()
+    async with opened(server, retries=ONCE) as store:
+        await store.setup()
+        server.plan(answer)
+        with pytest.raises(StoreUnavailable) as failure:
+            await store.get(["a"])
 
-            error = failure.value
-            assert (error.status, error.retryable) == (status, retryable)
-            assert "secret" not in str(error)
-            assert API_KEY not in str(error)
-
-    run(main())
+        error = failure.value
+        assert (error.status, error.retryable) == (status, retryable)
+        assert "secret" not in str(error)
+        assert API_KEY not in str(error)
 
 
 @pytest.mark.parametrize(
     "matches", [[1], 5, [{"id": 1, "score": 1.0}], [{"id": "a", "score": None}]]
 )
-def test_matches_that_are_none_are_unreadable(matches: Any) -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server) as store:
-            await store.setup()
-            server.plan(httpx2.Response(200, json={"matches": matches}))
-            with pytest.raises(StoreUnavailable, match="shape"):
-                await store.query([1.0, 0.0])
-
-    run(main())
+async def test_matches_that_are_none_are_unreadable(matches: Any) -> None:
+    server = PineconeServer()
+    async with opened(server) as store:
+        await store.setup()
+        server.plan(httpx2.Response(200, json={"matches": matches}))
+        with pytest.raises(StoreUnavailable, match="shape"):
+            await store.query([1.0, 0.0])
 
 
 @pytest.mark.parametrize(
     "page", ['{"vectors": [{}]}', '{"vectors": [], "pagination": {"next": 5}}']
 )
-def test_pages_that_are_none_are_unreadable(page: str) -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server) as store:
-            await store.setup()
-            server.plan(httpx2.Response(200, text=page))
-            with pytest.raises(StoreUnavailable, match="shape"):
-                await store.count()
-
-    run(main())
+async def test_pages_that_are_none_are_unreadable(page: str) -> None:
+    server = PineconeServer()
+    async with opened(server) as store:
+        await store.setup()
+        server.plan(httpx2.Response(200, text=page))
+        with pytest.raises(StoreUnavailable, match="shape"):
+            await store.count()
 
 
-def test_a_query_that_fails_for_another_reason_than_its_size_fails() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server, retries=ONCE) as store:
-            await store.setup()
-            server.plan(httpx2.Response(403, json={}))
-            with pytest.raises(StoreUnavailable, match="403"):
-                await store.query([1.0, 0.0])
-
-    run(main())
+async def test_a_query_that_fails_for_another_reason_than_its_size_fails() -> None:
+    server = PineconeServer()
+    async with opened(server, retries=ONCE) as store:
+        await store.setup()
+        server.plan(httpx2.Response(403, json={}))
+        with pytest.raises(StoreUnavailable, match="403"):
+            await store.query([1.0, 0.0])
 
 
-def test_what_somebody_else_has_stored_is_told() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server) as store:
-            await store.setup()
-            foreign = {"id": "a", "score": 1.0, "metadata": {"m": "not JSON"}, "values": [1.0, 0.0]}
-            hashed = {"vectors": [{"id": "a"}]}
-            server.plan(httpx2.Response(200, json={"matches": [foreign]}))
-            with pytest.raises(StoreCorrupt, match="not written"):
-                await store.query([1.0, 0.0])
+async def test_what_somebody_else_has_stored_is_told() -> None:
+    server = PineconeServer()
+    async with opened(server) as store:
+        await store.setup()
+        foreign = {"id": "a", "score": 1.0, "metadata": {"m": "not JSON"}, "values": [1.0, 0.0]}
+        hashed = {"vectors": [{"id": "a"}]}
+        server.plan(httpx2.Response(200, json={"matches": [foreign]}))
+        with pytest.raises(StoreCorrupt, match="not written"):
+            await store.query([1.0, 0.0])
 
-            server.plan(
-                httpx2.Response(200, json={"namespaces": [{"name": "%h" + "0" * 64}]}),
-                httpx2.Response(200, json=hashed),
-                httpx2.Response(200, json={"vectors": {"a": {"id": "a"}}}),
-            )
-            with pytest.raises(StoreCorrupt, match="not written"):
-                await store.namespaces()
-
-    run(main())
+        server.plan(
+            httpx2.Response(200, json={"namespaces": [{"name": "%h" + "0" * 64}]}),
+            httpx2.Response(200, json=hashed),
+            httpx2.Response(200, json={"vectors": {"a": {"id": "a"}}}),
+        )
+        with pytest.raises(StoreCorrupt, match="not written"):
+            await store.namespaces()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from lib.errors import UnsupportedFilter
-from lib.testing.aio import run
 from lib.testing.pinecone_server import PineconeServer
 from lib.vector import EVERYTHING, F, Filter, Record
 from lib.vector.stores.pinecone.translate import condition
@@ -14,114 +13,93 @@ from lib.vector.stores.pinecone.translate import condition
 from .pinecone_kit import bodies, opened
 
 
-def test_names_that_look_like_encoded_ones_are_kept_apart() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        names = ["%", "%25", "%2525", "%h", "é", "%C3%A9", "%c3%a9", " ", "%20", "a\nb"]
-        async with opened(server) as store:
-            for name in [*names, "", "__default__", "%5F_default__"]:
-                await store.upsert([Record("x", [1.0, 0.0], name)], namespace=name)
-            await store.upsert([Record(name, [1.0, 0.0]) for name in names], namespace="ids")
+async def test_names_that_look_like_encoded_ones_are_kept_apart() -> None:
+    server = PineconeServer()
+    names = ["%", "%25", "%2525", "%h", "é", "%C3%A9", "%c3%a9", " ", "%20", "a\nb"]
+    async with opened(server) as store:
+        for name in [*names, "", "__default__", "%5F_default__"]:
+            await store.upsert([Record("x", [1.0, 0.0], name)], namespace=name)
+        await store.upsert([Record(name, [1.0, 0.0]) for name in names], namespace="ids")
 
-            for name in [*names, "", "__default__", "%5F_default__"]:
-                (record,) = await store.get(["x"], namespace=name)
-                assert record.text == name
-            assert [record.id for record in await store.scan(namespace="ids")] == sorted(names)
-            assert await store.namespaces() == sorted(
-                [*names, "", "__default__", "%5F_default__", "ids"]
-            )
-
-    run(main())
+        for name in [*names, "", "__default__", "%5F_default__"]:
+            (record,) = await store.get(["x"], namespace=name)
+            assert record.text == name
+        assert [record.id for record in await store.scan(namespace="ids")] == sorted(names)
+        assert await store.namespaces() == sorted(
+            [*names, "", "__default__", "%5F_default__", "ids"]
+        )
 
 
-def test_a_list_is_not_mistaken_for_its_elements_nor_a_scalar_for_a_list() -> None:
-    async def main() -> None:
-        async with opened(PineconeServer()) as store:
-            await store.upsert(
-                [
-                    Record("list", [1.0, 0.0], "", {"x": ["a"]}),
-                    Record("text", [1.0, 0.0], "", {"x": "a"}),
-                    Record("token", [1.0, 0.0], "", {"x": "s:a"}),
-                ]
-            )
+async def test_a_list_is_not_mistaken_for_its_elements_nor_a_scalar_for_a_list() -> None:
+    async with opened(PineconeServer()) as store:
+        await store.upsert(
+            [
+                Record("list", [1.0, 0.0], "", {"x": ["a"]}),
+                Record("text", [1.0, 0.0], "", {"x": "a"}),
+                Record("token", [1.0, 0.0], "", {"x": "s:a"}),
+            ]
+        )
 
-            assert [m.id for m in await store.query([1.0, 0.0], filter=F("x") == "a")] == ["text"]
-            contains = F("x").contains("a")
-            assert [m.id for m in await store.query([1.0, 0.0], filter=contains)] == ["list"]
-
-    run(main())
+        assert [m.id for m in await store.query([1.0, 0.0], filter=F("x") == "a")] == ["text"]
+        contains = F("x").contains("a")
+        assert [m.id for m in await store.query([1.0, 0.0], filter=contains)] == ["list"]
 
 
-def test_an_element_equals_by_value_and_by_class() -> None:
-    async def main() -> None:
-        async with opened(PineconeServer()) as store:
-            await store.upsert([Record("a", [1.0, 0.0], "", {"x": [0, 2.0, True, "1"]})])
+async def test_an_element_equals_by_value_and_by_class() -> None:
+    async with opened(PineconeServer()) as store:
+        await store.upsert([Record("a", [1.0, 0.0], "", {"x": [0, 2.0, True, "1"]})])
 
-            for value in (0.0, -0.0, 2, True, "1"):
-                assert await store.count(filter=F("x").contains(value)) == 1
-            for value in (1, False, "2"):
-                assert await store.count(filter=F("x").contains(value)) == 0
-
-    run(main())
+        for value in (0.0, -0.0, 2, True, "1"):
+            assert await store.count(filter=F("x").contains(value)) == 1
+        for value in (1, False, "2"):
+            assert await store.count(filter=F("x").contains(value)) == 0
 
 
-def test_negations_are_refused_before_anything_is_asked() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server) as store:
-            for filter in (F("x") != 1, ~(F("x") == 1), F("x").exists(present=False)):
-                for call in (
-                    lambda filter=filter: store.query([1.0, 0.0], filter=filter),
-                    lambda filter=filter: store.delete(filter=filter),
-                    lambda filter=filter: store.count(filter=filter),
-                ):
-                    with pytest.raises(UnsupportedFilter):
-                        await call()
-            assert server.requests == []
-
-    run(main())
+async def test_negations_are_refused_before_anything_is_asked() -> None:
+    server = PineconeServer()
+    async with opened(server) as store:
+        for filter in (F("x") != 1, ~(F("x") == 1), F("x").exists(present=False)):
+            for call in (
+                lambda filter=filter: store.query([1.0, 0.0], filter=filter),
+                lambda filter=filter: store.delete(filter=filter),
+                lambda filter=filter: store.count(filter=filter),
+            ):
+                with pytest.raises(UnsupportedFilter):
+                    await call()
+        assert server.requests == []
 
 
-def test_ids_and_a_filter_delete_what_meets_both_in_one_request() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        async with opened(server) as store:
-            await store.upsert([Record(n, [1.0, 0.0], "", {"x": n}) for n in ("a", "b", "é")])
-            await store.delete(["a", "é", "a"], filter=F("x").in_(["b", "é"]))
+async def test_ids_and_a_filter_delete_what_meets_both_in_one_request() -> None:
+    server = PineconeServer()
+    async with opened(server) as store:
+        await store.upsert([Record(n, [1.0, 0.0], "", {"x": n}) for n in ("a", "b", "é")])
+        await store.delete(["a", "é", "a"], filter=F("x").in_(["b", "é"]))
 
-            assert [record.id for record in await store.scan()] == ["a", "b"]
-            assert len(bodies(server, "/vectors/delete")) == 1
-
-    run(main())
+        assert [record.id for record in await store.scan()] == ["a", "b"]
+        assert len(bodies(server, "/vectors/delete")) == 1
 
 
-def test_euclidean_scores_are_distances_not_their_squares() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        server.make_index("test", dimension=2, metric="euclidean")
-        async with opened(server, index=False, metric="euclidean") as store:
-            await store.upsert([Record("a", [3.0, 4.0]), Record("b", [0.0, 0.0])])
+async def test_euclidean_scores_are_distances_not_their_squares() -> None:
+    server = PineconeServer()
+    server.make_index("test", dimension=2, metric="euclidean")
+    async with opened(server, index=False, metric="euclidean") as store:
+        await store.upsert([Record("a", [3.0, 4.0]), Record("b", [0.0, 0.0])])
 
-            found = await store.query([0.0, 0.0])
-            assert [(match.id, match.score) for match in found] == [("b", 0.0), ("a", 5.0)]
-
-    run(main())
+        found = await store.query([0.0, 0.0])
+        assert [(match.id, match.score) for match in found] == [("b", 0.0), ("a", 5.0)]
 
 
-def test_vectors_are_sent_with_the_fewest_digits_that_tell_them_apart() -> None:
-    async def main() -> None:
-        server = PineconeServer()
-        vector = np.array([0.1, 1e-18, 1e18, 1 / 3, -0.0], np.float32)
-        async with opened(server, dimension=5) as store:
-            await store.upsert([Record("a", vector)])
+async def test_vectors_are_sent_with_the_fewest_digits_that_tell_them_apart() -> None:
+    server = PineconeServer()
+    vector = np.array([0.1, 1e-18, 1e18, 1 / 3, -0.0], np.float32)
+    async with opened(server, dimension=5) as store:
+        await store.upsert([Record("a", vector)])
 
-            (body,) = bodies(server, "/vectors/upsert")
-            assert len(json.dumps(body["vectors"][0]["values"])) < 50
-            (record,) = await store.get(["a"])
-            assert record.vector == vector.tolist()
-            await store.delete(filter=EVERYTHING)
-
-    run(main())
+        (body,) = bodies(server, "/vectors/upsert")
+        assert len(json.dumps(body["vectors"][0]["values"])) < 50
+        (record,) = await store.get(["a"])
+        assert record.vector == vector.tolist()
+        await store.delete(filter=EVERYTHING)
 
 
 def test_only_a_filter_can_be_translated() -> None:

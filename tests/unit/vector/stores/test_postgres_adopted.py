@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from lib.errors import StoreCorrupt
-from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import InMemoryVectorStore, PostgresVectorStore, Record
 from lib.vector.records import Layout
@@ -48,16 +47,13 @@ def found(dsn: str, statement: str) -> list[Any]:
         return [value for (value,) in connection.execute(statement.encode())]
 
 
-def with_store(
+async def with_store(
     store: PostgresVectorStore, work: Callable[[PostgresVectorStore], Awaitable[None]]
 ) -> None:
-    async def main() -> None:
-        try:
-            await work(store)
-        finally:
-            await store.close()
-
-    run(main())
+    try:
+        await work(store)
+    finally:
+        await store.close()
 
 
 def methods(dsn: str, name: str) -> list[str]:
@@ -72,7 +68,7 @@ def methods(dsn: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_an_ivfflat_index_is_not_taken_for_one_that_finds_the_nearest(
+async def test_an_ivfflat_index_is_not_taken_for_one_that_finds_the_nearest(
     dsn: str, name: str, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
     """With one of its lists looked into, as by default, it finds a quarter of them."""
@@ -85,7 +81,7 @@ def test_an_ivfflat_index_is_not_taken_for_one_that_finds_the_nearest(
     async def fill(store: PostgresVectorStore) -> None:
         await store.upsert(records)
 
-    with_store(PostgresVectorStore(dsn, dimension=16, table=name), fill)
+    await with_store(PostgresVectorStore(dsn, dimension=16, table=name), fill)
     index = f"CREATE INDEX ON {name} USING ivfflat (v vector_cosine_ops) WITH (lists = 100)"
     execute(dsn, f"{'' if beside else f'DROP INDEX {name}_v_idx'}; {index}; ANALYZE {name}")
 
@@ -99,12 +95,12 @@ def test_an_ivfflat_index_is_not_taken_for_one_that_finds_the_nearest(
         await memory.close()
         assert agreeing >= 190
 
-    with_store(PostgresVectorStore(dsn, dimension=16, table=name), ask)
+    await with_store(PostgresVectorStore(dsn, dimension=16, table=name), ask)
     assert methods(dsn, name).count("hnsw") == 1
 
 
 @pytest.mark.parametrize("dimension", [2, 2_500])
-def test_an_index_on_something_else_than_is_searched_counts_for_nothing(
+async def test_an_index_on_something_else_than_is_searched_counts_for_nothing(
     dsn: str, name: str, dimension: int
 ) -> None:
     key, kind = (
@@ -121,11 +117,15 @@ def test_an_index_on_something_else_than_is_searched_counts_for_nothing(
         f"CREATE INDEX ON {name} USING hash (namespace)",
     )
     for _ in range(2):
-        with_store(PostgresVectorStore(dsn, dimension=dimension, table=name), lambda s: s.setup())
+        await with_store(
+            PostgresVectorStore(dsn, dimension=dimension, table=name), lambda s: s.setup()
+        )
         assert methods(dsn, name) == ["btree", *["gin"] * 4, "hash", "hnsw", "hnsw"]
 
 
-def test_columns_of_any_name_beside_those_of_the_store_change_nothing(dsn: str, name: str) -> None:
+async def test_columns_of_any_name_beside_those_of_the_store_change_nothing(
+    dsn: str, name: str
+) -> None:
     others = "query term weight score passes rank name found best passing rows n df total ids"
     more = "".join(f", {other} text DEFAULT 'x'" for other in others.split())
     execute(dsn, TABLE.format(name=name, dimension=2, more=more))
@@ -139,12 +139,12 @@ def test_columns_of_any_name_beside_those_of_the_store_change_nothing(dsn: str, 
         await store.delete(filter={"x": 1})
 
     for hnsw in (True, False):
-        with_store(PostgresVectorStore(dsn, dimension=2, table=name, hnsw=hnsw), ask)
+        await with_store(PostgresVectorStore(dsn, dimension=2, table=name, hnsw=hnsw), ask)
 
 
-def test_columns_that_may_be_empty_are_made_not_to_be(dsn: str, name: str) -> None:
+async def test_columns_that_may_be_empty_are_made_not_to_be(dsn: str, name: str) -> None:
     execute(dsn, TABLE.format(name=name, dimension=2, more=""))
-    with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
+    await with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
 
     row = (
         f"INSERT INTO {name} (namespace, id, v, text, meta) VALUES ('', 'a', '[1,0]', NULL, '{{}}')"
@@ -154,7 +154,9 @@ def test_columns_that_may_be_empty_are_made_not_to_be(dsn: str, name: str) -> No
 
 
 @pytest.mark.parametrize("row", ["NULL, 'x', '{}'", "'[1,0]', NULL, '{}'", "'[1,0]', 'x', NULL"])
-def test_a_table_with_rows_that_are_no_records_is_refused(dsn: str, name: str, row: str) -> None:
+async def test_a_table_with_rows_that_are_no_records_is_refused(
+    dsn: str, name: str, row: str
+) -> None:
     execute(dsn, TABLE.format(name=name, dimension=2, more=""))
     execute(dsn, f"INSERT INTO {name} VALUES ('', 'a', {row})")
 
@@ -163,7 +165,7 @@ def test_a_table_with_rows_that_are_no_records_is_refused(dsn: str, name: str, r
             with pytest.raises(StoreCorrupt, match="hold NULL"):
                 await store.setup()
 
-    with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
+    await with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_a_table_with_rows_that_are_no_records_is_refused(dsn: str, name: str, r
         ("v vector(2), text text, meta jsonb, meta_raw jsonb", "meta_raw"),
     ],
 )
-def test_a_column_of_another_kind_is_refused(
+async def test_a_column_of_another_kind_is_refused(
     dsn: str, name: str, columns: str, reason: str
 ) -> None:
     key = "PRIMARY KEY (namespace, id)"
@@ -184,17 +186,17 @@ def test_a_column_of_another_kind_is_refused(
             with pytest.raises(StoreCorrupt, match=reason):
                 await call()
 
-    with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
+    await with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
 
 
-def test_how_a_table_was_made_is_told_whatever_configuration_is_asked_for(
+async def test_how_a_table_was_made_is_told_whatever_configuration_is_asked_for(
     dsn: str, name: str
 ) -> None:
-    with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
+    await with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
 
     async def tell(store: PostgresVectorStore) -> None:
         assert await store.existing() == Layout(dimension=2, metric="cosine")
 
-    with_store(
+    await with_store(
         PostgresVectorStore(dsn, dimension=3, table=name, text_search_config="klingon"), tell
     )

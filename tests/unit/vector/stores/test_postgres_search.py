@@ -209,78 +209,69 @@ def test_more_dimensions_than_an_index_takes_are_searched_all_the_same(
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-def test_without_an_index_all_is_exact(dsn: str, table: str, metric: Metric) -> None:
-    async def main() -> None:
-        vectors, queries = clustered(600, 16)
-        store = PostgresVectorStore(dsn, dimension=16, metric=metric, table=table, hnsw=False)
-        memory = InMemoryVectorStore(metric=metric)
-        records = [Record(f"{row}", vectors[row], "", {"x": row % 3}) for row in range(600)]
-        for one in (store, memory):
-            await one.upsert(records)
-        for query in queries:
-            for filter in (None, {"x": 1}):
-                wanted = await memory.query(query, 10, filter=filter)
-                found = await store.query(query, 10, filter=filter, include_vectors=True)
-                assert names(found) == names(wanted)
-                assert found[0].vector == vectors[int(found[0].id)].tolist()
-        await store.close()
-        await memory.close()
-
-    run(main())
+async def test_without_an_index_all_is_exact(dsn: str, table: str, metric: Metric) -> None:
+    vectors, queries = clustered(600, 16)
+    store = PostgresVectorStore(dsn, dimension=16, metric=metric, table=table, hnsw=False)
+    memory = InMemoryVectorStore(metric=metric)
+    records = [Record(f"{row}", vectors[row], "", {"x": row % 3}) for row in range(600)]
+    for one in (store, memory):
+        await one.upsert(records)
+    for query in queries:
+        for filter in (None, {"x": 1}):
+            wanted = await memory.query(query, 10, filter=filter)
+            found = await store.query(query, 10, filter=filter, include_vectors=True)
+            assert names(found) == names(wanted)
+            assert found[0].vector == vectors[int(found[0].id)].tolist()
+    await store.close()
+    await memory.close()
 
 
 @pytest.mark.parametrize("floating", [2.0**53, 2.0**62, -(2.0**63), 1e300])
-def test_large_floats_are_compared_as_python_compares_them(
+async def test_large_floats_are_compared_as_python_compares_them(
     dsn: str, table: str, floating: float
 ) -> None:
     """The shortest decimal of 2.0**62 is 4611686018427388000, which is not 2**62."""
 
-    async def main() -> None:
-        store = PostgresVectorStore(dsn, dimension=1, table=table)
-        wide = 4611686018427388000
-        metas: dict[str, Any] = {
-            "float": {"x": floating, "deep": [{"y": floating}]},
-            "list": {"x": [floating]},
-            "integer": {"x": max(-(2**63), min(int(floating), 2**63 - 1))},
-            "wide": {"x": wide},
-        }
-        await store.upsert([Record(name, [1.0], "", meta) for name, meta in metas.items()])
+    store = PostgresVectorStore(dsn, dimension=1, table=table)
+    wide = 4611686018427388000
+    metas: dict[str, Any] = {
+        "float": {"x": floating, "deep": [{"y": floating}]},
+        "list": {"x": [floating]},
+        "integer": {"x": max(-(2**63), min(int(floating), 2**63 - 1))},
+        "wide": {"x": wide},
+    }
+    await store.upsert([Record(name, [1.0], "", meta) for name, meta in metas.items()])
 
-        for operand in (floating, metas["integer"]["x"], wide):
-            for filter in (F("x") == operand, F("x") >= operand, F("x") < operand):
-                found = {*names(await store.query([1.0], filter=filter))}
-                assert found == {name for name, meta in metas.items() if matches(filter, meta)}
-        assert names(await store.query([1.0], filter={"x": {"$contains": floating}})) == ["list"]
-        assert [record.meta for record in await store.get(["float"])] == [metas["float"]]
-        await store.close()
-
-    run(main())
+    for operand in (floating, metas["integer"]["x"], wide):
+        for filter in (F("x") == operand, F("x") >= operand, F("x") < operand):
+            found = {*names(await store.query([1.0], filter=filter))}
+            assert found == {name for name, meta in metas.items() if matches(filter, meta)}
+    assert names(await store.query([1.0], filter={"x": {"$contains": floating}})) == ["list"]
+    assert [record.meta for record in await store.get(["float"])] == [metas["float"]]
+    await store.close()
 
 
-def test_one_of_many_values_is_found_whatever_their_types(dsn: str, table: str) -> None:
-    async def main() -> None:
-        store = PostgresVectorStore(dsn, dimension=1, table=table)
-        values: list[Any] = [*range(3_000), *map(str, range(3_000)), True, None, 0.5]
-        metas: dict[str, dict[str, Any]] = {
-            "number": {"x": 2999},
-            "text": {"x": "17"},
-            "bool": {"x": True},
-            "other bool": {"x": False},
-            "none": {"x": None},
-            "nothing": {},
-            "list": {"x": [1]},
-            "other": {"x": 0.25},
-        }
-        await store.upsert([Record(name, [1.0], "", meta) for name, meta in metas.items()])
+async def test_one_of_many_values_is_found_whatever_their_types(dsn: str, table: str) -> None:
+    store = PostgresVectorStore(dsn, dimension=1, table=table)
+    values: list[Any] = [*range(3_000), *map(str, range(3_000)), True, None, 0.5]
+    metas: dict[str, dict[str, Any]] = {
+        "number": {"x": 2999},
+        "text": {"x": "17"},
+        "bool": {"x": True},
+        "other bool": {"x": False},
+        "none": {"x": None},
+        "nothing": {},
+        "list": {"x": [1]},
+        "other": {"x": 0.25},
+    }
+    await store.upsert([Record(name, [1.0], "", meta) for name, meta in metas.items()])
 
-        wanted = {"number", "text", "bool", "none", "nothing"}
-        assert {*names(await store.query([1.0], 9, filter=F("x").in_(values)))} == wanted
-        assert {*names(await store.query([1.0], 9, filter=F("x").not_in(values)))} == (
-            metas.keys() - wanted
-        )
-        await store.close()
-
-    run(main())
+    wanted = {"number", "text", "bool", "none", "nothing"}
+    assert {*names(await store.query([1.0], 9, filter=F("x").in_(values)))} == wanted
+    assert {*names(await store.query([1.0], 9, filter=F("x").not_in(values)))} == (
+        metas.keys() - wanted
+    )
+    await store.close()
 
 
 def test_a_foreign_node_of_a_filter_is_refused() -> None:

@@ -17,7 +17,6 @@ from lib.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
 from lib.vector.stores.postgres import driver, setup
@@ -78,39 +77,33 @@ async def opened(*arguments: Any, **keywords: Any) -> None:
         await store.close()
 
 
-def test_many_stores_open_an_empty_database_at_once() -> None:
+async def test_many_stores_open_an_empty_database_at_once() -> None:
     dsn = postgres.fresh_url()
 
-    async def main() -> None:
-        stores = [PostgresVectorStore(dsn, dimension=2, table=f"t{n % 2}") for n in range(8)]
-        await asyncio.gather(*(store.setup() for store in stores))
-        for store in stores:
-            await store.close()
-
-    run(main())
+    stores = [PostgresVectorStore(dsn, dimension=2, table=f"t{n % 2}") for n in range(8)]
+    await asyncio.gather(*(store.setup() for store in stores))
+    for store in stores:
+        await store.close()
     indexes = found(dsn, "SELECT indexdef FROM pg_indexes WHERE tablename = 't1'")
     assert len(indexes) == 4
 
 
-def test_what_somebody_has_dropped_is_made_anew_by_setup(dsn: str, name: str) -> None:
-    async def main() -> None:
-        store = PostgresVectorStore(dsn, dimension=2, table=name)
-        await store.setup()
-        await asyncio.to_thread(execute, dsn, f"ALTER TABLE {name} DROP COLUMN ts")
-        with pytest.raises(StoreUnavailable, match="UndefinedColumn"):
-            await store.query_hybrid([1.0, 0.0], "apple")
-        await store.setup()
+async def test_what_somebody_has_dropped_is_made_anew_by_setup(dsn: str, name: str) -> None:
+    store = PostgresVectorStore(dsn, dimension=2, table=name)
+    await store.setup()
+    await asyncio.to_thread(execute, dsn, f"ALTER TABLE {name} DROP COLUMN ts")
+    with pytest.raises(StoreUnavailable, match="UndefinedColumn"):
         await store.query_hybrid([1.0, 0.0], "apple")
-        await store.close()
-
-    run(main())
+    await store.setup()
+    await store.query_hybrid([1.0, 0.0], "apple")
+    await store.close()
 
 
 @pytest.mark.parametrize("table", ["odd.Name", 'odd.it\'s "quoted" %s {}', "odd.ä"])
-def test_a_table_has_any_name_and_may_have_a_schema(dsn: str, table: str) -> None:
+async def test_a_table_has_any_name_and_may_have_a_schema(dsn: str, table: str) -> None:
     execute(dsn, "CREATE SCHEMA IF NOT EXISTS odd")
 
-    assert run(used(PostgresVectorStore(dsn, dimension=2, table=table))) == ["new"]
+    assert (await used(PostgresVectorStore(dsn, dimension=2, table=table))) == ["new"]
     assert table.removeprefix("odd.") in found(
         dsn, "SELECT tablename FROM pg_tables WHERE schemaname = 'odd'"
     )
@@ -138,54 +131,59 @@ def test_arguments_out_of_their_range_are_refused(keywords: dict[str, Any], mess
         PostgresVectorStore(**cast(Any, {"dimension": 2, **keywords}))
 
 
-def test_a_schema_that_is_missing_is_named(dsn: str) -> None:
+async def test_a_schema_that_is_missing_is_named(dsn: str) -> None:
     with pytest.raises(StoreUnavailable, match="no such schema"):
-        run(opened(dsn, table="nowhere.t"))
+        await opened(dsn, table="nowhere.t")
 
 
-def test_a_table_made_for_something_else_is_refused_with_both_facts(dsn: str, name: str) -> None:
-    run(opened(dsn, table=name))
+async def test_a_table_made_for_something_else_is_refused_with_both_facts(
+    dsn: str, name: str
+) -> None:
+    await opened(dsn, table=name)
 
     with pytest.raises(DimensionMismatch) as dimension:
-        run(opened(dsn, table=name, dimension=3))
+        await opened(dsn, table=name, dimension=3)
     assert (dimension.value.expected, dimension.value.got) == (2, 3)
     with pytest.raises(MetricMismatch) as metric:
-        run(opened(dsn, table=name, metric="dot"))
+        await opened(dsn, table=name, metric="dot")
     assert (metric.value.expected, metric.value.got) == ("cosine", "dot")
     with pytest.raises(ValueError, match=r"'english'.*'german'"):
-        run(opened(dsn, table=name, text_search_config="german"))
-    run(opened(dsn, table=name, text_search_config="pg_catalog.english"))
+        await opened(dsn, table=name, text_search_config="german")
+    await opened(dsn, table=name, text_search_config="pg_catalog.english")
 
 
 @pytest.mark.parametrize("config", ["klingon", "a b", "", "'; DROP TABLE x; --"])
-def test_an_unknown_text_search_configuration_is_refused(dsn: str, name: str, config: str) -> None:
+async def test_an_unknown_text_search_configuration_is_refused(
+    dsn: str, name: str, config: str
+) -> None:
     with pytest.raises(ValueError, match="no text search configuration"):
-        run(opened(dsn, table=name, text_search_config=config))
+        await opened(dsn, table=name, text_search_config=config)
 
 
-def test_a_configuration_with_a_quote_in_its_name_is_kept_and_compared(dsn: str, name: str) -> None:
+async def test_a_configuration_with_a_quote_in_its_name_is_kept_and_compared(
+    dsn: str, name: str
+) -> None:
     execute(dsn, 'CREATE TEXT SEARCH CONFIGURATION "o\'r" (COPY = simple)')
 
     for _ in range(2):
-        run(opened(dsn, table=name, text_search_config='"o\'r"'))
+        await opened(dsn, table=name, text_search_config='"o\'r"')
 
 
-def test_a_configuration_says_how_words_are_cut(dsn: str, name: str) -> None:
+async def test_a_configuration_says_how_words_are_cut(dsn: str, name: str) -> None:
     store = PostgresVectorStore(dsn, dimension=2, table=name, text_search_config="simple")
 
-    async def main() -> None:
-        await store.upsert([Record("a", [1, 0], "x"), Record("b", [1, 0.1], "The Foxes")])
-        for words, best in (("fox", "a"), ("foxes", "b"), ("the", "b")):
-            assert (await store.query_hybrid([1.0, 0.0], words))[0].id == best
-        await store.close()
-
-    run(main())
+    await store.upsert([Record("a", [1, 0], "x"), Record("b", [1, 0.1], "The Foxes")])
+    for words, best in (("fox", "a"), ("foxes", "b"), ("the", "b")):
+        assert (await store.query_hybrid([1.0, 0.0], words))[0].id == best
+    await store.close()
 
 
-def test_a_table_of_other_origin_is_completed_and_its_rows_are_found(dsn: str, name: str) -> None:
+async def test_a_table_of_other_origin_is_completed_and_its_rows_are_found(
+    dsn: str, name: str
+) -> None:
     execute(dsn, FOREIGN.format(name=name) + f"COMMENT ON COLUMN {name}.v IS '100% ours'")
 
-    assert run(used(PostgresVectorStore(dsn, dimension=2, table=name, metric="dot"))) == [
+    assert (await used(PostgresVectorStore(dsn, dimension=2, table=name, metric="dot"))) == [
         "new",
         "old",
     ]
@@ -194,18 +192,15 @@ def test_a_table_of_other_origin_is_completed_and_its_rows_are_found(dsn: str, n
         "100% ours; lib.vector layout=1 metric=dot"
     ]
     with pytest.raises(MetricMismatch):
-        run(opened(dsn, table=name))
+        await opened(dsn, table=name)
 
-    async def old() -> Record:
-        store = PostgresVectorStore(dsn, dimension=2, table=name, metric="dot")
-        (record,) = await store.get(["old"])
-        await store.close()
-        return record
-
-    assert run(old()) == Record("old", [1.0, 0.0], "an old apple", {"x": 1})
+    store = PostgresVectorStore(dsn, dimension=2, table=name, metric="dot")
+    (record,) = await store.get(["old"])
+    await store.close()
+    assert record == Record("old", [1.0, 0.0], "an old apple", {"x": 1})
 
 
-def test_a_text_search_column_that_folds_no_accents_is_asked_as_it_was_made(
+async def test_a_text_search_column_that_folds_no_accents_is_asked_as_it_was_made(
     dsn: str, name: str
 ) -> None:
     execute(
@@ -214,15 +209,12 @@ def test_a_text_search_column_that_folds_no_accents_is_asked_as_it_was_made(
         " (to_tsvector('english', text)) STORED",
     )
 
-    async def main() -> None:
-        store = PostgresVectorStore(dsn, dimension=2, table=name)
-        await store.upsert([Record("a", [1, 0], ""), Record("b", [0, 1], "Café")])
-        for words, ids in (("café", ["b", "a", "old"]), ("cafe", ["a", "old", "b"])):
-            found = await store.query_hybrid([1.0, 0.0], words)
-            assert [match.id for match in found] == ids
-        await store.close()
-
-    run(main())
+    store = PostgresVectorStore(dsn, dimension=2, table=name)
+    await store.upsert([Record("a", [1, 0], ""), Record("b", [0, 1], "Café")])
+    for words, ids in (("café", ["b", "a", "old"]), ("cafe", ["a", "old", "b"])):
+        found = await store.query_hybrid([1.0, 0.0], words)
+        assert [match.id for match in found] == ids
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -237,25 +229,25 @@ def test_a_text_search_column_that_folds_no_accents_is_asked_as_it_was_made(
         ),
     ],
 )
-def test_a_table_that_is_no_vector_stores_is_refused(
+async def test_a_table_that_is_no_vector_stores_is_refused(
     dsn: str, name: str, columns: str, reason: str
 ) -> None:
     execute(dsn, f"CREATE TABLE {name} ({columns})")
 
     with pytest.raises(StoreCorrupt, match=reason):
-        run(opened(dsn, table=name))
+        await opened(dsn, table=name)
 
 
-def test_a_table_of_a_newer_release_is_refused(dsn: str, name: str) -> None:
-    run(opened(dsn, table=name))
+async def test_a_table_of_a_newer_release_is_refused(dsn: str, name: str) -> None:
+    await opened(dsn, table=name)
     execute(dsn, f"COMMENT ON COLUMN {name}.v IS 'lib.vector layout=2 metric=cosine'")
 
     with pytest.raises(SchemaTooNew) as refusal:
-        run(opened(dsn, table=name))
+        await opened(dsn, table=name)
     assert (refusal.value.found, refusal.value.supported) == (2, 1)
 
 
-def test_the_extension_may_be_in_a_schema_off_the_search_path() -> None:
+async def test_the_extension_may_be_in_a_schema_off_the_search_path() -> None:
     dsn = postgres.fresh_url()
     execute(dsn, "CREATE SCHEMA ext; CREATE EXTENSION vector SCHEMA ext")
 
@@ -269,99 +261,85 @@ def test_the_extension_may_be_in_a_schema_off_the_search_path() -> None:
             assert [match.id for match in found] == ["2", "1"]
             await store.close()
 
-        run(main())
+        await main()
 
 
-def test_whoever_may_not_make_the_extension_is_told_what_to_have_run() -> None:
+async def test_whoever_may_not_make_the_extension_is_told_what_to_have_run() -> None:
     dsn = postgres.fresh_url()
 
     with pytest.raises(StoreUnavailable, match=r"superuser.*CREATE EXTENSION") as refusal:
-        run(opened(plain(dsn)))
+        await opened(plain(dsn))
     assert not refusal.value.retryable
 
 
-def test_a_server_without_pgvector_is_named(dsn: str) -> None:
+async def test_a_server_without_pgvector_is_named(dsn: str) -> None:
     table = Table(
         name="t", dimension=2, metric="cosine", hnsw=True, ef_search=100, config="english"
     )
 
-    async def main() -> None:
-        async with (
-            await psycopg.AsyncConnection.connect(dsn) as connection,
-            driver.cursor(connection) as cursor,
-        ):
-            with pytest.raises(StoreUnavailable, match="does not have"):
-                await setup.make(cursor, table, sql.SQL("CREATE EXTENSION nowhere"))
-
-    run(main())
+    async with (
+        await psycopg.AsyncConnection.connect(dsn) as connection,
+        driver.cursor(connection) as cursor,
+    ):
+        with pytest.raises(StoreUnavailable, match="does not have"):
+            await setup.make(cursor, table, sql.SQL("CREATE EXTENSION nowhere"))
 
 
-def test_a_complete_table_needs_no_right_to_change_it(dsn: str, name: str) -> None:
-    run(opened(dsn, table=name))
+async def test_a_complete_table_needs_no_right_to_change_it(dsn: str, name: str) -> None:
+    await opened(dsn, table=name)
     execute(dsn, f"GRANT SELECT, INSERT, UPDATE ON {name} TO plain")
 
-    async def main() -> None:
-        store = PostgresVectorStore(plain(dsn), dimension=2, table=name)
-        await store.upsert([Record(f"{row}", [1.0, row]) for row in range(1_500)])
-        assert await store.count() == 1_500
-        with pytest.raises(StoreUnavailable, match="lacks the right"):
-            await store.delete(["0"])
-        await store.close()
-
-    run(main())
+    store = PostgresVectorStore(plain(dsn), dimension=2, table=name)
+    await store.upsert([Record(f"{row}", [1.0, row]) for row in range(1_500)])
+    assert await store.count() == 1_500
+    with pytest.raises(StoreUnavailable, match="lacks the right"):
+        await store.delete(["0"])
+    await store.close()
     execute(dsn, f"ALTER TABLE {name} DROP COLUMN ts")
     with pytest.raises(StoreUnavailable, match=r"have its owner.*ADD COLUMN ts"):
-        run(opened(plain(dsn), table=name))
+        await opened(plain(dsn), table=name)
 
 
-def test_a_server_that_only_reads_can_be_searched(dsn: str, name: str) -> None:
-    run(used(PostgresVectorStore(dsn, dimension=2, table=name)))
+async def test_a_server_that_only_reads_can_be_searched(dsn: str, name: str) -> None:
+    await used(PostgresVectorStore(dsn, dimension=2, table=name))
 
-    async def main() -> None:
-        reading = f"{dsn}&options=-c%20default_transaction_read_only%3Don"
-        store = PostgresVectorStore(reading, dimension=2, table=name)
-        assert len(await store.query_hybrid([1.0, 0.0], "apple")) == 1
-        with pytest.raises(StoreUnavailable, match="only reads"):
-            await store.upsert([Record("b", [1.0, 0.0])])
-        await store.close()
-
-    run(main())
+    reading = f"{dsn}&options=-c%20default_transaction_read_only%3Don"
+    store = PostgresVectorStore(reading, dimension=2, table=name)
+    assert len(await store.query_hybrid([1.0, 0.0], "apple")) == 1
+    with pytest.raises(StoreUnavailable, match="only reads"):
+        await store.upsert([Record("b", [1.0, 0.0])])
+    await store.close()
 
 
-def test_with_an_older_pgvector_searches_are_exact(
+async def test_with_an_older_pgvector_searches_are_exact(
     dsn: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup, "_ITERATIVE_SCAN", (99,))
 
-    assert run(used(PostgresVectorStore(dsn, dimension=2, table=name))) == ["new"]
+    assert (await used(PostgresVectorStore(dsn, dimension=2, table=name))) == ["new"]
     assert len(found(dsn, f"SELECT 1 FROM pg_indexes WHERE tablename = '{name}'")) == 3
 
 
-def test_a_database_in_another_encoding_is_refused() -> None:
+async def test_a_database_in_another_encoding_is_refused() -> None:
     dsn = postgres.fresh_url("TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
 
     with pytest.raises(StoreUnavailable, match="UTF8, not LATIN1"):
-        run(opened(dsn))
+        await opened(dsn)
 
 
-def test_the_order_is_that_of_code_points_in_a_table_of_other_origin_too() -> None:
+async def test_the_order_is_that_of_code_points_in_a_table_of_other_origin_too() -> None:
     dsn = postgres.fresh_url()
     execute(dsn, "CREATE EXTENSION vector;" + FOREIGN.format(name="foreign_one"))
     names = ["b", "B", "a", "a-b", "ab", "Z", "é", "10", "9", "_"]
 
-    async def main() -> None:
-        for table in ("foreign_one", "ours"):
-            store = PostgresVectorStore(dsn, dimension=2, table=table)
-            for name in names:
-                await store.upsert([Record(one, [1.0, 0.0]) for one in names], namespace=name)
-            assert [match.id for match in await store.query([1, 0], 20, namespace="a")] == sorted(
-                names
-            )
-            listed = [name for name in await store.namespaces() if name]
-            assert listed == sorted(names)
-            assert await store.namespaces("a") == ["a", "a-b", "ab"]
-            matches = await store.query([1, 0], 20, namespace="a", filter={"x": {"$lt": "b"}})
-            assert matches == []
-            await store.close()
-
-    run(main())
+    for table in ("foreign_one", "ours"):
+        store = PostgresVectorStore(dsn, dimension=2, table=table)
+        for name in names:
+            await store.upsert([Record(one, [1.0, 0.0]) for one in names], namespace=name)
+        assert [match.id for match in await store.query([1, 0], 20, namespace="a")] == sorted(names)
+        listed = [name for name in await store.namespaces() if name]
+        assert listed == sorted(names)
+        assert await store.namespaces("a") == ["a", "a-b", "ab"]
+        matches = await store.query([1, 0], 20, namespace="a", filter={"x": {"$lt": "b"}})
+        assert matches == []
+        await store.close()

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from lib.errors import StoreError, StoreReadOnly
-from lib.testing.aio import run
 from lib.vector import LanceDBVectorStore, Record, SQLiteVectorStore
 from lib.vector.protocol import PurgingStore
 from lib.vector.stores.sqlite import database
@@ -21,7 +20,7 @@ def bytes_of(place: Path) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_was_done_before_a_purged_file_holds_nothing_deleted(
+async def test_whatever_was_done_before_a_purged_file_holds_nothing_deleted(
     seed: int, tmp_path: Path
 ) -> None:
     random = Random(seed)
@@ -30,35 +29,32 @@ def test_whatever_was_done_before_a_purged_file_holds_nothing_deleted(
         text = f"{word} {word}{random.randrange(99)} {'x ' * random.randrange(400)}"
         return Record(name, [random.random(), 1.0], text, {word: word})
 
-    async def main() -> None:
-        store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
-        assert isinstance(store, PurgingStore)
-        for _ in range(12):
-            words = ["kept"] * random.randrange(20) + ["forgotten"] * random.randrange(20)
-            names = [f"{word}-{random.randrange(60)}" for word in words]
-            await store.upsert([record(name, name.partition("-")[0]) for name in names])
-            await store.delete([f"forgotten-{random.randrange(60)}" for _ in range(5)])
-        await store.upsert([record("replaced", "forgotten"), record("replaced", "kept")])
-        await store.delete([f"forgotten-{number}" for number in range(60)])
-        left = await store.count()
-        await store.purge()
-        await store.purge()
+    store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
+    assert isinstance(store, PurgingStore)
+    for _ in range(12):
+        words = ["kept"] * random.randrange(20) + ["forgotten"] * random.randrange(20)
+        names = [f"{word}-{random.randrange(60)}" for word in words]
+        await store.upsert([record(name, name.partition("-")[0]) for name in names])
+        await store.delete([f"forgotten-{random.randrange(60)}" for _ in range(5)])
+    await store.upsert([record("replaced", "forgotten"), record("replaced", "kept")])
+    await store.delete([f"forgotten-{number}" for number in range(60)])
+    left = await store.count()
+    await store.purge()
+    await store.purge()
 
-        assert FORGOTTEN not in await asyncio.to_thread(bytes_of, tmp_path)
-        assert await store.count() == left > 0
-        assert await store.query_hybrid([1.0, 1.0], "kept", 1)
-        await store.close()
-
-    run(main())
+    assert FORGOTTEN not in await asyncio.to_thread(bytes_of, tmp_path)
+    assert await store.count() == left > 0
+    assert await store.query_hybrid([1.0, 1.0], "kept", 1)
+    await store.close()
 
 
-def test_a_file_that_somebody_goes_on_reading_cannot_be_purged_yet(
+async def test_a_file_that_somebody_goes_on_reading_cannot_be_purged_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database.sqlite, "BUSY_S", 0.01)
     path = tmp_path / "v.db"
     store = SQLiteVectorStore(path, dimension=2)
-    run(store.upsert([Record("1", [1.0, 0.0], "forgotten words")]))
+    await store.upsert([Record("1", [1.0, 0.0], "forgotten words")])
     reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM lib_vectors").fetchone()
@@ -74,34 +70,26 @@ def test_a_file_that_somebody_goes_on_reading_cannot_be_purged_yet(
         await store.close()
 
     try:
-        run(main())
+        await main()
     finally:
         reader.close()
 
 
-def test_a_file_without_a_full_text_index_is_purged_too(
+async def test_a_file_without_a_full_text_index_is_purged_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.vector.stores.sqlite.layout._ASKED", ("CREATE nothing",))
 
-    async def main() -> None:
-        store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
-        await store.upsert([Record("1", [1.0, 0.0], "forgotten")])
-        await store.delete(["1"])
-        await store.purge()
-        await store.close()
-
-    run(main())
+    store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
+    await store.upsert([Record("1", [1.0, 0.0], "forgotten")])
+    await store.delete(["1"])
+    await store.purge()
+    await store.close()
     assert FORGOTTEN not in bytes_of(tmp_path)
 
 
-def test_a_file_that_cannot_be_written_is_not_purged(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_not_purged(tmp_path: Path) -> None:
     path = tmp_path / "v.db"
-
-    async def fill() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.setup()
-        await store.close()
 
     async def purge() -> None:
         store = SQLiteVectorStore(path, dimension=2)
@@ -111,19 +99,18 @@ def test_a_file_that_cannot_be_written_is_not_purged(tmp_path: Path) -> None:
             await store.purge()
         await store.close()
 
-    run(fill())
-    run(purge())
+    store = SQLiteVectorStore(path, dimension=2)
+    await store.setup()
+    await store.close()
+    await purge()
 
 
-def test_an_empty_lancedb_table_is_purged_too(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = LanceDBVectorStore(tmp_path, dimension=2)
-        await store.upsert([Record("1", [1.0, 0.0], "forgotten")])
-        await store.delete(["1"])
-        await store.purge()
+async def test_an_empty_lancedb_table_is_purged_too(tmp_path: Path) -> None:
+    store = LanceDBVectorStore(tmp_path, dimension=2)
+    await store.upsert([Record("1", [1.0, 0.0], "forgotten")])
+    await store.delete(["1"])
+    await store.purge()
 
-        assert FORGOTTEN not in await asyncio.to_thread(bytes_of, tmp_path)
-        assert await store.count() == 0
-        await store.close()
-
-    run(main())
+    assert FORGOTTEN not in await asyncio.to_thread(bytes_of, tmp_path)
+    assert await store.count() == 0
+    await store.close()

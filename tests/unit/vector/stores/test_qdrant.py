@@ -13,7 +13,6 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from lib.errors import MissingDriver, StoreCorrupt, StoreUnavailable
-from lib.testing.aio import run
 from lib.testing.vector_store import features, random_filter, random_meta
 from lib.vector import F, Filter, InMemoryVectorStore, QdrantVectorStore, Record
 from lib.vector.filter import fold
@@ -29,63 +28,51 @@ def in_memory(**kwargs: Any) -> QdrantVectorStore:
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-def test_vectors_come_back_to_the_last_bit_though_qdrant_normalises_them(metric: Any) -> None:
-    async def main() -> None:
-        store = in_memory(metric=metric)
-        records = [Record(str(row), np.array(v, np.float32)) for row, v in enumerate(VECTORS)]
-        await store.upsert(records)
+async def test_vectors_come_back_to_the_last_bit_though_qdrant_normalises_them(metric: Any) -> None:
+    store = in_memory(metric=metric)
+    records = [Record(str(row), np.array(v, np.float32)) for row, v in enumerate(VECTORS)]
+    await store.upsert(records)
 
-        kept = await store.get(["0", "1", "2", "3", "4"])
-        assert [record.vector for record in kept] == [list(record.vector) for record in records]
-        found = await store.query([1.0, 0.0], include_vectors=True)
-        assert {match.id: match.vector for match in found} == {r.id: r.vector for r in kept}
-        await store.close()
-
-    run(main())
+    kept = await store.get(["0", "1", "2", "3", "4"])
+    assert [record.vector for record in kept] == [list(record.vector) for record in records]
+    found = await store.query([1.0, 0.0], include_vectors=True)
+    assert {match.id: match.vector for match in found} == {r.id: r.vector for r in kept}
+    await store.close()
 
 
-def test_the_same_id_in_two_namespaces_is_two_points() -> None:
-    async def main() -> None:
-        store = in_memory()
-        pairs = [("a", "bc"), ("ab", "c"), ('a","b', "c"), ("", 'a","bc')]
-        for namespace, name in pairs:
-            await store.upsert([Record(name, [1.0, 0.0], namespace)], namespace=namespace)
+async def test_the_same_id_in_two_namespaces_is_two_points() -> None:
+    store = in_memory()
+    pairs = [("a", "bc"), ("ab", "c"), ('a","b', "c"), ("", 'a","bc')]
+    for namespace, name in pairs:
+        await store.upsert([Record(name, [1.0, 0.0], namespace)], namespace=namespace)
 
-        for namespace, name in pairs:
-            (record,) = await store.get([name], namespace=namespace)
-            assert record.text == namespace
-        await store.close()
-
-    run(main())
+    for namespace, name in pairs:
+        (record,) = await store.get([name], namespace=namespace)
+        assert record.text == namespace
+    await store.close()
 
 
-def test_more_ids_than_fit_into_one_request_are_found_and_deleted() -> None:
-    async def main() -> None:
-        store = in_memory()
-        names = [str(row) for row in range(1500)]
-        await store.upsert([Record(name, [1.0, 0.0]) for name in names])
+async def test_more_ids_than_fit_into_one_request_are_found_and_deleted() -> None:
+    store = in_memory()
+    names = [str(row) for row in range(1500)]
+    await store.upsert([Record(name, [1.0, 0.0]) for name in names])
 
-        assert [record.id for record in await store.get(names)] == names
-        await store.delete(names[:1400])
-        assert await store.count() == 100
-        await store.close()
-
-    run(main())
+    assert [record.id for record in await store.get(names)] == names
+    await store.delete(names[:1400])
+    assert await store.count() == 100
+    await store.close()
 
 
-def test_a_folder_keeps_what_was_stored_in_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        record = Record("a", [0.5, -2.25], "text", {"x": [1.0, -0.0, 2**63 - 1]})
-        for _ in range(2):
-            store = QdrantVectorStore(dimension=2, path=str(tmp_path))
-            await store.upsert([record])
-            await store.close()
+async def test_a_folder_keeps_what_was_stored_in_it(tmp_path: Path) -> None:
+    record = Record("a", [0.5, -2.25], "text", {"x": [1.0, -0.0, 2**63 - 1]})
+    for _ in range(2):
         store = QdrantVectorStore(dimension=2, path=str(tmp_path))
-        (kept,) = await store.get(["a"])
-        assert repr(kept) == repr(record)
+        await store.upsert([record])
         await store.close()
-
-    run(main())
+    store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+    (kept,) = await store.get(["a"])
+    assert repr(kept) == repr(record)
+    await store.close()
 
 
 NAMES = ["a", "ab", "ä", "\U0001f600", *map(str, range(8))]
@@ -117,22 +104,21 @@ async def told(store: Any, namespace: str) -> list[Any]:
     ]
 
 
-def test_a_folder_holds_what_the_memory_store_does_whenever_it_is_opened(tmp_path: Path) -> None:
+async def test_a_folder_holds_what_the_memory_store_does_whenever_it_is_opened(
+    tmp_path: Path,
+) -> None:
     """The contract is kept in memory alone: a folder commits each point, which takes long."""
 
-    async def main() -> None:
-        random, memory = Random(5), InMemoryVectorStore(2)
-        for _ in range(6):
-            store = QdrantVectorStore(dimension=2, path=str(tmp_path))
-            for namespace in NAMESPACES:
-                assert await told(store, namespace) == await told(memory, namespace)
-                await change(random, namespace, [store, memory])
-                assert await told(store, namespace) == await told(memory, namespace)
-            await store.close()
+    random, memory = Random(5), InMemoryVectorStore(2)
+    for _ in range(6):
+        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+        for namespace in NAMESPACES:
+            assert await told(store, namespace) == await told(memory, namespace)
+            await change(random, namespace, [store, memory])
+            assert await told(store, namespace) == await told(memory, namespace)
+        await store.close()
 
-        assert await memory.namespaces() == NAMESPACES
-
-    run(main())
+    assert await memory.namespaces() == NAMESPACES
 
 
 LOCKED = """
@@ -153,22 +139,19 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_a_folder_that_is_in_use_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
-        await store.setup()
-        # in a process of its own, since the client forgets an open file where it fails
-        said = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", LOCKED, str(tmp_path)],
-            capture_output=True,
-            encoding="utf-8",
-            check=True,
-        )
-        assert said.stdout.count("one client at a time may open it True\n") == 2
-        await store.close()
-
-    run(main())
+async def test_a_folder_that_is_in_use_says_so(tmp_path: Path) -> None:
+    store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+    await store.setup()
+    # in a process of its own, since the client forgets an open file where it fails
+    said = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", LOCKED, str(tmp_path)],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert said.stdout.count("one client at a time may open it True\n") == 2
+    await store.close()
 
 
 DAMAGED = {
@@ -185,12 +168,7 @@ DAMAGED = {
 @pytest.mark.parametrize(
     ("name", "content"), [(name, content) for name in DAMAGED for content in DAMAGED[name]]
 )
-def test_a_damaged_folder_says_so(tmp_path: Path, name: str, content: bytes) -> None:
-    async def fill() -> None:
-        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
-        await store.upsert([Record("a", [1.0, 0.0])])
-        await store.close()
-
+async def test_a_damaged_folder_says_so(tmp_path: Path, name: str, content: bytes) -> None:
     async def main() -> None:
         store = QdrantVectorStore(dimension=2, path=str(tmp_path))
         for call in (store.setup, store.existing):
@@ -198,30 +176,26 @@ def test_a_damaged_folder_says_so(tmp_path: Path, name: str, content: bytes) -> 
                 await call()
         await store.close()
 
-    run(fill())
+    store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+    await store.upsert([Record("a", [1.0, 0.0])])
+    await store.close()
     (tmp_path / name).write_bytes(content)
-    run(main())
+    await main()
 
 
-def test_a_file_where_the_folder_should_be_is_unavailable(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = QdrantVectorStore(dimension=2, path=str(tmp_path / "file"))
-        with pytest.raises(StoreUnavailable, match="FileExistsError"):
-            await store.setup()
-        await store.close()
-
+async def test_a_file_where_the_folder_should_be_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    run(main())
+    store = QdrantVectorStore(dimension=2, path=str(tmp_path / "file"))
+    with pytest.raises(StoreUnavailable, match="FileExistsError"):
+        await store.setup()
+    await store.close()
 
 
-def test_arguments_that_contradict_each_other_are_no_damage(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = QdrantVectorStore(dimension=2, path=str(tmp_path), url="http://localhost")
-        with pytest.raises(ValueError, match="Only one of"):
-            await store.setup()
-        await store.close()
-
-    run(main())
+async def test_arguments_that_contradict_each_other_are_no_damage(tmp_path: Path) -> None:
+    store = QdrantVectorStore(dimension=2, path=str(tmp_path), url="http://localhost")
+    with pytest.raises(ValueError, match="Only one of"):
+        await store.setup()
+    await store.close()
 
 
 @pytest.mark.parametrize("fault", [PermissionError(13, "no"), OverflowError(), ValueError()])
@@ -231,57 +205,45 @@ def test_what_the_client_raises_of_its_own_is_typed(fault: Exception) -> None:
     assert failure.value.__cause__ is fault
 
 
-def test_an_in_process_client_that_was_given_is_used_and_stays_open() -> None:
-    async def main() -> None:
-        client = AsyncQdrantClient(location=":memory:")
-        store = QdrantVectorStore(dimension=2, client=client)
-        await store.upsert([Record("a", [1.0, 0.0])])
+async def test_an_in_process_client_that_was_given_is_used_and_stays_open() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    store = QdrantVectorStore(dimension=2, client=client)
+    await store.upsert([Record("a", [1.0, 0.0])])
+    await store.close()
+
+    assert (await client.count("lib_vectors")).count == 1
+    await client.close()
+
+
+async def test_what_asks_for_nothing_gets_nothing() -> None:
+    store = in_memory(metric="euclidean")
+    await store.upsert([])
+    assert (store.metric, store.dimension, store.higher_is_better) == ("euclidean", 2, False)
+    assert await store.query([1.0, 0.0], filter={"x": {"$in": []}}) == []
+    await store.close()
+    await store.close()
+
+
+async def test_closing_a_store_that_was_never_used_opens_nothing(tmp_path: Path) -> None:
+    for store in (
+        QdrantVectorStore(dimension=2, path=str(tmp_path / "x")),
+        QdrantVectorStore(dimension=2, host="127.0.0.1"),
+    ):
         await store.close()
-
-        assert (await client.count("lib_vectors")).count == 1
-        await client.close()
-
-    run(main())
-
-
-def test_what_asks_for_nothing_gets_nothing() -> None:
-    async def main() -> None:
-        store = in_memory(metric="euclidean")
-        await store.upsert([])
-        assert (store.metric, store.dimension, store.higher_is_better) == ("euclidean", 2, False)
-        assert await store.query([1.0, 0.0], filter={"x": {"$in": []}}) == []
-        await store.close()
-        await store.close()
-
-    run(main())
-
-
-def test_closing_a_store_that_was_never_used_opens_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        for store in (
-            QdrantVectorStore(dimension=2, path=str(tmp_path / "x")),
-            QdrantVectorStore(dimension=2, host="127.0.0.1"),
-        ):
-            await store.close()
-
-    run(main())
     assert not (tmp_path / "x").exists()
 
 
-def test_a_cancelled_call_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = QdrantVectorStore(dimension=2, path=str(tmp_path))
-        call = asyncio.create_task(store.setup())
-        await asyncio.wait([call], timeout=0)
-        call.cancel()
-        await asyncio.wait([call])
-        assert call.cancelled()
+async def test_a_cancelled_call_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
+    store = QdrantVectorStore(dimension=2, path=str(tmp_path))
+    call = asyncio.create_task(store.setup())
+    await asyncio.wait([call], timeout=0)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled()
 
-        await store.upsert([Record("a", [1.0, 0.0])])
-        assert await store.count() == 1
-        await store.close()
-
-    run(main())
+    await store.upsert([Record("a", [1.0, 0.0])])
+    assert await store.count() == 1
+    await store.close()
 
 
 @pytest.mark.parametrize(

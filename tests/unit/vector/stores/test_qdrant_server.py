@@ -7,192 +7,157 @@ import pytest
 from qdrant_client import AsyncQdrantClient
 
 from lib.errors import UnsupportedFilter
-from lib.testing.aio import run
 from lib.vector import EVERYTHING, F, QdrantVectorStore, Record
 
 from .qdrant_server_kit import RECORDS, URL, Server
 
 
-def test_a_new_collection_has_a_graph_and_an_index_for_each_namespace() -> None:
-    async def main() -> None:
-        server = Server()
-        first, second = server.store(), server.store()
-        await first.setup()
-        await second.setup()
+async def test_a_new_collection_has_a_graph_and_an_index_for_each_namespace() -> None:
+    server = Server()
+    first, second = server.store(), server.store()
+    await first.setup()
+    await second.setup()
 
-        (made,) = [
-            body for method, path, body in server.asked if (method, path[-1]) == ("PUT", "s")
-        ]
-        assert made["vectors"] == {"size": 2, "distance": "Cosine"}
-        assert made["hnsw_config"] == {"m": 0, "payload_m": 16}
-        (index,) = server.bodies("/index")
-        assert index == {
-            "field_name": "ns",
-            "field_schema": {"type": "keyword", "is_tenant": True},
-        }
-        await first.close()
-        await second.close()
-
-    run(main())
+    (made,) = [body for method, path, body in server.asked if (method, path[-1]) == ("PUT", "s")]
+    assert made["vectors"] == {"size": 2, "distance": "Cosine"}
+    assert made["hnsw_config"] == {"m": 0, "payload_m": 16}
+    (index,) = server.bodies("/index")
+    assert index == {
+        "field_name": "ns",
+        "field_schema": {"type": "keyword", "is_tenant": True},
+    }
+    await first.close()
+    await second.close()
 
 
-def test_a_collection_that_another_process_makes_first_is_taken_as_it_is() -> None:
-    async def main() -> None:
-        server = Server()
-        faster, store = server.store(), server.store()
+async def test_a_collection_that_another_process_makes_first_is_taken_as_it_is() -> None:
+    server = Server()
+    faster, store = server.store(), server.store()
 
-        def not_there(request: httpx.Request) -> httpx.Response | None:
-            if request.url.path.endswith("exists"):
-                return httpx.Response(200, json={"result": {"exists": False}, "status": "ok"})
-            return None
+    def not_there(request: httpx.Request) -> httpx.Response | None:
+        if request.url.path.endswith("exists"):
+            return httpx.Response(200, json={"result": {"exists": False}, "status": "ok"})
+        return None
 
-        await faster.setup()
-        server.fail = not_there
-        await store.upsert(RECORDS)
-        assert await store.count() == 30
-        await store.close()
-        await faster.close()
-
-    run(main())
+    await faster.setup()
+    server.fail = not_there
+    await store.upsert(RECORDS)
+    assert await store.count() == 30
+    await store.close()
+    await faster.close()
 
 
-def test_records_go_there_and_come_back_over_the_wire() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store(metric="euclidean")
-        wide = Record("wide", [0.1, -2.25], "t", {"a": 1.0, "b": [2**53 + 1, -0.0], "c": None})
-        await store.upsert([*RECORDS, wide], namespace="n")
+async def test_records_go_there_and_come_back_over_the_wire() -> None:
+    server = Server()
+    store = server.store(metric="euclidean")
+    wide = Record("wide", [0.1, -2.25], "t", {"a": 1.0, "b": [2**53 + 1, -0.0], "c": None})
+    await store.upsert([*RECORDS, wide], namespace="n")
 
-        (kept,) = await store.get(["wide"], namespace="n")
-        assert repr(kept.meta) == repr(wide.meta)
-        assert kept.vector == [pytest.approx(0.1, abs=1e-7), -2.25]
-        (found,) = await store.query([0.1, -2.25], 1, namespace="n", include_vectors=True)
-        assert (found.id, found.vector, found.score) == ("wide", kept.vector, 0.0)
-        assert await store.namespaces() == ["n"]
-        await store.delete(filter=F("row") >= 3, namespace="n")
-        await store.delete(["0"], namespace="n")
-        assert await store.count(namespace="n") == 3
-        await store.delete(filter=EVERYTHING, namespace="n")
-        assert await store.namespaces() == []
-        await store.close()
-
-    run(main())
+    (kept,) = await store.get(["wide"], namespace="n")
+    assert repr(kept.meta) == repr(wide.meta)
+    assert kept.vector == [pytest.approx(0.1, abs=1e-7), -2.25]
+    (found,) = await store.query([0.1, -2.25], 1, namespace="n", include_vectors=True)
+    assert (found.id, found.vector, found.score) == ("wide", kept.vector, 0.0)
+    assert await store.namespaces() == ["n"]
+    await store.delete(filter=F("row") >= 3, namespace="n")
+    await store.delete(["0"], namespace="n")
+    assert await store.count(namespace="n") == 3
+    await store.delete(filter=EVERYTHING, namespace="n")
+    assert await store.namespaces() == []
+    await store.close()
 
 
-def test_writes_are_waited_for_and_sent_in_requests_of_a_bounded_size() -> None:
-    async def main() -> None:
-        server, seen = Server(), list[httpx.Request]()
-        server.fail = seen.append
-        store = server.store()
-        await store.upsert([Record(str(row), [1.0, 0.0]) for row in range(600)])
-        assert [len(body["points"]) for body in server.bodies("/points")] == [256, 256, 88]
-        await store.upsert(
-            [Record(f"large {row}", [1.0, 0.0], "x" * 3_000_000) for row in range(5)]
-        )
-        await store.delete(["1"])
+async def test_writes_are_waited_for_and_sent_in_requests_of_a_bounded_size() -> None:
+    server, seen = Server(), list[httpx.Request]()
+    server.fail = seen.append
+    store = server.store()
+    await store.upsert([Record(str(row), [1.0, 0.0]) for row in range(600)])
+    assert [len(body["points"]) for body in server.bodies("/points")] == [256, 256, 88]
+    await store.upsert([Record(f"large {row}", [1.0, 0.0], "x" * 3_000_000) for row in range(5)])
+    await store.delete(["1"])
 
-        assert [len(body["points"]) for body in server.bodies("/points")][3:] == [2, 2, 1]
-        writes = [each for each in seen if each.url.path.endswith(("/points", "/delete", "/index"))]
-        assert all(each.url.params["wait"] == "true" for each in writes)
-        assert all(len(each.content) < 9_000_000 for each in writes)
-        await store.close()
-
-    run(main())
+    assert [len(body["points"]) for body in server.bodies("/points")][3:] == [2, 2, 1]
+    writes = [each for each in seen if each.url.path.endswith(("/points", "/delete", "/index"))]
+    assert all(each.url.params["wait"] == "true" for each in writes)
+    assert all(len(each.content) < 9_000_000 for each in writes)
+    await store.close()
 
 
-def test_a_filter_makes_the_search_exact_and_so_does_an_index_that_finds_too_few() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        await store.upsert(RECORDS)
-        params = lambda: [body["params"] for body in server.bodies("/points/query")]  # noqa: E731 - asked twice
+async def test_a_filter_makes_the_search_exact_and_so_does_an_index_that_finds_too_few() -> None:
+    server = Server()
+    store = server.store()
+    await store.upsert(RECORDS)
+    params = lambda: [body["params"] for body in server.bodies("/points/query")]  # noqa: E731 - asked twice
 
-        assert len(await store.query([1.0, 0.0], 3)) == 3
-        assert params() == [{"hnsw_ef": 128}]
-        assert len(await store.query([1.0, 0.0], 300)) == 30
-        assert params()[1:] == [{"hnsw_ef": 308}, {"exact": True}]
-        assert len(await store.query([1.0, 0.0], 3, filter=F("row") < 9)) == 3
-        assert params()[3:] == [{"exact": True}]
-        await store.close()
-
-    run(main())
+    assert len(await store.query([1.0, 0.0], 3)) == 3
+    assert params() == [{"hnsw_ef": 128}]
+    assert len(await store.query([1.0, 0.0], 300)) == 30
+    assert params()[1:] == [{"hnsw_ef": 308}, {"exact": True}]
+    assert len(await store.query([1.0, 0.0], 3, filter=F("row") < 9)) == 3
+    assert params()[3:] == [{"exact": True}]
+    await store.close()
 
 
-def test_the_server_is_never_asked_to_make_room_for_more_than_there_is() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        assert await store.query([1.0, 0.0], 10**12) == []
-        await store.upsert(RECORDS)
+async def test_the_server_is_never_asked_to_make_room_for_more_than_there_is() -> None:
+    server = Server()
+    store = server.store()
+    assert await store.query([1.0, 0.0], 10**12) == []
+    await store.upsert(RECORDS)
 
-        assert len(await store.query([1.0, 0.0], 10**12)) == 30
-        assert len(await store.query([1.0, 0.0], 10**12, filter=F("row") < 9)) == 9
-        assert [body["limit"] for body in server.bodies("/points/query")] == [30, 9]
-        await store.close()
-
-    run(main())
+    assert len(await store.query([1.0, 0.0], 10**12)) == 30
+    assert len(await store.query([1.0, 0.0], 10**12, filter=F("row") < 9)) == 9
+    assert [body["limit"] for body in server.bodies("/points/query")] == [30, 9]
+    await store.close()
 
 
-def test_any_number_of_namespaces_is_listed() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        for number in range(1001):
-            await store.upsert([Record("a", [1.0, 0.0])], namespace=f"{number:04}")
+async def test_any_number_of_namespaces_is_listed() -> None:
+    server = Server()
+    store = server.store()
+    for number in range(1001):
+        await store.upsert([Record("a", [1.0, 0.0])], namespace=f"{number:04}")
 
-        assert await store.namespaces("1") == ["1000"]
-        assert len(await store.namespaces()) == 1001
-        assert [body["limit"] for body in server.bodies("/facet")] == [1000, 10_000] * 2
-        assert all(body["exact"] for body in server.bodies("/facet"))
-        await store.close()
-
-    run(main())
+    assert await store.namespaces("1") == ["1000"]
+    assert len(await store.namespaces()) == 1001
+    assert [body["limit"] for body in server.bodies("/facet")] == [1000, 10_000] * 2
+    assert all(body["exact"] for body in server.bodies("/facet"))
+    await store.close()
 
 
-def test_what_cannot_be_said_is_refused_before_anything_is_sent() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        for filter in (F("x") > "a", F("x") == 2**53, F('"') == 1, F("\\").contains(1)):
-            with pytest.raises(UnsupportedFilter):
-                await store.query([1.0, 0.0], filter=filter)
+async def test_what_cannot_be_said_is_refused_before_anything_is_sent() -> None:
+    server = Server()
+    store = server.store()
+    for filter in (F("x") > "a", F("x") == 2**53, F('"') == 1, F("\\").contains(1)):
+        with pytest.raises(UnsupportedFilter):
+            await store.query([1.0, 0.0], filter=filter)
 
-        assert server.asked == []
-        await store.close()
-
-    run(main())
+    assert server.asked == []
+    await store.close()
 
 
-def test_a_client_that_was_given_stays_open() -> None:
-    async def main() -> None:
-        server = Server()
-        transport = httpx.MockTransport(server.answer)
-        client = await asyncio.to_thread(
-            AsyncQdrantClient, url=URL, transport=transport, check_compatibility=False
-        )
-        store = QdrantVectorStore(dimension=2, client=client)
-        await store.upsert(RECORDS)
-        await store.close()
+async def test_a_client_that_was_given_stays_open() -> None:
+    server = Server()
+    transport = httpx.MockTransport(server.answer)
+    client = await asyncio.to_thread(
+        AsyncQdrantClient, url=URL, transport=transport, check_compatibility=False
+    )
+    store = QdrantVectorStore(dimension=2, client=client)
+    await store.upsert(RECORDS)
+    await store.close()
 
-        assert (await client.count("lib_vectors")).count == 30
-        await client.close()
-
-    run(main())
+    assert (await client.count("lib_vectors")).count == 30
+    await client.close()
 
 
-def test_a_cancelled_call_leaves_the_store_usable() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        calls = [asyncio.create_task(store.upsert(RECORDS)) for _ in range(4)]
-        for turns, call in enumerate(calls):
-            for _ in range(turns * 3):
-                await asyncio.wait([call], timeout=0)
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+async def test_a_cancelled_call_leaves_the_store_usable() -> None:
+    server = Server()
+    store = server.store()
+    calls = [asyncio.create_task(store.upsert(RECORDS)) for _ in range(4)]
+    for turns, call in enumerate(calls):
+        for _ in range(turns * 3):
+            await asyncio.wait([call], timeout=0)
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
 
-        await store.upsert(RECORDS)
-        assert await store.count() == 30
-        await store.close()
-
-    run(main())
+    await store.upsert(RECORDS)
+    assert await store.count() == 30
+    await store.close()

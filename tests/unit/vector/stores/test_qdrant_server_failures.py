@@ -10,7 +10,6 @@ import pytest
 from qdrant_client import models
 
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
-from lib.testing.aio import run
 from lib.vector import Metric
 
 from .qdrant_server_kit import RECORDS, Server
@@ -29,75 +28,61 @@ from .qdrant_server_kit import RECORDS, Server
         (503, True, "answered 503"),
     ],
 )
-def test_a_status_is_told_without_the_servers_words(
+async def test_a_status_is_told_without_the_servers_words(
     status: int, retryable: bool, told: str
 ) -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        await store.upsert(RECORDS)
-        server.fail = lambda _: httpx.Response(
-            status, json={"status": {"error": "secret"}, "time": 0.0}
-        )
-        with pytest.raises(StoreUnavailable, match=told) as caught:
-            await store.count()
+    server = Server()
+    store = server.store()
+    await store.upsert(RECORDS)
+    server.fail = lambda _: httpx.Response(
+        status, json={"status": {"error": "secret"}, "time": 0.0}
+    )
+    with pytest.raises(StoreUnavailable, match=told) as caught:
+        await store.count()
 
-        assert (caught.value.status, caught.value.retryable) == (status, retryable)
-        assert "secret" not in str(caught.value)
-        assert "secret" in str(caught.value.__cause__)
-        server.fail = lambda _: None
-        assert await store.count() == 30
-        await store.close()
-
-    run(main())
+    assert (caught.value.status, caught.value.retryable) == (status, retryable)
+    assert "secret" not in str(caught.value)
+    assert "secret" in str(caught.value.__cause__)
+    server.fail = lambda _: None
+    assert await store.count() == 30
+    await store.close()
 
 
-def test_the_wait_that_a_busy_server_asks_for_is_told() -> None:
-    async def main() -> None:
-        server = Server()
-        server.fail = lambda _: httpx.Response(429, headers={"Retry-After": "7"}, json={})
-        store = server.store()
-        with pytest.raises(StoreUnavailable) as caught:
-            await store.setup()
+async def test_the_wait_that_a_busy_server_asks_for_is_told() -> None:
+    server = Server()
+    server.fail = lambda _: httpx.Response(429, headers={"Retry-After": "7"}, json={})
+    store = server.store()
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.setup()
 
-        error = caught.value
-        assert (error.status, error.retryable, error.retry_after_s) == (429, True, 7.0)
-        await store.close()
-
-    run(main())
+    error = caught.value
+    assert (error.status, error.retryable, error.retry_after_s) == (429, True, 7.0)
+    await store.close()
 
 
-def test_a_collection_that_may_not_be_made_is_told() -> None:
-    async def main() -> None:
-        server = Server()
-        server.fail = lambda request: (
-            httpx.Response(403, json={}) if request.method == "PUT" else None
-        )
-        store = server.store()
-        with pytest.raises(StoreUnavailable, match="check what the API key may do") as caught:
-            await store.setup()
+async def test_a_collection_that_may_not_be_made_is_told() -> None:
+    server = Server()
+    server.fail = lambda request: httpx.Response(403, json={}) if request.method == "PUT" else None
+    store = server.store()
+    with pytest.raises(StoreUnavailable, match="check what the API key may do") as caught:
+        await store.setup()
 
-        assert caught.value.status == 403
-        server.fail = lambda _: None
-        await asyncio.gather(store.setup(), store.setup(), store.upsert(RECORDS))
-        assert await store.count() == 30
-        await store.close()
-
-    run(main())
+    assert caught.value.status == 403
+    server.fail = lambda _: None
+    await asyncio.gather(store.setup(), store.setup(), store.upsert(RECORDS))
+    assert await store.count() == 30
+    await store.close()
 
 
-def test_an_answer_that_cannot_be_read_is_told() -> None:
-    async def main() -> None:
-        server = Server()
-        server.fail = lambda _: httpx.Response(200, json={"result": {"exists": "perhaps"}})
-        store = server.store()
-        with pytest.raises(StoreUnavailable, match="unreadable") as caught:
-            await store.setup()
+async def test_an_answer_that_cannot_be_read_is_told() -> None:
+    server = Server()
+    server.fail = lambda _: httpx.Response(200, json={"result": {"exists": "perhaps"}})
+    store = server.store()
+    with pytest.raises(StoreUnavailable, match="unreadable") as caught:
+        await store.setup()
 
-        assert (caught.value.status, caught.value.retryable) == (None, False)
-        await store.close()
-
-    run(main())
+    assert (caught.value.status, caught.value.retryable) == (None, False)
+    await store.close()
 
 
 UNREACHABLE = """
@@ -136,40 +121,34 @@ def test_a_server_that_is_not_there_is_unavailable_and_may_come_back(grpc: bool)
 
 
 @pytest.mark.parametrize("metric", ["dot", "euclidean"])
-def test_a_collection_of_another_kind_is_refused(metric: Metric) -> None:
-    async def main() -> None:
-        server = Server()
-        first = server.store(metric="cosine")
-        await first.setup()
-        with pytest.raises(DimensionMismatch) as wrong:
-            await server.store(dimension=3).setup()
-        assert (wrong.value.expected, wrong.value.got) == (2, 3)
-        with pytest.raises(MetricMismatch) as other:
-            await server.store(metric=metric).setup()
-        assert (other.value.expected, other.value.got) == ("cosine", metric)
+async def test_a_collection_of_another_kind_is_refused(metric: Metric) -> None:
+    server = Server()
+    first = server.store(metric="cosine")
+    await first.setup()
+    with pytest.raises(DimensionMismatch) as wrong:
+        await server.store(dimension=3).setup()
+    assert (wrong.value.expected, wrong.value.got) == (2, 3)
+    with pytest.raises(MetricMismatch) as other:
+        await server.store(metric=metric).setup()
+    assert (other.value.expected, other.value.got) == ("cosine", metric)
 
-        manhattan = models.VectorParams(size=2, distance=models.Distance.MANHATTAN)
-        await server.points.create_collection("m", manhattan)
-        await server.points.create_collection("named", {"x": manhattan})
-        with pytest.raises(MetricMismatch, match="Manhattan"):
-            await server.store(collection="m").setup()
-        with pytest.raises(StoreCorrupt, match="name another"):
-            await server.store(collection="named").setup()
-        await first.close()
-
-    run(main())
+    manhattan = models.VectorParams(size=2, distance=models.Distance.MANHATTAN)
+    await server.points.create_collection("m", manhattan)
+    await server.points.create_collection("named", {"x": manhattan})
+    with pytest.raises(MetricMismatch, match="Manhattan"):
+        await server.store(collection="m").setup()
+    with pytest.raises(StoreCorrupt, match="name another"):
+        await server.store(collection="named").setup()
+    await first.close()
 
 
-def test_a_point_that_somebody_else_has_written_is_told() -> None:
-    async def main() -> None:
-        server = Server()
-        store = server.store()
-        await store.setup()
-        for payload in ({"ns": ""}, {"ns": "", "id": "a", "text": "", "json": "{"}):
-            foreign = models.PointStruct(id=1, vector=[1.0, 0.0], payload=payload)
-            await server.points.upsert("lib_vectors", [foreign])
-            with pytest.raises(StoreCorrupt, match="not written"):
-                await store.query([1.0, 0.0])
-        await store.close()
-
-    run(main())
+async def test_a_point_that_somebody_else_has_written_is_told() -> None:
+    server = Server()
+    store = server.store()
+    await store.setup()
+    for payload in ({"ns": ""}, {"ns": "", "id": "a", "text": "", "json": "{"}):
+        foreign = models.PointStruct(id=1, vector=[1.0, 0.0], payload=payload)
+        await server.points.upsert("lib_vectors", [foreign])
+        with pytest.raises(StoreCorrupt, match="not written"):
+            await store.query([1.0, 0.0])
+    await store.close()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.aio import run
 from lib.vector import SQLiteVectorStore
 
 from .sqlite_at_once_kit import RECORDS, noted
@@ -78,71 +77,62 @@ async def another(path: Path) -> AsyncGenerator[Other]:
         await asyncio.to_thread(other.process.communicate)
 
 
-def test_a_write_of_another_process_is_seen_by_the_very_next_query(
+async def test_a_write_of_another_process_is_seen_by_the_very_next_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, asked = tmp_path / "vectors.db", noted(monkeypatch)
 
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        async with another(path) as other:
-            for step in range(100):
-                before = len(asked)
-                await other.does("upsert", ["0", [1.0, 0.0], f"step {step}", {"step": step}])
-                for _ in range(3):
-                    (match,) = await store.query([1.0, 0.0], 1)
-                    assert (match.text, match.meta) == (f"step {step}", {"step": step})
-                assert len(asked) == before + 1  # the others were told at once
-            await other.does("delete", "0")
-            assert [match.id for match in await store.query([1.0, 0.0], 1)] == ["1"]
-        await store.close()
-
-    run(main())
+    store = SQLiteVectorStore(path, dimension=2)
+    await store.upsert(RECORDS)
+    async with another(path) as other:
+        for step in range(100):
+            before = len(asked)
+            await other.does("upsert", ["0", [1.0, 0.0], f"step {step}", {"step": step}])
+            for _ in range(3):
+                (match,) = await store.query([1.0, 0.0], 1)
+                assert (match.text, match.meta) == (f"step {step}", {"step": step})
+            assert len(asked) == before + 1  # the others were told at once
+        await other.does("delete", "0")
+        assert [match.id for match in await store.query([1.0, 0.0], 1)] == ["1"]
+    await store.close()
 
 
-def test_a_writer_that_is_killed_changes_nothing_and_the_next_one_is_seen(tmp_path: Path) -> None:
+async def test_a_writer_that_is_killed_changes_nothing_and_the_next_one_is_seen(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "vectors.db"
 
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        expected = await store.query([1.0, 0.0], 3)
-        for step in range(3):
-            async with another(path) as other:
-                await other.does(
-                    "write and wait", 100_000
-                )  # so much that its log is written already
-                assert await store.query([1.0, 0.0], 3) == expected
-                other.process.send_signal(signal.SIGKILL)
+    store = SQLiteVectorStore(path, dimension=2)
+    await store.upsert(RECORDS)
+    expected = await store.query([1.0, 0.0], 3)
+    for step in range(3):
+        async with another(path) as other:
+            await other.does("write and wait", 100_000)  # so much that its log is written already
             assert await store.query([1.0, 0.0], 3) == expected
-            async with another(path) as other:
-                await other.does("upsert", ["0", [1.0, 0.0], f"step {step}"])
-                assert (await store.query([1.0, 0.0], 1))[0].text == f"step {step}"
-            expected = await store.query([1.0, 0.0], 3)
-        await store.close()
-
-    run(main())
+            other.process.send_signal(signal.SIGKILL)
+        assert await store.query([1.0, 0.0], 3) == expected
+        async with another(path) as other:
+            await other.does("upsert", ["0", [1.0, 0.0], f"step {step}"])
+            assert (await store.query([1.0, 0.0], 1))[0].text == f"step {step}"
+        expected = await store.query([1.0, 0.0], 3)
+    await store.close()
 
 
 @pytest.mark.parametrize("place", [0, 16, 40, 48, 64, 88])
-def test_a_header_that_was_being_written_by_one_who_died_is_made_anew(
+async def test_a_header_that_was_being_written_by_one_who_died_is_made_anew(
     tmp_path: Path, place: int
 ) -> None:
     path = tmp_path / "vectors.db"
 
-    async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        await store.upsert(RECORDS)
-        expected = await store.query([1.0, 0.0], 3)
-        async with another(path) as other, another(path) as later:
-            await other.does("scribble", place)
-            for _ in range(3):
-                assert await store.query([1.0, 0.0], 3) == expected
-            await other.does()
-            await later.does("upsert", ["0", [1.0, 0.0], "later"])
-            for _ in range(2):
-                assert (await store.query([1.0, 0.0], 1))[0].text == "later"
-        await store.close()
-
-    run(main())
+    store = SQLiteVectorStore(path, dimension=2)
+    await store.upsert(RECORDS)
+    expected = await store.query([1.0, 0.0], 3)
+    async with another(path) as other, another(path) as later:
+        await other.does("scribble", place)
+        for _ in range(3):
+            assert await store.query([1.0, 0.0], 3) == expected
+        await other.does()
+        await later.does("upsert", ["0", [1.0, 0.0], "later"])
+        for _ in range(2):
+            assert (await store.query([1.0, 0.0], 1))[0].text == "later"
+    await store.close()

@@ -10,7 +10,6 @@ from time import process_time
 import pytest
 
 from lib.errors import StoreError
-from lib.testing.aio import run
 from lib.vector import EVERYTHING, Record, SQLiteVectorStore
 from lib.vector.stores.sqlite.cache import FoundRows, RowIds
 from lib.vector.stores.sqlite.database import Database
@@ -32,7 +31,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+async def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "vectors.db"
     names = ["a", "b", "c"]
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name]) for name in names]
@@ -47,50 +46,44 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
         assert {tuple(match.vector or []) for match in found} == {(1.0, 29.0), (1.0, 0.0)}
         await store.close()
 
-    run(main())
+    await main()
 
 
-def test_a_reader_follows_what_others_write_and_delete(tmp_path: Path) -> None:
-    async def main() -> None:
-        mine = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
-        yours = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
+async def test_a_reader_follows_what_others_write_and_delete(tmp_path: Path) -> None:
+    mine = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
+    yours = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
+    await mine.upsert([Record("a", [1.0, 0.0], "apple", {"x": 1})])
+    for step in range(20):
+        assert [match.id for match in await mine.query([1.0, 0.0], filter={"x": 1})] == ["a"]
+        record = Record("a", [1.0, step], f"word{step}", {"x": step % 2})
+        await yours.upsert([record])
+        assert len(await mine.query([1.0, 0.0], filter={"x": 1})) == step % 2
+        (match,) = await mine.query_hybrid([1.0, 0.0], f"word{step}")
+        assert (match.text, match.score) == (f"word{step}", pytest.approx(2 / 61))
         await mine.upsert([Record("a", [1.0, 0.0], "apple", {"x": 1})])
-        for step in range(20):
-            assert [match.id for match in await mine.query([1.0, 0.0], filter={"x": 1})] == ["a"]
-            record = Record("a", [1.0, step], f"word{step}", {"x": step % 2})
-            await yours.upsert([record])
-            assert len(await mine.query([1.0, 0.0], filter={"x": 1})) == step % 2
-            (match,) = await mine.query_hybrid([1.0, 0.0], f"word{step}")
-            assert (match.text, match.score) == (f"word{step}", pytest.approx(2 / 61))
-            await mine.upsert([Record("a", [1.0, 0.0], "apple", {"x": 1})])
-        await yours.delete(filter=EVERYTHING)
-        assert await mine.query([1.0, 0.0]) == []
-        for store in (mine, yours):
-            await store.close()
-
-    run(main())
+    await yours.delete(filter=EVERYTHING)
+    assert await mine.query([1.0, 0.0]) == []
+    for store in (mine, yours):
+        await store.close()
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 100, 1_000, 1 << 30])
-def test_however_little_is_kept_every_namespace_is_found(cache_bytes: int) -> None:
-    async def main() -> None:
-        store = SQLiteVectorStore(dimension=2, cache_bytes=cache_bytes)
-        for round_ in range(4):
-            for name in "abc":
-                await store.upsert(
-                    [Record(f"{name}{row}", [1.0, row]) for row in range(10 + round_)],
-                    namespace=name,
-                )
-                for other in "cba"[: round_ + 1]:
-                    found = await store.query([1.0, 0.0], 100, namespace=other)
-                    assert {match.id[0] for match in found} <= {other}
-                    assert len(found) == await store.count(namespace=other)
-        await store.close()
-
-    run(main())
+async def test_however_little_is_kept_every_namespace_is_found(cache_bytes: int) -> None:
+    store = SQLiteVectorStore(dimension=2, cache_bytes=cache_bytes)
+    for round_ in range(4):
+        for name in "abc":
+            await store.upsert(
+                [Record(f"{name}{row}", [1.0, row]) for row in range(10 + round_)],
+                namespace=name,
+            )
+            for other in "cba"[: round_ + 1]:
+                found = await store.query([1.0, 0.0], 100, namespace=other)
+                assert {match.id[0] for match in found} <= {other}
+                assert len(found) == await store.count(namespace=other)
+    await store.close()
 
 
-def test_only_as_much_is_kept_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_as_much_is_kept_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[str] = []
     read = Database._read  # pyright: ignore[reportPrivateUsage] - to see what is read again
 
@@ -100,52 +93,43 @@ def test_only_as_much_is_kept_as_allowed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Database, "_read", noting)
 
-    async def main() -> None:
-        store = SQLiteVectorStore(dimension=2, cache_bytes=2 * 10 * 8)
-        for name in "abc":
-            records = [Record(str(row), [1.0, row]) for row in range(10)]
-            await store.upsert(records, namespace=name)
-        for name in "ababcbca":
-            await store.query([1.0, 0.0], namespace=name)
-        await store.query([1.0, 0.0], namespace="empty")
-        await store.query([1.0, 0.0], namespace="empty")
-        await store.close()
-
-    run(main())
+    store = SQLiteVectorStore(dimension=2, cache_bytes=2 * 10 * 8)
+    for name in "abc":
+        records = [Record(str(row), [1.0, row]) for row in range(10)]
+        await store.upsert(records, namespace=name)
+    for name in "ababcbca":
+        await store.query([1.0, 0.0], namespace=name)
+    await store.query([1.0, 0.0], namespace="empty")
+    await store.query([1.0, 0.0], namespace="empty")
+    await store.close()
     assert reads == ["a", "b", "c", "a", "empty", "empty"]
 
 
-def test_a_write_that_fails_leaves_the_memory_as_the_file_is(
+async def test_a_write_that_fails_leaves_the_memory_as_the_file_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    async def main() -> None:
-        store = SQLiteVectorStore(dimension=2)
-        await store.upsert([Record("a", [1.0, 0.0])])
-        before = await store.query([1.0, 0.0])
-        with monkeypatch.context() as patch:
-            patch.setattr(Database, "_items", fail)
-            with pytest.raises(StoreError):
-                await store.upsert([Record("a", [0.0, 1.0]), Record("b", [1.0, 0.0])])
-        assert await store.query([1.0, 0.0]) == before
-        await store.close()
-
-    run(main())
+    store = SQLiteVectorStore(dimension=2)
+    await store.upsert([Record("a", [1.0, 0.0])])
+    before = await store.query([1.0, 0.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "_items", fail)
+        with pytest.raises(StoreError):
+            await store.upsert([Record("a", [0.0, 1.0]), Record("b", [1.0, 0.0])])
+    assert await store.query([1.0, 0.0]) == before
+    await store.close()
 
 
-def test_the_masks_of_many_filters_are_not_all_kept() -> None:
-    async def main() -> None:
-        store = SQLiteVectorStore(dimension=1)
-        await store.upsert([Record(str(row), [1.0], "", {"x": row}) for row in range(40)])
-        for _ in range(2):
-            for row in range(40):
-                (match,) = await store.query([1.0], 40, filter={"x": row})
-                assert match.id == str(row)
-        await store.close()
-
-    run(main())
+async def test_the_masks_of_many_filters_are_not_all_kept() -> None:
+    store = SQLiteVectorStore(dimension=1)
+    await store.upsert([Record(str(row), [1.0], "", {"x": row}) for row in range(40)])
+    for _ in range(2):
+        for row in range(40):
+            (match,) = await store.query([1.0], 40, filter={"x": row})
+            assert match.id == str(row)
+    await store.close()
 
 
 def test_letting_go_of_what_was_found_first_takes_no_longer_the_more_there_is() -> None:

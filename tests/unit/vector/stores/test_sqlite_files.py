@@ -200,19 +200,16 @@ def test_a_lock_that_is_never_given_up_fails_writes_and_loses_nothing(
     run(main())
 
 
-def test_tables_of_one_file_do_not_know_each_other(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "vectors.db"
-        one = SQLiteVectorStore(path, dimension=2)
-        two = SQLiteVectorStore(path, dimension=3, metric="dot", table="order")
-        await one.upsert([Record("a", [1.0, 0.0], "apple")])
-        await two.upsert([Record("b", [1.0, 0.0, 0.0], "pear")])
-        assert [match.id for match in await one.query_hybrid([1.0, 0.0], "pear apple")] == ["a"]
-        assert [match.id for match in await two.query_hybrid([1, 0, 0], "pear apple")] == ["b"]
-        for store in (one, two):
-            await store.close()
-
-    run(main())
+async def test_tables_of_one_file_do_not_know_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.db"
+    one = SQLiteVectorStore(path, dimension=2)
+    two = SQLiteVectorStore(path, dimension=3, metric="dot", table="order")
+    await one.upsert([Record("a", [1.0, 0.0], "apple")])
+    await two.upsert([Record("b", [1.0, 0.0, 0.0], "pear")])
+    assert [match.id for match in await one.query_hybrid([1.0, 0.0], "pear apple")] == ["a"]
+    assert [match.id for match in await two.query_hybrid([1, 0, 0], "pear apple")] == ["b"]
+    for store in (one, two):
+        await store.close()
 
 
 @pytest.mark.parametrize("table", ["", "1a", "a b", 'a"; DROP TABLE x; --', "sqlite_x", "a" * 65])
@@ -236,14 +233,16 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_a_store_that_was_never_used_can_be_closed(tmp_path: Path) -> None:
-    run(SQLiteVectorStore(tmp_path / "vectors.db", dimension=2).close())
+async def test_a_store_that_was_never_used_can_be_closed(tmp_path: Path) -> None:
+    await SQLiteVectorStore(tmp_path / "vectors.db", dimension=2).close()
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_a_folder_that_is_not_there_is_refused_with_the_way_out(tmp_path: Path) -> None:
+async def test_a_file_in_a_folder_that_is_not_there_is_refused_with_the_way_out(
+    tmp_path: Path,
+) -> None:
     store = SQLiteVectorStore(tmp_path / "no" / "vectors.db", dimension=2)
 
     with pytest.raises(StoreReadOnly, match=r"\(is its folder there, and writable\?\)"):
-        run(store.setup())
+        await store.setup()

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from lib._util import sqlite
 from lib.errors import HybridUnavailable
-from lib.testing.aio import run
 from lib.vector import InMemoryVectorStore, Match, Record, SQLiteVectorStore
 from lib.vector.stores.sqlite.cache import CachedNamespace
 from lib.vector.stores.sqlite.lexical import size
@@ -43,36 +42,30 @@ async def found(store: SQLiteVectorStore, text: str) -> list[Match]:
     return await store.query_hybrid([1.0, 0.0], text, 10)
 
 
-def test_thousands_of_hostile_texts_break_nothing() -> None:
-    async def main() -> None:
-        random = Random(1)
-        store = SQLiteVectorStore(dimension=2)
-        await store.upsert([Record(str(row), [1.0, 0.0], "apple pear") for row in range(3)])
-        for _ in range(4_000):
-            text = "".join(random.choices(OPERATORS, k=random.randint(1, 8)))
-            assert len(await found(store, text)) == 3
-        await store.close()
-
-    run(main())
+async def test_thousands_of_hostile_texts_break_nothing() -> None:
+    random = Random(1)
+    store = SQLiteVectorStore(dimension=2)
+    await store.upsert([Record(str(row), [1.0, 0.0], "apple pear") for row in range(3)])
+    for _ in range(4_000):
+        text = "".join(random.choices(OPERATORS, k=random.randint(1, 8)))
+        assert len(await found(store, text)) == 3
+    await store.close()
 
 
-def test_the_index_says_what_the_table_does_after_any_writes(tmp_path: Path) -> None:
+async def test_the_index_says_what_the_table_does_after_any_writes(tmp_path: Path) -> None:
     path = tmp_path / "vectors.db"
 
-    async def main() -> None:
-        random = Random(2)
-        store = SQLiteVectorStore(path, dimension=2)
-        for _ in range(60):
-            names = [str(random.randint(0, 30)) for _ in range(random.randint(1, 6))]
-            texts = [" ".join(random.choices(["apple", "pear", "", "plum"], k=4)) for _ in names]
-            await store.upsert(
-                [Record(name, [1, 0], text) for name, text in zip(names, texts, strict=True)],
-                namespace=random.choice(["", "b"]),
-            )
-            await store.delete(random.choices(names), namespace=random.choice(["", "b"]))
-        await store.close()
-
-    run(main())
+    random = Random(2)
+    store = SQLiteVectorStore(path, dimension=2)
+    for _ in range(60):
+        names = [str(random.randint(0, 30)) for _ in range(random.randint(1, 6))]
+        texts = [" ".join(random.choices(["apple", "pear", "", "plum"], k=4)) for _ in names]
+        await store.upsert(
+            [Record(name, [1, 0], text) for name, text in zip(names, texts, strict=True)],
+            namespace=random.choice(["", "b"]),
+        )
+        await store.delete(random.choices(names), namespace=random.choice(["", "b"]))
+    await store.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("VACUUM")
         check = "INSERT INTO lib_vectors_fts(lib_vectors_fts, rank) VALUES ('integrity-check', 1)"
@@ -80,34 +73,29 @@ def test_the_index_says_what_the_table_does_after_any_writes(tmp_path: Path) -> 
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_where_both_cut_words_alike_sqlite_ranks_as_memory_does() -> None:
-    async def main() -> None:
-        random = Random(3)
-        words = ["apple", "pear", "plum", "fig", "lemon", "melon", "peach", "kiwi"]
-        records = [
-            Record(
-                str(row), [1.0, row / 100], " ".join(random.choices(words, k=random.randint(0, 9)))
-            )
-            for row in range(200)
-        ]
-        memory, file = InMemoryVectorStore(), SQLiteVectorStore(dimension=2)
-        for store in (memory, file):
-            await store.upsert(records)
-            await store.upsert([Record("0", [1, 0], "apple")] * 3, namespace="other")
-        for _ in range(100):
-            text = " ".join(random.choices(words, k=random.randint(0, 6)))
-            filter = {"x": None} if random.random() < 0.5 else None
-            wanted = await memory.query_hybrid([1.0, 0.3], text, 50, filter=filter)
-            assert await file.query_hybrid([1.0, 0.3], text, 50, filter=filter) == wanted
-        for store in (memory, file):
-            await store.close()
-
-    run(main())
+async def test_where_both_cut_words_alike_sqlite_ranks_as_memory_does() -> None:
+    random = Random(3)
+    words = ["apple", "pear", "plum", "fig", "lemon", "melon", "peach", "kiwi"]
+    records = [
+        Record(str(row), [1.0, row / 100], " ".join(random.choices(words, k=random.randint(0, 9))))
+        for row in range(200)
+    ]
+    memory, file = InMemoryVectorStore(), SQLiteVectorStore(dimension=2)
+    for store in (memory, file):
+        await store.upsert(records)
+        await store.upsert([Record("0", [1, 0], "apple")] * 3, namespace="other")
+    for _ in range(100):
+        text = " ".join(random.choices(words, k=random.randint(0, 6)))
+        filter = {"x": None} if random.random() < 0.5 else None
+        wanted = await memory.query_hybrid([1.0, 0.3], text, 50, filter=filter)
+        assert await file.query_hybrid([1.0, 0.3], text, 50, filter=filter) == wanted
+    for store in (memory, file):
+        await store.close()
 
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("text", ["apple", "apple " * 70])
-def test_texts_of_other_namespaces_are_not_looked_up_here(
+async def test_texts_of_other_namespaces_are_not_looked_up_here(
     monkeypatch: pytest.MonkeyPatch, text: str, *, first: bool
 ) -> None:
     looked_up, rows = list[int](), CachedNamespace.rows
@@ -120,41 +108,35 @@ def test_texts_of_other_namespaces_are_not_looked_up_here(
     mine = [Record(str(row), [1.0, row / 10], f"{text} word{row}") for row in range(10)]
     theirs = [Record(str(row), [1.0, 0.0], "apple pear") for row in range(5_000)]
 
-    async def main() -> None:
-        alone, shared = SQLiteVectorStore(dimension=2), SQLiteVectorStore(dimension=2)
-        await alone.upsert(mine)
-        if first:
-            await shared.upsert(mine)
-        await shared.upsert(theirs, namespace="other")
+    alone, shared = SQLiteVectorStore(dimension=2), SQLiteVectorStore(dimension=2)
+    await alone.upsert(mine)
+    if first:
         await shared.upsert(mine)
-        for words in ("apple", "apple word7 pear", "pear"):
-            assert await found(shared, words) == await found(alone, words)
-        assert max(looked_up) < 1_000
-        for store in (alone, shared):
-            await store.close()
-
-    run(main())
-
-
-def test_without_full_text_all_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_full_text(monkeypatch)
-
-    async def main() -> None:
-        store = SQLiteVectorStore(dimension=2)
-        await store.upsert([Record("a", [1.0, 0.0], "apple")])
-        await store.query([1.0, 0.0])
-        await store.upsert([Record("b", [1.0, 0.1], "apple")])
-        assert [match.id for match in await store.query([1.0, 0.0])] == ["a", "b"]
-        with pytest.raises(HybridUnavailable) as caught:
-            await found(store, "apple")
-        assert caught.value.store == "SQLiteVectorStore"
-        assert "FTS5" in caught.value.reason
+    await shared.upsert(theirs, namespace="other")
+    await shared.upsert(mine)
+    for words in ("apple", "apple word7 pear", "pear"):
+        assert await found(shared, words) == await found(alone, words)
+    assert max(looked_up) < 1_000
+    for store in (alone, shared):
         await store.close()
 
-    run(main())
+
+async def test_without_full_text_all_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_full_text(monkeypatch)
+
+    store = SQLiteVectorStore(dimension=2)
+    await store.upsert([Record("a", [1.0, 0.0], "apple")])
+    await store.query([1.0, 0.0])
+    await store.upsert([Record("b", [1.0, 0.1], "apple")])
+    assert [match.id for match in await store.query([1.0, 0.0])] == ["a", "b"]
+    with pytest.raises(HybridUnavailable) as caught:
+        await found(store, "apple")
+    assert caught.value.store == "SQLiteVectorStore"
+    assert "FTS5" in caught.value.reason
+    await store.close()
 
 
-def test_full_text_is_made_for_what_was_written_without(
+async def test_full_text_is_made_for_what_was_written_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "vectors.db"
@@ -164,18 +146,15 @@ def test_full_text_is_made_for_what_was_written_without(
         await store.upsert([Record("a", [1.0, 0.0], ""), Record("b", [1.0, 0.1], "apple")])
         await store.close()
 
-    async def read() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        assert [match.id for match in await found(store, "apples")] == ["b", "a"]
-        await store.close()
-
     with monkeypatch.context() as patch:
         without_full_text(patch)
-        run(write())
-    run(read())
+        await write()
+    store = SQLiteVectorStore(path, dimension=2)
+    assert [match.id for match in await found(store, "apples")] == ["b", "a"]
+    await store.close()
 
 
-def test_a_file_without_full_text_that_cannot_be_written_is_searched_without(
+async def test_a_file_without_full_text_that_cannot_be_written_is_searched_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "vectors.db"
@@ -185,14 +164,6 @@ def test_a_file_without_full_text_that_cannot_be_written_is_searched_without(
         await store.upsert([Record("a", [1.0, 0.0], "apple")])
         await store.close()
 
-    async def read() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
-        assert [match.id for match in await store.query([1.0, 0.0])] == ["a"]
-        with pytest.raises(HybridUnavailable) as caught:
-            await found(store, "apple")
-        assert "cannot be written" in caught.value.reason
-        await store.close()
-
     def unwritable(path: str) -> sqlite3.Connection:
         error = sqlite3.OperationalError("attempt to write a readonly database")
         error.sqlite_errorcode = sqlite3.SQLITE_READONLY
@@ -200,9 +171,14 @@ def test_a_file_without_full_text_that_cannot_be_written_is_searched_without(
 
     with monkeypatch.context() as patch:
         without_full_text(patch)
-        run(write())
+        await write()
     monkeypatch.setattr(sqlite, "connect", unwritable)
-    run(read())
+    store = SQLiteVectorStore(path, dimension=2)
+    assert [match.id for match in await store.query([1.0, 0.0])] == ["a"]
+    with pytest.raises(HybridUnavailable) as caught:
+        await found(store, "apple")
+    assert "cannot be written" in caught.value.reason
+    await store.close()
 
 
 @pytest.mark.parametrize(

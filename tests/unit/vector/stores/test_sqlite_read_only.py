@@ -165,16 +165,13 @@ def test_an_error_of_a_reader_that_cannot_write_is_told(
     run(main())
 
 
-def test_sqlite_tells_the_layout_of_a_file_that_is_being_written(tmp_path: Path) -> None:
-    async def main() -> None:
-        writer = SQLiteVectorStore(tmp_path / "v.db", dimension=3)
-        await writer.upsert([Record("a", [1.0, 2.0, 3.0])])
-        reader = SQLiteVectorStore(tmp_path / "v.db", dimension=3)
-        assert await reader.existing() == Layout(dimension=3, metric="cosine")
-        for store in (reader, writer):
-            await store.close()
-
-    run(main())
+async def test_sqlite_tells_the_layout_of_a_file_that_is_being_written(tmp_path: Path) -> None:
+    writer = SQLiteVectorStore(tmp_path / "v.db", dimension=3)
+    await writer.upsert([Record("a", [1.0, 2.0, 3.0])])
+    reader = SQLiteVectorStore(tmp_path / "v.db", dimension=3)
+    assert await reader.existing() == Layout(dimension=3, metric="cosine")
+    for store in (reader, writer):
+        await store.close()
 
 
 def test_a_layout_is_looked_up_again_if_somebody_wrote_meanwhile(
@@ -203,20 +200,20 @@ def test_a_layout_is_looked_up_again_if_somebody_wrote_meanwhile(
     assert len(looks) == 2
 
 
-def test_a_sqlite_path_that_cannot_be_looked_at_is_refused_by_name(tmp_path: Path) -> None:
+async def test_a_sqlite_path_that_cannot_be_looked_at_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / ("n" * 254)).touch()
     for place in (tmp_path / ("n" * 300), tmp_path / ("n" * 254)):
         with pytest.raises(StoreReadOnly):
-            run(SQLiteVectorStore(place, dimension=2).existing())
+            await SQLiteVectorStore(place, dimension=2).existing()
     (tmp_path / "closed").mkdir()
     (tmp_path / "file").touch()
     for place in (tmp_path / "closed", tmp_path / "file" / "v.db"):
-        assert run(SQLiteVectorStore(place, dimension=2).existing()) is None
+        assert (await SQLiteVectorStore(place, dimension=2).existing()) is None
 
 
-def test_a_sqlite_directory_that_may_not_be_searched_is_told_apart_from_an_empty_one(
+async def test_a_sqlite_directory_that_may_not_be_searched_is_told_apart_from_an_empty_one(
     open_place: Path, unprivileged: Nobody
 ) -> None:
     (open_place / "closed").mkdir(mode=0o600)
     with unprivileged(), pytest.raises(StoreReadOnly, match="Permission denied"):
-        run(SQLiteVectorStore(open_place / "closed" / "v.db", dimension=2).existing())
+        await SQLiteVectorStore(open_place / "closed" / "v.db", dimension=2).existing()

@@ -150,7 +150,7 @@ def test_what_stands_for_nothing_is_limited_too() -> None:
 @pytest.mark.parametrize(
     "bomb", ["gzip_bomb", "deflate_bomb", "gzip_gzip_bomb", "br_bomb", "zstd_bomb"]
 )
-def test_a_bomb_costs_no_more_than_what_is_wanted_of_it(bomb: str, internet: Any) -> None:
+async def test_a_bomb_costs_no_more_than_what_is_wanted_of_it(bomb: str, internet: Any) -> None:
     for made in (
         lambda: bombs.deflated(BOMB_MEBIBYTES, 31),
         lambda: bombs.deflated(BOMB_MEBIBYTES, 15),
@@ -171,7 +171,7 @@ def test_a_bomb_costs_no_more_than_what_is_wanted_of_it(bomb: str, internet: Any
             finally:
                 tracemalloc.stop()
 
-    page, peak = run(main())
+    page, peak = await main()
 
     assert (len(page.body), page.truncated) == (1_000_000, True)
     assert peak < 1_000_000 + 4 * MEBIBYTE
@@ -190,15 +190,12 @@ def test_a_body_in_tiny_chunks_costs_what_it_holds() -> None:
     assert peak < MEBIBYTE / 3  # a list of the chunks would take more
 
 
-def test_a_body_without_end_is_cut(internet: Any) -> None:
+async def test_a_body_without_end_is_cut(internet: Any) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["93.184.216.34"]
 
-    async def main() -> Page:
-        async with HostileServer() as internet.server, SafeFetcher(resolver=resolve) as fetcher:
-            return await fetcher.fetch("http://srv.test/endless_body")
-
-    page = run(main())
+    async with HostileServer() as internet.server, SafeFetcher(resolver=resolve) as fetcher:
+        page = await fetcher.fetch("http://srv.test/endless_body")
 
     assert (len(page.body), page.truncated) == (1_000_000, True)
 
@@ -264,24 +261,21 @@ def test_a_text_that_was_cut_ends_with_a_whole_letter(
     assert whole_letters(content, charset) == whole
 
 
-def test_other_tasks_run_while_a_body_is_read(internet: Any) -> None:
+async def test_other_tasks_run_while_a_body_is_read(internet: Any) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["93.184.216.34"]
 
-    async def main() -> float:
-        longest = 0.0
+    longest = 0.0
 
-        async def watch() -> None:
-            nonlocal longest
-            while True:
-                began = time.thread_time()
-                await asyncio.sleep(0)  # noqa: TID251 - lets others run
-                longest = max(longest, time.thread_time() - began)
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0)  # noqa: TID251 - lets others run
+            longest = max(longest, time.thread_time() - began)
 
-        async with HostileServer() as internet.server, SafeFetcher(resolver=resolve) as fetcher:
-            watching = asyncio.create_task(watch())
-            await fetcher.fetch("http://srv.test/empty_members")
-            watching.cancel()
-        return longest
-
-    assert run(main()) < 0.5
+    async with HostileServer() as internet.server, SafeFetcher(resolver=resolve) as fetcher:
+        watching = asyncio.create_task(watch())
+        await fetcher.fetch("http://srv.test/empty_members")
+        watching.cancel()
+    assert longest < 0.5

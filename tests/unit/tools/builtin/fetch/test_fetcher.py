@@ -86,17 +86,14 @@ KEY = {"X-Api-Key": "key", "accept": "application/json"}
         ),
     ],
 )
-def test_extra_headers_go_by_https_to_the_hosts_that_are_named(
+async def test_extra_headers_go_by_https_to_the_hosts_that_are_named(
     fields: Any, url: str, gets: bool, internet: Any
 ) -> None:
-    async def main() -> None:
-        policy = FetchPolicy(extra=KEY, **fields)
-        server = HostileServer(certificate=TLS / "good.pem")
-        fetcher = SafeFetcher(policy, resolver=resolve, verify=False)
-        async with server as internet.server, fetcher:
-            await fetcher.fetch(url)
-
-    run(main())
+    policy = FetchPolicy(extra=KEY, **fields)
+    server = HostileServer(certificate=TLS / "good.pem")
+    fetcher = SafeFetcher(policy, resolver=resolve, verify=False)
+    async with server as internet.server, fetcher:
+        await fetcher.fetch(url)
 
     (asked,) = internet.server.asked
     assert ("x-api-key" in asked.headers) == gets
@@ -219,7 +216,7 @@ def test_one_deadline_is_over_everything(scenario: str, fetch: Any) -> None:
     )
 
 
-def test_the_deadline_is_over_all_redirects_together(internet: Any) -> None:
+async def test_the_deadline_is_over_all_redirects_together(internet: Any) -> None:
     async def slowly(host: str, port: int) -> list[str]:
         await asyncio.sleep(0.15)  # noqa: TID251 - a slow name server
         return ["93.184.216.34"]
@@ -232,7 +229,7 @@ def test_the_deadline_is_over_all_redirects_together(internet: Any) -> None:
             )
 
     with pytest.raises(ToolError, match=r"no complete answer within 0\.4 s"):
-        run(main())
+        await main()
     assert len(internet.server.asked) < 4
 
 
@@ -256,7 +253,7 @@ def test_the_body_of_a_redirect_is_not_read_and_its_cookie_not_kept(
     assert all("cookie" not in asked.headers for asked in internet.server.asked)
 
 
-def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any) -> None:
+async def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any) -> None:
     internet.secure = True
     moved = {
         "https://a.example.com/": "https://a.example.com:8443/",
@@ -267,19 +264,16 @@ def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any) -> No
         extra={"X-Api-Key": "key"}, extra_hosts=("*.example.com",), allowed_ports=(443, 8443)
     )
 
-    async def main() -> None:
-        fetcher = SafeFetcher(policy, resolver=resolve, verify=False)
-        server = HostileServer(redirects=moved, certificate=TLS / "good.pem")
-        async with server as internet.server, fetcher:
-            await fetcher.fetch("https://a.example.com/")
-
-    run(main())
+    fetcher = SafeFetcher(policy, resolver=resolve, verify=False)
+    server = HostileServer(redirects=moved, certificate=TLS / "good.pem")
+    async with server as internet.server, fetcher:
+        await fetcher.fetch("https://a.example.com/")
 
     got = ["x-api-key" in asked.headers for asked in internet.server.asked]
     assert got == [True, False, False, False]
 
 
-def test_hosts_that_redirects_lead_to_may_be_judged_by_the_caller(internet: Any) -> None:
+async def test_hosts_that_redirects_lead_to_may_be_judged_by_the_caller(internet: Any) -> None:
     moved = {"http://a.com/": "http://a.com/b", "http://a.com/b": "http://c.com/"}
     judged: list[str] = []
 
@@ -293,7 +287,7 @@ def test_hosts_that_redirects_lead_to_may_be_judged_by_the_caller(internet: Any)
             await fetcher.fetch("http://a.com/", may_visit=may_visit)
 
     with pytest.raises(FetchBlocked, match="needs approval"):
-        run(main())
+        await main()
     assert judged == ["c.com"]
     assert len(internet.server.asked) == 2
 

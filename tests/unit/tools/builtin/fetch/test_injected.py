@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.aio import run
 from lib.testing.hostile_server import HostileServer
 from lib.tools.builtin import FetchPolicy, SafeFetcher
 
@@ -22,7 +21,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 @pytest.mark.parametrize("package", [httpx2, httpx])
-def test_a_transport_gets_the_address_and_is_told_the_name(package: Any) -> None:
+async def test_a_transport_gets_the_address_and_is_told_the_name(package: Any) -> None:
     seen: list[Any] = []
 
     def serve(request: Any) -> Any:
@@ -34,7 +33,7 @@ def test_a_transport_gets_the_address_and_is_told_the_name(package: Any) -> None
         resolver=resolve,
         transport=package.MockTransport(serve),
     )
-    page = run(fetcher.fetch("https://example.com:444/a?b=%20"))
+    page = await fetcher.fetch("https://example.com:444/a?b=%20")
 
     (request,) = seen
     assert page.body == b"a page"
@@ -48,7 +47,7 @@ def test_a_transport_gets_the_address_and_is_told_the_name(package: Any) -> None
     assert "cookie" not in request.headers
 
 
-def test_an_address_in_the_url_stays_and_needs_no_name() -> None:
+async def test_an_address_in_the_url_stays_and_needs_no_name() -> None:
     seen: list[httpx2.Request] = []
 
     def serve(request: httpx2.Request) -> httpx2.Response:
@@ -56,14 +55,14 @@ def test_an_address_in_the_url_stays_and_needs_no_name() -> None:
         return httpx2.Response(200, text="a page")
 
     fetcher = SafeFetcher(transport=httpx2.MockTransport(serve))
-    run(fetcher.fetch("https://[2606:4700:0::1111]/"))
+    await fetcher.fetch("https://[2606:4700:0::1111]/")
 
     assert str(seen[0].url) == "https://[2606:4700::1111]/"
     assert seen[0].headers["host"] == "[2606:4700::1111]"
     assert "sni_hostname" not in seen[0].extensions
 
 
-def test_the_next_address_is_tried_where_one_takes_no_connection() -> None:
+async def test_the_next_address_is_tried_where_one_takes_no_connection() -> None:
     seen: list[str] = []
 
     def serve(request: httpx2.Request) -> httpx2.Response:
@@ -72,7 +71,7 @@ def test_the_next_address_is_tried_where_one_takes_no_connection() -> None:
 
     fetcher = SafeFetcher(resolver=resolve, transport=httpx2.MockTransport(serve))
     with pytest.raises(ToolError) as caught:
-        run(fetcher.fetch("https://example.com/"))
+        await fetcher.fetch("https://example.com/")
 
     assert seen == TWO
     assert str(caught.value) == "the connection to 'example.com' failed"
@@ -84,13 +83,13 @@ def test_the_next_address_is_tried_where_one_takes_no_connection() -> None:
     [RuntimeError("key at 10.0.0.1"), httpx2.InvalidURL("10.0.0.1"), KeyError("10.0.0.1")],
     ids=repr,
 )
-def test_what_a_transport_raises_is_not_told(error: Exception) -> None:
+async def test_what_a_transport_raises_is_not_told(error: Exception) -> None:
     def serve(request: httpx2.Request) -> httpx2.Response:
         raise error
 
     fetcher = SafeFetcher(resolver=resolve, transport=httpx2.MockTransport(serve))
     with pytest.raises(ToolError) as caught:
-        run(fetcher.fetch("https://example.com/"))
+        await fetcher.fetch("https://example.com/")
 
     assert (caught.value.code, str(caught.value)) == (
         "unavailable",
@@ -99,7 +98,7 @@ def test_what_a_transport_raises_is_not_told(error: Exception) -> None:
     assert caught.value.__context__ is None
 
 
-def test_an_address_that_may_not_be_reached_never_gets_to_the_transport() -> None:
+async def test_an_address_that_may_not_be_reached_never_gets_to_the_transport() -> None:
     async def inside(host: str, port: int) -> list[str]:
         return ["10.0.0.1"]
 
@@ -108,7 +107,7 @@ def test_an_address_that_may_not_be_reached_never_gets_to_the_transport() -> Non
 
     fetcher = SafeFetcher(resolver=inside, transport=httpx2.MockTransport(serve))
     with pytest.raises(FetchBlocked, match="address not public"):
-        run(fetcher.fetch("https://example.com/"))
+        await fetcher.fetch("https://example.com/")
 
 
 class Rerouted(httpx2.AsyncHTTPTransport):
@@ -129,39 +128,36 @@ class Rerouted(httpx2.AsyncHTTPTransport):
         await super().aclose()
 
 
-def test_a_second_name_on_an_address_does_not_get_the_connection_of_the_first() -> None:
-    async def main() -> None:
-        async with HostileServer(certificate=TLS / "good.pem") as server:
-            transport = Rerouted(server.https_port)
-            async with SafeFetcher(resolver=resolve, transport=transport) as fetcher:
-                for _ in range(2):
-                    assert (await fetcher.fetch("https://a.example.com/")).body == b"a page"
-                with pytest.raises(ToolError, match=r"certificate of 'wrong\.example\.com'"):
-                    await fetcher.fetch("https://wrong.example.com/")
-                with pytest.raises(ToolError, match="valid HTTP"):
-                    await fetcher.fetch("https://a.example.com/http_0_9")
-                cut = await fetcher.fetch("https://a.example.com/content_length_large")
-                assert (cut.body, cut.truncated) == (b"a page", True)
-            assert transport.closed
-            assert [asked.connection for asked in server.asked] == [0, 1, 2, 3]
-            assert {asked.server_name for asked in server.asked} == {"a.example.com"}
-
-    run(main())
+async def test_a_second_name_on_an_address_does_not_get_the_connection_of_the_first() -> None:
+    async with HostileServer(certificate=TLS / "good.pem") as server:
+        transport = Rerouted(server.https_port)
+        async with SafeFetcher(resolver=resolve, transport=transport) as fetcher:
+            for _ in range(2):
+                assert (await fetcher.fetch("https://a.example.com/")).body == b"a page"
+            with pytest.raises(ToolError, match=r"certificate of 'wrong\.example\.com'"):
+                await fetcher.fetch("https://wrong.example.com/")
+            with pytest.raises(ToolError, match="valid HTTP"):
+                await fetcher.fetch("https://a.example.com/http_0_9")
+            cut = await fetcher.fetch("https://a.example.com/content_length_large")
+            assert (cut.body, cut.truncated) == (b"a page", True)
+        assert transport.closed
+        assert [asked.connection for asked in server.asked] == [0, 1, 2, 3]
+        assert {asked.server_name for asked in server.asked} == {"a.example.com"}
 
 
-def test_a_transport_of_no_known_package_is_spoken_to_in_terms_of_httpx2() -> None:
+async def test_a_transport_of_no_known_package_is_spoken_to_in_terms_of_httpx2() -> None:
     class Transport:
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             return httpx2.Response(200, text=request.url.host)
 
     transport: Any = Transport()
 
-    page = run(SafeFetcher(resolver=resolve, transport=transport).fetch("https://example.com/"))
+    page = await SafeFetcher(resolver=resolve, transport=transport).fetch("https://example.com/")
 
     assert page.body == b"93.184.216.34"
 
 
-def test_a_body_whose_iterator_cannot_be_closed_is_read() -> None:
+async def test_a_body_whose_iterator_cannot_be_closed_is_read() -> None:
     class Once:
         def __init__(self) -> None:
             self._left = [b"a ", b"page"]
@@ -183,4 +179,4 @@ def test_a_body_whose_iterator_cannot_be_closed_is_read() -> None:
 
     fetcher = SafeFetcher(resolver=resolve, transport=httpx2.MockTransport(serve))
 
-    assert run(fetcher.fetch("https://example.com/")).body == b"a page"
+    assert (await fetcher.fetch("https://example.com/")).body == b"a page"

@@ -65,13 +65,13 @@ async def fetched(url: str, server: HostileServer, **policy: Any) -> tuple[Page 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("scenario", ["endless_tiny_chunks", "endless_extensions"])
-def test_a_body_that_is_mostly_framing_is_cut_and_others_run_meanwhile(
+async def test_a_body_that_is_mostly_framing_is_cut_and_others_run_meanwhile(
     scenario: str, scheme: str, internet: Any
 ) -> None:
     internet.server = HostileServer(certificate=TLS / "good.pem")
 
-    page, turns = run(
-        fetched(f"{scheme}://a.example.com/{scenario}", internet.server, max_bytes=100_000)
+    page, turns = await fetched(
+        f"{scheme}://a.example.com/{scenario}", internet.server, max_bytes=100_000
     )
 
     assert isinstance(page, Page)
@@ -81,12 +81,12 @@ def test_a_body_that_is_mostly_framing_is_cut_and_others_run_meanwhile(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_interim_answers_without_an_end_are_refused_and_others_run_meanwhile(
+async def test_interim_answers_without_an_end_are_refused_and_others_run_meanwhile(
     scheme: str, internet: Any
 ) -> None:
     internet.server = HostileServer(certificate=TLS / "good.pem")
 
-    error, turns = run(fetched(f"{scheme}://a.example.com/endless_hints", internet.server))
+    error, turns = await fetched(f"{scheme}://a.example.com/endless_hints", internet.server)
 
     assert isinstance(error, ToolError)
     assert (error.code, str(error)) == (
@@ -98,7 +98,7 @@ def test_interim_answers_without_an_end_are_refused_and_others_run_meanwhile(
 
 
 @pytest.mark.parametrize("scenario", ["endless_tiny_chunks", "endless_hints"])
-def test_what_comes_through_a_proxy_is_limited_too(scenario: str) -> None:
+async def test_what_comes_through_a_proxy_is_limited_too(scenario: str) -> None:
     async def main() -> Page:
         async with HostileServer() as server:
             proxy = f"http://127.0.0.1:{server.http_port}"
@@ -107,12 +107,14 @@ def test_what_comes_through_a_proxy_is_limited_too(scenario: str) -> None:
 
     if scenario == "endless_hints":
         with pytest.raises(ToolError, match="too much before its answer"):
-            run(main())
+            await main()
     else:
-        assert run(main()).truncated
+        assert (await main()).truncated
 
 
-def test_each_fetch_has_its_limits_anew(internet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_fetch_has_its_limits_anew(
+    internet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(paced, "MAX_HEAD_WIRE_BYTES", 200)
     monkeypatch.setattr(paced, "OVERHEAD_BYTES", 0)
 
@@ -124,7 +126,7 @@ def test_each_fetch_has_its_limits_anew(internet: Any, monkeypatch: pytest.Monke
         ):
             return [await fetcher.fetch("http://srv.test/") for _ in range(8)]
 
-    assert [page.truncated for page in run(main())] == [False] * 8
+    assert [page.truncated for page in (await main())] == [False] * 8
 
 
 def test_others_have_a_turn_between_small_chunks_of_any_transport() -> None:
@@ -144,5 +146,5 @@ def test_others_have_a_turn_between_small_chunks_of_any_transport() -> None:
     assert run(main()) >= 25
 
 
-def test_a_proxy_that_is_paced_can_wait() -> None:
-    run(PacedBackend().sleep(0))
+async def test_a_proxy_that_is_paced_can_wait() -> None:
+    await PacedBackend().sleep(0)

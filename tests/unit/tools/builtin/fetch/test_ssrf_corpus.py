@@ -19,7 +19,6 @@ import httpx2
 import pytest
 
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.aio import run
 from lib.testing.hostile_server import Asked, HostileServer
 from lib.tools import ToolContext
 from lib.tools.builtin.fetch.address import read
@@ -189,7 +188,7 @@ def check_dialled(dialled: Sequence[tuple[str, int]], case: Case, outcome: str) 
 
 
 @pytest.mark.parametrize("line", CASES, ids=[line["id"] for line in CASES])
-def test_the_corpus_over_pinned_connections(
+async def test_the_corpus_over_pinned_connections(
     line: dict[str, Any],
     internet: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -218,7 +217,7 @@ def test_the_corpus_over_pinned_connections(
             return await tool.call({"url": case.url}, CONTEXT)
 
     try:
-        text, outcome = run(main()), "allowed"
+        text, outcome = await main(), "allowed"
     except ToolError as error:
         text, outcome = "", "blocked"
         check_refusal(error, case)
@@ -235,7 +234,7 @@ def test_the_corpus_over_pinned_connections(
     [line for line in CASES if line["kind"] in {"url", "dns", "policy", "message", "redirect"}],
     ids=lambda line: line["id"],
 )
-def test_the_corpus_through_an_injected_transport(line: dict[str, Any]) -> None:
+async def test_the_corpus_through_an_injected_transport(line: dict[str, Any]) -> None:
     if line["id"] == "S480":
         pytest.skip("whether TLS is verified is the transport's affair: see test_injected.py")
     case = Case(line)
@@ -252,7 +251,7 @@ def test_the_corpus_through_an_injected_transport(line: dict[str, Any]) -> None:
     transport = httpx2.MockTransport(serve)
     fetcher = SafeFetcher(case.policy, resolver=case.names, transport=transport)
     try:
-        run(fetcher.fetch(case.url))
+        await fetcher.fetch(case.url)
         outcome = "allowed"
     except ToolError as error:
         outcome = "blocked"
@@ -272,9 +271,9 @@ def test_what_the_corpus_leaves_to_us_is_of_level_may() -> None:
     assert all(levels[name] == "may" for name in OUR_CHOICE)
 
 
-def test_refusals_of_literal_addresses_do_not_repeat_them() -> None:
+async def test_refusals_of_literal_addresses_do_not_repeat_them() -> None:
     with pytest.raises(FetchBlocked) as caught:
-        run(SafeFetcher().fetch("http://10.1.2.3/"))
+        await SafeFetcher().fetch("http://10.1.2.3/")
 
     assert caught.value.host is None
     assert str(caught.value) == "fetching this URL is blocked: address not public"

@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.aio import run
 from lib.tools import ToolAnnotations, ToolContext
 from lib.tools.builtin import FetchPolicy, SafeFetcher, http_fetch_tool
 from lib.tools.builtin.fetch import tool as module
@@ -33,8 +32,8 @@ def fetcher(content: str = TEXT, media_type: str = "text/plain", **policy: Any) 
     return SafeFetcher(FetchPolicy(**policy), resolver=resolve, transport=transport)
 
 
-def call(made: Any, **arguments: Any) -> str:
-    return run(made.call(arguments, CONTEXT))
+async def call(made: Any, **arguments: Any) -> str:
+    return await made.call(arguments, CONTEXT)
 
 
 def test_what_the_tool_says_of_itself() -> None:
@@ -79,51 +78,53 @@ def test_what_the_tool_says_of_itself() -> None:
         {"url": "http://example.com/", "start": 5.5},
     ],
 )
-def test_arguments_of_another_type_are_refused(arguments: dict[str, Any]) -> None:
+async def test_arguments_of_another_type_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ToolError) as caught:
-        call(http_fetch_tool(fetcher=fetcher()), **arguments)
+        await call(http_fetch_tool(fetcher=fetcher()), **arguments)
 
     assert caught.value.code == "invalid_arguments"
 
 
-def test_a_short_text_comes_whole() -> None:
+async def test_a_short_text_comes_whole() -> None:
     made = http_fetch_tool(fetcher=fetcher("some text"), name="get")
 
     assert made.name == "get"
-    assert call(made, url="http://example.com/to/example.org") == (
+    assert (await call(made, url="http://example.com/to/example.org")) == (
         "url: http://example.org/\nstatus: 200\n\nsome text"
     )
 
 
-def test_pages_are_turned_into_text_at_the_same_time_in_several_loops() -> None:
+async def test_pages_are_turned_into_text_at_the_same_time_in_several_loops() -> None:
     made = http_fetch_tool(fetcher=fetcher("some text"))
 
     async def main() -> list[str]:
         calls = [made.call({"url": "http://example.com/"}, CONTEXT) for _ in range(10)]
         return await asyncio.gather(*calls)
 
-    assert len(set(run(main()) + run(main()))) == 1
+    assert len(set((await main()) + (await main()))) == 1
 
 
-def test_the_title_of_a_page_is_one_line_of_limited_length(monkeypatch: Any) -> None:
+async def test_the_title_of_a_page_is_one_line_of_limited_length(monkeypatch: Any) -> None:
     def extract(body: bytes, *, url: str, **_: Any) -> Any:
         title = "a\ntitle\n" + "x" * 300
         return module.Extracted(title=title, text="text", note="a note", charset="utf-8")
 
     monkeypatch.setattr(module, "extract", extract)
 
-    first, *rest = call(http_fetch_tool(fetcher=fetcher()), url="http://example.com/").split("\n")
+    first, *rest = (
+        await call(http_fetch_tool(fetcher=fetcher()), url="http://example.com/")
+    ).split("\n")
 
     assert first == "title: a title " + "x" * 192
     assert rest == ["url: http://example.com/", "status: 200", "note: a note", "", "text"]
 
 
-def test_a_long_text_is_read_in_parts_that_make_it_up() -> None:
+async def test_a_long_text_is_read_in_parts_that_make_it_up() -> None:
     made = http_fetch_tool(fetcher=fetcher(), max_chars=300)
     parts: list[str] = []
     start = 0
     while True:
-        head, _, text = call(made, url="http://example.com/", start=start).partition("\n\n")
+        head, _, text = (await call(made, url="http://example.com/", start=start)).partition("\n\n")
         assert head == "url: http://example.com/\nstatus: 200"
         text, _, note = text.partition("\n\n[")
         parts.append(text)
@@ -136,25 +137,25 @@ def test_a_long_text_is_read_in_parts_that_make_it_up() -> None:
     assert len(parts) > 5
 
 
-def test_what_is_left_is_told_with_how_to_go_on() -> None:
+async def test_what_is_left_is_told_with_how_to_go_on() -> None:
     made = http_fetch_tool(fetcher=fetcher("x" * 25), max_chars=10)
 
-    assert call(made, url="http://example.com/").endswith(
+    assert (await call(made, url="http://example.com/")).endswith(
         "\n\nxxxxxxxxxx\n\n[15 of 25 characters are left: call again with start=10]"
     )
 
 
-def test_a_start_after_the_end_is_a_mistake() -> None:
+async def test_a_start_after_the_end_is_a_mistake() -> None:
     with pytest.raises(ToolError, match="start is 25, the text has 25") as caught:
-        call(http_fetch_tool(fetcher=fetcher("x" * 25)), url="http://example.com/", start=25)
+        await call(http_fetch_tool(fetcher=fetcher("x" * 25)), url="http://example.com/", start=25)
 
     assert caught.value.code == "invalid_arguments"
 
 
-def test_a_text_that_was_cut_says_so() -> None:
+async def test_a_text_that_was_cut_says_so() -> None:
     made = http_fetch_tool(fetcher=fetcher("x" * 25, max_bytes=5))
 
-    assert call(made, url="http://example.com/").endswith(
+    assert (await call(made, url="http://example.com/")).endswith(
         "note: the page is longer than what was read of it\n\nxxxxx"
     )
 
@@ -169,23 +170,23 @@ def test_a_text_that_was_cut_says_so() -> None:
         {"url": "http://example.com/" + "x" * 9_000},
     ],
 )
-def test_arguments_that_are_none_are_refused(arguments: Mapping[str, Any]) -> None:
+async def test_arguments_that_are_none_are_refused(arguments: Mapping[str, Any]) -> None:
     with pytest.raises(ToolError) as caught:
-        call(http_fetch_tool(fetcher=fetcher()), **arguments)
+        await call(http_fetch_tool(fetcher=fetcher()), **arguments)
 
     assert caught.value.code == "invalid_arguments"
 
 
-def test_only_urls_that_were_seen_are_fetched_where_that_is_asked_for() -> None:
+async def test_only_urls_that_were_seen_are_fetched_where_that_is_asked_for() -> None:
     seen = {"http://example.com/seen"}
     made = http_fetch_tool(fetcher=fetcher("text"), allowed_urls=seen.__contains__)
 
-    assert call(made, url="http://example.com/seen").endswith("text")
+    assert (await call(made, url="http://example.com/seen")).endswith("text")
     with pytest.raises(FetchBlocked, match="only URLs that were seen"):
-        call(made, url="http://example.com/seen?secret=1")
+        await call(made, url="http://example.com/seen?secret=1")
 
 
-def test_hosts_may_need_approval_and_redirects_to_them_are_refused() -> None:
+async def test_hosts_may_need_approval_and_redirects_to_them_are_refused() -> None:
     made = http_fetch_tool(
         fetcher=fetcher("text"), approve_hosts=lambda host: host != "example.com"
     )
@@ -194,13 +195,13 @@ def test_hosts_may_need_approval_and_redirects_to_them_are_refused() -> None:
     assert made.needs_approval({"url": "http://example.org/"})
     assert not made.needs_approval({"url": "http://127.1/"})
     assert not made.needs_approval({})
-    assert call(made, url="http://example.com/").endswith("text")
-    assert call(made, url="http://example.org/").endswith("text")  # it was approved
+    assert (await call(made, url="http://example.com/")).endswith("text")
+    assert (await call(made, url="http://example.org/")).endswith("text")  # it was approved
     with pytest.raises(FetchBlocked, match="redirect to a host that needs approval"):
-        call(made, url="http://example.com/to/example.org")
+        await call(made, url="http://example.com/to/example.org")
 
 
-def test_turning_a_page_into_text_is_limited_in_time(monkeypatch: Any) -> None:
+async def test_turning_a_page_into_text_is_limited_in_time(monkeypatch: Any) -> None:
     def slow(*_: Any, **__: Any) -> Any:
         time.sleep(0.3)
 
@@ -208,7 +209,7 @@ def test_turning_a_page_into_text_is_limited_in_time(monkeypatch: Any) -> None:
     monkeypatch.setattr(module, "EXTRACTION_S", 0.05)
 
     with pytest.raises(ToolError, match="took too long") as caught:
-        call(http_fetch_tool(fetcher=fetcher()), url="http://example.com/")
+        await call(http_fetch_tool(fetcher=fetcher()), url="http://example.com/")
 
     assert caught.value.code == "timeout"
 

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.aio import run
 from lib.testing.hostile_server import SCENARIOS
 from lib.testing.raw_server import raw_server
 from lib.tools import ToolContext
@@ -121,7 +120,9 @@ class Server:
         await writer.drain()
 
 
-def fetched(answer: bytes, internet: Any, approve: Callable[[str], bool] | None = None) -> str:
+async def fetched(
+    answer: bytes, internet: Any, approve: Callable[[str], bool] | None = None
+) -> str:
     """Return what a model reads of a fetch that fails, outside of fences; "" if it succeeds."""
 
     async def main() -> str:
@@ -138,19 +139,19 @@ def fetched(answer: bytes, internet: Any, approve: Callable[[str], bool] | None 
                 return outside_of_fences(error)
         return ""
 
-    return run(main())
+    return await main()
 
 
 def needs_approval(host: str) -> bool:
     return host.startswith("approve-")
 
 
-def test_errors_of_fetching_hold_no_word_of_a_server(internet: Any) -> None:
+async def test_errors_of_fetching_hold_no_word_of_a_server(internet: Any) -> None:
     wrong: list[str] = []
     refused = 0
     for number, answer in enumerate(answers()):
         for approve in (None, needs_approval):
-            told = fetched(answer, internet, approve)
+            told = await fetched(answer, internet, approve)
             refused += bool(told)
             if MARK in told:
                 wrong.append(f"{number} {answer[:80]!r}: {told[:200]}")
@@ -159,17 +160,19 @@ def test_errors_of_fetching_hold_no_word_of_a_server(internet: Any) -> None:
     assert refused > 80
 
 
-def test_a_redirect_that_is_refused_says_that_the_server_redirected(internet: Any) -> None:
+async def test_a_redirect_that_is_refused_says_that_the_server_redirected(internet: Any) -> None:
     for place in ("http://x.com:22/", "http://x.localhost/", "http://10.0.0.1/", "ftp://x.com/"):
-        told = fetched(moved(place), internet)
+        told = await fetched(moved(place), internet)
 
         assert "the server redirected to a url that is blocked: " in told
-    assert "the host that the server redirected to could not be found" in fetched(
-        moved("http://none-x.com/"), internet
+    assert "the host that the server redirected to could not be found" in (
+        await fetched(moved("http://none-x.com/"), internet)
     )
 
 
-def test_a_redirect_to_a_host_that_needs_approval_is_named_within_a_fence(internet: Any) -> None:
+async def test_a_redirect_to_a_host_that_needs_approval_is_named_within_a_fence(
+    internet: Any,
+) -> None:
     async def main() -> None:
         internet.server = server = Server(moved("http://other.com/place"))
         async with raw_server(server.accept) as port, SafeFetcher(resolver=Names()) as fetcher:
@@ -178,7 +181,7 @@ def test_a_redirect_to_a_host_that_needs_approval_is_named_within_a_fence(intern
             await tool.call({"url": "http://srv.test/"}, CONTEXT)
 
     with pytest.raises(FetchBlocked) as caught:
-        run(main())
+        await main()
 
     found = FENCE.search(str(caught.value))
     assert found is not None
@@ -186,7 +189,7 @@ def test_a_redirect_to_a_host_that_needs_approval_is_named_within_a_fence(intern
     assert "other.com" not in outside_of_fences(caught.value)
 
 
-def test_failures_of_resolvers_and_transports_hold_nothing_of_their_text() -> None:
+async def test_failures_of_resolvers_and_transports_hold_nothing_of_their_text() -> None:
     def fail(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError(f"certificate verify failed: {MARK}")
 
@@ -204,12 +207,12 @@ def test_failures_of_resolvers_and_transports_hold_nothing_of_their_text() -> No
                     found.append(error)
         return found
 
-    errors = run(main())
+    errors = await main()
     assert len(errors) == 2
     assert not [error for error in errors if MARK in outside_of_fences(error)]
 
 
-def searched(provider: Any) -> str:
+async def searched(provider: Any) -> str:
     async def main() -> str:
         try:
             await web_search_tool(provider).call({"query": "x"}, CONTEXT)
@@ -217,7 +220,7 @@ def searched(provider: Any) -> str:
             return outside_of_fences(error)
         return ""
 
-    return run(main())
+    return await main()
 
 
 BODIES: Final = [
@@ -236,7 +239,7 @@ BODIES: Final = [
 ]
 
 
-def test_errors_of_searching_hold_no_word_of_a_server() -> None:
+async def test_errors_of_searching_hold_no_word_of_a_server() -> None:
     wrong: list[str] = []
     for status in (200, 301, 400, 401, 403, 404, 422, 429, 500, 503):
         for body in BODIES:
@@ -262,36 +265,33 @@ def test_errors_of_searching_hold_no_word_of_a_server() -> None:
                     SearXNGProvider("http://sx.test", transport=transport),
                     BraveSearchProvider("key", transport=transport),
                 ):
-                    told = searched(provider)
+                    told = await searched(provider)
                     if MARK in told:
                         wrong.append(f"{type(provider).__name__} {status} {body!r}: {told}")
 
     assert not wrong
 
 
-def test_what_a_provider_of_the_callers_says_of_a_failure_is_fenced() -> None:
+async def test_what_a_provider_of_the_callers_says_of_a_failure_is_fenced() -> None:
     class Provider:
         async def search(self, query: str, *, max_results: int = 5) -> list[Any]:
             raise ToolError("unavailable", f"the service said: {MARK}")
 
-    async def main() -> ToolError:
-        with pytest.raises(ToolError) as caught:
-            await web_search_tool(Provider()).call({"query": "x"}, CONTEXT)
-        return caught.value
-
-    error = run(main())
+    with pytest.raises(ToolError) as caught:
+        await web_search_tool(Provider()).call({"query": "x"}, CONTEXT)
+    error = caught.value
     assert error.code == "unavailable"
     assert MARK in error.message
     assert MARK not in FENCE.sub("", error.message)
 
 
-def test_all_that_the_hostile_server_does_is_refused_in_our_words(internet: Any) -> None:
+async def test_all_that_the_hostile_server_does_is_refused_in_our_words(internet: Any) -> None:
     """Each scenario's own words are replaced by the mark where they stand in its bytes."""
     wrong: list[str] = []
     for name, scenario in SCENARIOS.items():
         if isinstance(scenario, bytes):
             marked = scenario.replace(b"a page", MARK.encode()).replace(b"X-", f"{MARK}-".encode())
-            told = fetched(marked, internet)
+            told = await fetched(marked, internet)
             wrong += [f"{name}: {told}"] if MARK in told else []
 
     assert not wrong

@@ -206,12 +206,9 @@ def test_files_are_read_off_the_event_loop(root: Path, monkeypatch: pytest.Monke
     assert threads != [threading.get_ident()]
 
 
-def test_the_tools_can_be_made_on_an_event_loop(root: Path) -> None:
-    async def main() -> Any:
-        made = read_file_tool(root)
-        return await made.call({"path": "t.txt"}, CONTEXT)
-
-    assert run(main())["lines"] == 3
+async def test_the_tools_can_be_made_on_an_event_loop(root: Path) -> None:
+    made = read_file_tool(root)
+    assert (await made.call({"path": "t.txt"}, CONTEXT))["lines"] == 3
 
 
 def test_a_cancelled_call_stops_reading_and_leaves_no_descriptor(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.errors import ToolError
-from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.http import Reaction
 from lib.testing.search_server import API_KEY, BraveServer, WebPage
@@ -29,7 +28,7 @@ class SteppingClock(ManualClock):
         self.advance(delay_s)
 
 
-def served(
+async def served(
     queries: Sequence[str] = ("rust",),
     *,
     script: Sequence[Reaction | None] = (),
@@ -58,13 +57,13 @@ def served(
             await provider.aclose()
         return found, server
 
-    return run(main())
+    return await main()
 
 
-def refusal(
+async def refusal(
     *script: Reaction | None, queries: Sequence[str] = ("rust",), **options: Any
 ) -> ToolError:
-    found, _ = served(queries, script=script, **options)
+    found, _ = await served(queries, script=script, **options)
     error = found[-1]
     assert isinstance(error, ToolError)
     assert error.__cause__ is None

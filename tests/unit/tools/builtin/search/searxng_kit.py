@@ -8,7 +8,6 @@ import httpx2
 import pytest
 
 from lib.errors import ToolError
-from lib.testing.aio import run
 from lib.testing.http import Reaction
 from lib.testing.search_server import SearXNGServer, WebPage
 from lib.tools.builtin import SearXNGProvider
@@ -32,18 +31,20 @@ def answering(body: bytes | Any, *, headers: dict[str, str] = JSON) -> SearXNGPr
     return SearXNGProvider("http://sx.test", transport=httpx2.MockTransport(serve))
 
 
-def search(provider: SearXNGProvider, query: str = "x", max_results: int = 5) -> SearchResults:
-    return run(provider.search(query, max_results=max_results))
+async def search(
+    provider: SearXNGProvider, query: str = "x", max_results: int = 5
+) -> SearchResults:
+    return await provider.search(query, max_results=max_results)
 
 
-def refusal_of(provider: SearXNGProvider, query: str = "x") -> ToolError:
+async def refusal_of(provider: SearXNGProvider, query: str = "x") -> ToolError:
     with pytest.raises(ToolError) as caught:
-        search(provider, query)
+        await search(provider, query)
     assert caught.value.__cause__ is None
     return caught.value
 
 
-def served(
+async def served(
     query: str = "rust",
     *,
     script: Sequence[Reaction] = (),
@@ -61,4 +62,4 @@ def served(
             finally:
                 await provider.aclose()
 
-    return run(main())
+    return await main()

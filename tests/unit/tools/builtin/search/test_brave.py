@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from lib.testing.aio import run
 from lib.testing.http import Hang, Reaction, Response
 from lib.testing.search_server import API_KEY, BraveServer
 from lib.tools.builtin import BraveSearchProvider, SearchApiProvider, SearchResult
@@ -18,8 +17,8 @@ def test_the_specification_s_name_is_the_same_class() -> None:
     assert SearchApiProvider is BraveSearchProvider
 
 
-def test_results_are_read_and_the_request_is_what_brave_wants() -> None:
-    (found,), server = served(country="de", safesearch="strict", max_results=3)
+async def test_results_are_read_and_the_request_is_what_brave_wants() -> None:
+    (found,), server = await served(country="de", safesearch="strict", max_results=3)
 
     (request,) = server.requests
     assert found == [
@@ -42,13 +41,13 @@ def test_results_are_read_and_the_request_is_what_brave_wants() -> None:
     assert "gzip" in request.headers["accept-encoding"]
 
 
-def test_more_than_brave_sends_are_not_asked_for() -> None:
-    _, server = served(max_results=50)
+async def test_more_than_brave_sends_are_not_asked_for() -> None:
+    _, server = await served(max_results=50)
 
     assert server.requests[0].query["count"] == ["20"]
 
 
-def test_markup_is_taken_off_even_where_brave_sends_it() -> None:
+async def test_markup_is_taken_off_even_where_brave_sends_it() -> None:
     entry = {
         "title": "Rust&#x27;s <strong>book</strong>",
         "url": "https://a.test/",
@@ -58,7 +57,7 @@ def test_markup_is_taken_off_even_where_brave_sends_it() -> None:
     }
     body = {"type": "search", "web": {"results": [entry, {"url": "http://u:p@a.test/"}, "x"]}}
 
-    (found,), _ = served(script=[Response.of(body)])
+    (found,), _ = await served(script=[Response.of(body)])
 
     assert found == [
         SearchResult(
@@ -75,8 +74,8 @@ def test_markup_is_taken_off_even_where_brave_sends_it() -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"type": "search"}, {"web": None}, {"web": {"results": None}}]
 )
-def test_no_web_is_no_results_and_no_error(body: Any) -> None:
-    (found, nothing), _ = served(["rust", "xyzzy"], script=[Response.of(body), None])
+async def test_no_web_is_no_results_and_no_error(body: Any) -> None:
+    (found, nothing), _ = await served(["rust", "xyzzy"], script=[Response.of(body), None])
 
     assert (found, nothing) == ([], [])
 
@@ -102,8 +101,8 @@ ABOUT_NOTHING: Any = {"code": "VALIDATION", "meta": {"errors": [{"loc": None}, 3
 
 
 @pytest.mark.parametrize("body", [{}, {"error": None}, {"error": ABOUT_NOTHING}])
-def test_another_422_is_about_the_query(body: Any) -> None:
-    error = refusal(Response.of(body, 422))
+async def test_another_422_is_about_the_query(body: Any) -> None:
+    error = await refusal(Response.of(body, 422))
 
     assert (error.code, error.message) == (
         "invalid_arguments",
@@ -112,8 +111,8 @@ def test_another_422_is_about_the_query(body: Any) -> None:
 
 
 @pytest.mark.parametrize("query", ["x" * 401, "a " * 51, " "])
-def test_a_query_that_brave_would_refuse_is_not_sent(query: str) -> None:
-    found, server = served([query])
+async def test_a_query_that_brave_would_refuse_is_not_sent(query: str) -> None:
+    found, server = await served([query])
 
     assert found[0].code == "invalid_arguments"
     assert server.requests == []
@@ -128,20 +127,20 @@ def test_a_query_that_brave_would_refuse_is_not_sent(query: str) -> None:
         (Response(headers=JSON, body=b"[1]"), "JSON object"),
     ],
 )
-def test_other_answers_are_unavailable(reaction: Reaction, told: str) -> None:
-    error = refusal(reaction)
+async def test_other_answers_are_unavailable(reaction: Reaction, told: str) -> None:
+    error = await refusal(reaction)
 
     assert error.code == "unavailable"
     assert told in error.message
 
 
-def test_an_answer_without_a_type_may_be_json() -> None:
-    (found,), _ = served(script=[Response(body=json.dumps({"web": {}}).encode())])
+async def test_an_answer_without_a_type_may_be_json() -> None:
+    (found,), _ = await served(script=[Response(body=json.dumps({"web": {}}).encode())])
 
     assert found == []
 
 
-def test_a_search_can_be_cancelled_and_made_again() -> None:
+async def test_a_search_can_be_cancelled_and_made_again() -> None:
     async def main() -> int:
         async with BraveServer(PAGES) as server:
             server.script.append(Hang())
@@ -154,4 +153,4 @@ def test_a_search_can_be_cancelled_and_made_again() -> None:
                 await first
             return len(await provider.search("rust"))
 
-    assert run(main()) == 2
+    assert (await main()) == 2

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from lib.errors import ToolError
-from lib.testing.aio import run
 from lib.testing.http import Response
 from lib.testing.search_server import API_KEY
 from lib.tools.builtin import BraveSearchProvider
@@ -14,14 +13,14 @@ from lib.tools.builtin import BraveSearchProvider
 from .brave_kit import JSON, refusal, served
 
 
-def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAVE_SEARCH_API_KEY", "other")
     monkeypatch.setenv("BRAVE_API_KEY", f" {API_KEY}\n")
-    _, server = served(api_key="")
+    _, server = await served(api_key="")
     assert server.requests[0].headers["x-subscription-token"] == API_KEY
 
     monkeypatch.setenv("BRAVE_API_KEY", "")
-    _, server = served(api_key="")
+    _, server = await served(api_key="")
     assert server.requests[0].headers["x-subscription-token"] == "other"
 
 
@@ -41,8 +40,8 @@ def test_a_key_that_is_none_is_refused_without_being_repeated(key: str) -> None:
     assert key not in str(caught.value)
 
 
-def test_a_wrong_key_is_status_422_and_says_so_to_the_operator() -> None:
-    error = refusal(api_key="BSA-wrong")
+async def test_a_wrong_key_is_status_422_and_says_so_to_the_operator() -> None:
+    error = await refusal(api_key="BSA-wrong")
 
     assert error.code == "unavailable"
     assert "does not accept the key" in error.message
@@ -64,23 +63,23 @@ MISSING: Any = {
         (422, {"errors": [{"code": "SUBSCRIPTION_TOKEN_INVALID"}]}),
     ],
 )
-def test_other_refusals_of_the_key_say_the_same(status: int, body: Any) -> None:
-    assert "does not accept the key" in refusal(Response.of(body, status)).message
+async def test_other_refusals_of_the_key_say_the_same(status: int, body: Any) -> None:
+    assert "does not accept the key" in (await refusal(Response.of(body, status))).message
 
 
-def test_the_key_is_in_no_error_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_is_in_no_error_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     page = f"<html>{API_KEY} challenge".encode()
-    refusal(Response.of({"error": {"detail": API_KEY}}, 500))
-    refusal(Response(headers={"content-type": "text/html"}, body=page))
-    refusal(Response(headers=JSON, body=page))
-    refusal(Response(status=302, headers={"location": f"https://evil.test/{API_KEY}"}))
+    await refusal(Response.of({"error": {"detail": API_KEY}}, 500))
+    await refusal(Response(headers={"content-type": "text/html"}, body=page))
+    await refusal(Response(headers=JSON, body=page))
+    await refusal(Response(status=302, headers={"location": f"https://evil.test/{API_KEY}"}))
 
     async def unreachable() -> None:
         await BraveSearchProvider(API_KEY, base_url="http://127.0.0.1:1").search("x")
 
     with pytest.raises(ToolError, match="could not be reached"):
-        run(unreachable())
+        await unreachable()
 
     ours = [record for record in caplog.records if record.name.startswith(("lib", "httpx2"))]
     assert ours

@@ -10,45 +10,45 @@ from lib.tools.builtin.search.rates import Window, wait_s, windows
 from .brave_kit import SteppingClock, served
 
 
-def test_a_second_search_within_the_second_waits_for_the_next() -> None:
+async def test_a_second_search_within_the_second_waits_for_the_next() -> None:
     clock = SteppingClock()
 
-    found, server = served(["rust", "oxide"], per_second=1, clock=clock)
+    found, server = await served(["rust", "oxide"], per_second=1, clock=clock)
 
     assert [len(pages) for pages in found] == [2, 2]
     assert clock.slept == [1.0]
     assert (len(server.requests), server.searches) == (3, 2)
 
 
-def test_there_is_one_retry_and_no_more() -> None:
+async def test_there_is_one_retry_and_no_more() -> None:
     limited = Response.of({"error": {"code": "RATE_LIMITED"}}, 429)
 
-    found, server = served(script=[limited, limited])
+    found, server = await served(script=[limited, limited])
 
     assert (found[0].code, len(server.requests)) == ("rate_limited", 2)
     assert "search again later" in found[0].message
 
 
-def test_there_is_no_retry_that_the_time_limit_forbids() -> None:
+async def test_there_is_no_retry_that_the_time_limit_forbids() -> None:
     clock = SteppingClock()
 
-    found, server = served(["rust", "oxide"], per_second=1, clock=clock, timeout_s=0.9)
+    found, server = await served(["rust", "oxide"], per_second=1, clock=clock, timeout_s=0.9)
 
     assert found[1].code == "rate_limited"
     assert (clock.slept, len(server.requests)) == ([], 2)
 
 
-def test_a_month_that_is_used_up_is_not_waited_for() -> None:
+async def test_a_month_that_is_used_up_is_not_waited_for() -> None:
     clock = SteppingClock()
 
-    found, server = served(["rust", "oxide"], per_month=1, clock=clock)
+    found, server = await served(["rust", "oxide"], per_month=1, clock=clock)
 
     assert (found[1].code, clock.slept, len(server.requests)) == ("rate_limited", [], 2)
     assert "this month are used up" in found[1].message
 
 
-def test_a_plan_without_a_quota_is_never_used_up() -> None:
-    found, _ = served(["rust"] * 3, per_second=1, per_month=0)
+async def test_a_plan_without_a_quota_is_never_used_up() -> None:
+    found, _ = await served(["rust"] * 3, per_second=1, per_month=0)
 
     assert [len(pages) for pages in found] == [2, 2, 2]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lib.testing.aio import run
 from lib.testing.raw_server import raw_server
 from lib.tools.builtin import BraveSearchProvider, SearXNGProvider
 
@@ -22,7 +21,7 @@ def brave(url: str, **options: Any) -> Any:
     return BraveSearchProvider("key", base_url=url, **options)
 
 
-def asked(make: Make, *, through: bool = False, **options: Any) -> list[str]:
+async def asked(make: Make, *, through: bool = False, **options: Any) -> list[str]:
     """Return the heads of two searches' requests as a server gets them.
 
     Args:
@@ -42,10 +41,6 @@ def asked(make: Make, *, through: bool = False, **options: Any) -> list[str]:
             )
             writer.write(body)
 
-    async def main() -> None:
-        async with raw_server(accept) as port:
-            await search_twice(f"http://127.0.0.1:{port}")
-
     async def search_twice(address: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("NO_PROXY", "no_proxy"):
@@ -57,21 +52,22 @@ def asked(make: Make, *, through: bool = False, **options: Any) -> list[str]:
                 assert await provider.search("rust") == []
             await provider.aclose()
 
-    run(main())
+    async with raw_server(accept) as port:
+        await search_twice(f"http://127.0.0.1:{port}")
     return heads
 
 
 @pytest.mark.parametrize("make", [searxng, brave])
-def test_a_cookie_of_a_search_server_is_not_kept(make: Make) -> None:
-    heads = asked(make)
+async def test_a_cookie_of_a_search_server_is_not_kept(make: Make) -> None:
+    heads = await asked(make)
 
     assert len(heads) == 2
     assert not [head for head in heads if "cookie" in head]
 
 
 @pytest.mark.parametrize("make", [searxng, brave])
-def test_a_proxy_of_the_environment_is_used_only_if_asked_for(make: Make) -> None:
-    assert len(asked(make)) == 2  # the environment's proxy would not have answered
+async def test_a_proxy_of_the_environment_is_used_only_if_asked_for(make: Make) -> None:
+    assert len(await asked(make)) == 2  # the environment's proxy would not have answered
 
-    heads = asked(make, through=True, environment_proxy=True)
+    heads = await asked(make, through=True, environment_proxy=True)
     assert [head.startswith("get http://searx.test") for head in heads] == [True, True]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from lib.errors import ToolError
-from lib.testing.aio import run
 from lib.testing.search_server import AskedOfSearXNG, SearXNGServer
 from lib.tools.builtin import MetaSearchProvider, SearXNGProvider
 from lib.tools.builtin.search.searxng import obedient
@@ -18,8 +17,8 @@ def test_the_specification_s_name_is_the_same_class() -> None:
     assert MetaSearchProvider is SearXNGProvider
 
 
-def test_a_search_is_one_get_with_the_headers_that_the_limiter_wants() -> None:
-    found, server = served(
+async def test_a_search_is_one_get_with_the_headers_that_the_limiter_wants() -> None:
+    found, server = await served(
         categories="general,it",
         language="de-DE",
         safesearch=2,
@@ -41,19 +40,19 @@ def test_a_search_is_one_get_with_the_headers_that_the_limiter_wants() -> None:
     assert request.headers["user-agent"].startswith("lib-agents/")
 
 
-def test_nothing_is_asked_that_was_not_given() -> None:
-    _, server = served("größe & co")
+async def test_nothing_is_asked_that_was_not_given() -> None:
+    _, server = await served("größe & co")
 
     assert server.requests[0].query == {"q": ["größe & co"], "format": ["json"]}
 
 
-def test_a_server_below_a_path_is_asked_there() -> None:
+async def test_a_server_below_a_path_is_asked_there() -> None:
     async def main() -> list[str]:
         async with SearXNGServer(PAGES) as server:
             await SearXNGProvider(f"{server.base_url}/sx/").search("rust")
             return [request.path for request in server.requests]
 
-    assert run(main()) == ["/sx/search"]
+    assert (await main()) == ["/sx/search"]
 
 
 @pytest.mark.parametrize(
@@ -72,16 +71,16 @@ def test_a_server_below_a_path_is_asked_there() -> None:
         ("i <3 c++ a!b 10:30 <div> c#", "i 3 c++ a!b 10:30 <div> c#"),
     ],
 )
-def test_no_word_of_a_query_commands_the_server(query: str, asked: str) -> None:
+async def test_no_word_of_a_query_commands_the_server(query: str, asked: str) -> None:
     assert obedient(query) == asked
-    found, server = served(query)
+    found, server = await served(query)
 
     assert not isinstance(found, ToolError)
     assert [asdict(each) for each in server.asked] == [asdict(AskedOfSearXNG(asked))]
 
 
-def test_a_query_of_nothing_but_commands_is_empty() -> None:
-    assert refusal_of(answering(b""), "!! : !").code == "invalid_arguments"
+async def test_a_query_of_nothing_but_commands_is_empty() -> None:
+    assert (await refusal_of(answering(b""), "!! : !")).code == "invalid_arguments"
 
 
 @pytest.mark.parametrize(

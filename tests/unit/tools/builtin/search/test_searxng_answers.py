@@ -13,8 +13,8 @@ from .searxng_kit import answering, refusal_of, search, served
 REAL = (Path(__file__).parents[4] / "data" / "builtin" / "searxng-response.json").read_bytes()
 
 
-def test_a_real_answer_is_read() -> None:
-    found = search(answering(REAL), max_results=50)
+async def test_a_real_answer_is_read() -> None:
+    found = await search(answering(REAL), max_results=50)
 
     assert len(found) == 12
     assert found[0] == SearchResult(
@@ -36,26 +36,30 @@ def test_a_real_answer_is_read() -> None:
     )
 
 
-def test_only_as_many_results_come_as_are_wanted() -> None:
-    assert [result.url[-9] for result in search(answering(REAL), max_results=3)] == ["0", "1", "2"]
+async def test_only_as_many_results_come_as_are_wanted() -> None:
+    assert [result.url[-9] for result in (await search(answering(REAL), max_results=3))] == [
+        "0",
+        "1",
+        "2",
+    ]
 
 
-def test_answers_of_older_servers_are_texts() -> None:
-    found = search(
+async def test_answers_of_older_servers_are_texts() -> None:
+    found = await search(
         answering({"results": [], "answers": ["<b>42</b>", "", None, 7, {"answer": "x"}]})
     )
 
     assert found.answers == (SearchAnswer("42"), SearchAnswer("x"))
 
 
-def test_a_model_is_not_told_the_address_of_the_machine_it_runs_on() -> None:
-    found, server = served("ip")
+async def test_a_model_is_not_told_the_address_of_the_machine_it_runs_on() -> None:
+    found, server = await served("ip")
 
     assert isinstance(found, SearchResults)
     assert (found.answers, server.asked[0].query) == ((), "ip")
 
 
-def test_an_infobox_may_hold_anything() -> None:
+async def test_an_infobox_may_hold_anything() -> None:
     boxes = [
         {
             "infobox": "Rust",
@@ -67,7 +71,7 @@ def test_an_infobox_may_hold_anything() -> None:
         "box",
     ]
 
-    assert search(answering({"infoboxes": boxes})).answers == (
+    assert (await search(answering({"infoboxes": boxes}))).answers == (
         SearchAnswer("Rust", "http://a.test/"),
         SearchAnswer("only text"),
     )
@@ -85,22 +89,22 @@ def test_an_infobox_may_hold_anything() -> None:
         {"answers": "x", "infoboxes": 3, "unresponsive_engines": "down"},
     ],
 )
-def test_what_is_no_result_is_left_out(body: Any) -> None:
-    found = search(answering(body))
+async def test_what_is_no_result_is_left_out(body: Any) -> None:
+    found = await search(answering(body))
 
     assert (list(found), found.answers, found.unresponsive) == ([], (), ())
 
 
-def test_a_page_without_a_title_is_called_by_its_address() -> None:
-    (result,) = search(answering({"results": [{"url": "https://a.test/b", "title": 3}]}))
+async def test_a_page_without_a_title_is_called_by_its_address() -> None:
+    (result,) = await search(answering({"results": [{"url": "https://a.test/b", "title": 3}]}))
 
     assert result == SearchResult("https://a.test/b", "https://a.test/b")
 
 
-def test_an_empty_answer_of_dead_engines_is_no_empty_web() -> None:
+async def test_an_empty_answer_of_dead_engines_is_no_empty_web() -> None:
     body = {"results": [], "unresponsive_engines": [["slow", "timeout"], ["boom"], [], 3]}
 
-    error = refusal_of(answering(body))
+    error = await refusal_of(answering(body))
 
     assert (error.code, error.message) == (
         "unavailable",
@@ -108,8 +112,8 @@ def test_an_empty_answer_of_dead_engines_is_no_empty_web() -> None:
     )
 
 
-def test_an_answer_of_many_megabytes_of_entries_is_read_in_little_time() -> None:
+async def test_an_answer_of_many_megabytes_of_entries_is_read_in_little_time() -> None:
     entry = {"url": "javascript:x", "title": "<" * 300, "content": "&#" * 300}
     body = {"results": [entry] * 1_900, "answers": [{"answer": "<!--" * 500}] * 10}
 
-    assert list(search(answering(body))) == []
+    assert list(await search(answering(body))) == []
