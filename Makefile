@@ -1,21 +1,25 @@
-# The two commands of the README. Each makes .venv, installs what it needs, and does the whole job.
+# `make check` after every change, `make test` before a merge, `make test-long` at night.
+# Each makes .venv, installs what it needs, and does the whole job.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo wheel test test-live check docs bench clean
+.PHONY: demo wheel check test test-long test-live docs bench clean
 
 demo: .venv/.ready-demo
 	@$(BIN)/lib demo $(ARGS)
 
-test: .venv/.ready-dev
+check: .venv/.ready-dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+test: .venv/.ready-dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/gate
+
+test-long: .venv/.ready-dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/test-long $(ARGS)
 
 test-live: .venv/.ready-dev
 	@scripts/test-live $(ARGS)
-
-check: .venv/.ready-dev
-	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check-fast
 
 wheel: | .venv/bin/python
 	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .

@@ -17,7 +17,7 @@ settings.register_profile(
     "ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("deep", parent=settings.get_profile("ci"), max_examples=2_000)
-settings.load_profile("ci")
+settings.load_profile("deep" if os.environ.get("LIB_TEST_LONG") else "ci")
 
 
 @pytest.fixture(autouse=True)

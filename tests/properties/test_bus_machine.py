@@ -22,7 +22,7 @@ from .process_kit import new_loop
 GROUPS = ["a", "b/0"]
 MAX_PROCESSES = 3
 STEPS = 40
-SEEDS = int(os.environ.get("BUS_SEEDS", "25"))
+SEEDS = int(os.environ.get("BUS_SEEDS", "500" if os.environ.get("LIB_TEST_LONG") else "25"))
 
 
 class Story:
