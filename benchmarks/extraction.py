@@ -26,13 +26,13 @@ WORDS = re.compile(r"\w+").findall
 
 
 def lib(page: bytes, url: str) -> str:
-    from lib.tools.builtin.extract import extract
+    from lib.content import extract
 
     return extract(page, content_type="text/html", charset="utf-8", url=url).text
 
 
 def lib_trafilatura(page: bytes, url: str) -> str:
-    from lib.tools.builtin.extract import extract
+    from lib.content import extract
 
     return extract(
         page, content_type="text/html", charset="utf-8", url=url, main_content="trafilatura"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from lib.content import extract
+from lib.content.encodings import LABELS
+from lib.content.extraction import MAX_CHARS
+from lib.content.hygiene import clean
 from lib.errors import ToolError
-from lib.tools.builtin.extract import extract
-from lib.tools.builtin.extract.encodings import LABELS
-from lib.tools.builtin.extract.reading import MAX_CHARS
-from lib.tools.builtin.hygiene import clean
 
 TYPES = (
     *("text/html", "application/json", "application/xml", "application/rss+xml", "text/markdown"),

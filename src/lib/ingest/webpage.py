@@ -1,6 +1,6 @@
 """HTML to readable text: blocks become paragraphs, and each line knows its source line.
 
-It needs neither attributes nor a tree: `lib._util.markup` has the tokens, in linear time.
+It needs neither attributes nor a tree: `lib.content.markup` has the tokens, in linear time.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from lib._util.markup import Kind, tokens, unescaped
-from lib._util.sight import sight_of
+from lib.content.html.visibility import sight_of
+from lib.content.markup import Kind, tokens, unescaped
 from lib.ingest.document import Document, Heading
 
 _RAW: Final = frozenset({"script", "style"})

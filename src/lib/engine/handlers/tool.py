@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from lib._util.json import copied
+from lib.content.hygiene import clean, fenced, new_boundary
 from lib.engine.core.algorithm import Request, ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
 from lib.engine.handler import Admission, Context
@@ -29,7 +30,6 @@ from lib.tools import (
     ToolContext,
     ToolRegistry,
 )
-from lib.tools.builtin.hygiene import clean, fenced, new_boundary
 from lib.tools.checks import ask_check
 from lib.tools.output import as_text, clip
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from lib._util.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from lib.content.hygiene import clean, fenced
     from lib.errors import FetchBlocked
     from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
     from lib.tools.builtin.fetch.policy import DEFAULT_CONTENT_TYPES, FetchPolicy
     from lib.tools.builtin.fetch.resolver import Resolver, SystemResolver
     from lib.tools.builtin.fetch.tool import http_fetch_tool
     from lib.tools.builtin.files import DENY, FileAccess, list_files_tool, read_file_tool
-    from lib.tools.builtin.hygiene import clean, fenced
     from lib.tools.builtin.search.brave import BraveSearchProvider
     from lib.tools.builtin.search.brave import BraveSearchProvider as SearchApiProvider
     from lib.tools.builtin.search.provider import (
@@ -76,8 +76,8 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "SearchResult": "lib.tools.builtin.search.provider",
             "SearchResults": "lib.tools.builtin.search.provider",
             "SystemResolver": "lib.tools.builtin.fetch.resolver",
-            "clean": "lib.tools.builtin.hygiene",
-            "fenced": "lib.tools.builtin.hygiene",
+            "clean": "lib.content.hygiene",
+            "fenced": "lib.content.hygiene",
             "http_fetch_tool": "lib.tools.builtin.fetch.tool",
             "list_files_tool": "lib.tools.builtin.files",
             "read_file_tool": "lib.tools.builtin.files",

@@ -11,6 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from lib.content.hygiene import fenced
 from lib.errors import FetchBlocked, ToolError, ToolErrorCode
 from lib.tools.builtin.fetch.answer import Answer, Sender
 from lib.tools.builtin.fetch.body import (
@@ -29,7 +30,6 @@ from lib.tools.builtin.fetch.policy import FetchPolicy, Rules, takes
 from lib.tools.builtin.fetch.resolver import Addresses, LookupFailedError, Resolve, Resolver
 from lib.tools.builtin.fetch.types import known_type
 from lib.tools.builtin.fetch.url import Target, join, parse
-from lib.tools.builtin.hygiene import fenced
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport

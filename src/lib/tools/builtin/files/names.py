@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lib.content.hygiene import HIDDEN
 from lib.errors import ToolError
-from lib.tools.builtin.hygiene import HIDDEN
 
 MAX_PATH_CHARS: Final = 4096
 MAX_NAME_BYTES: Final = 255

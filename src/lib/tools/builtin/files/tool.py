@@ -11,10 +11,10 @@ from pydantic import Field
 
 from lib._util.json import canonical
 from lib._util.own_threads import OwnThreads
+from lib.content.hygiene import clean
 from lib.tools.builtin.files.access import FileAccess, at_least_one
 from lib.tools.builtin.files.budget import Budget
 from lib.tools.builtin.files.listing import MAX_ENTRIES
-from lib.tools.builtin.hygiene import clean
 from lib.tools.definition import Tool, ToolAnnotations
 from lib.tools.function import tool
 

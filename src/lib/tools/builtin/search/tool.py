@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from lib.content.hygiene import fenced
 from lib.errors import ToolError
-from lib.tools.builtin.hygiene import fenced
 from lib.tools.builtin.search.provider import (
     SearchAnswer,
     SearchFailedError,

@@ -1,5 +1,0 @@
-"""What of a page can be seen: style sheets, colours and boxes, as far as they hide text."""
-
-from lib._util.sight.page import Sight, sight_of
-
-__all__ = ["Sight", "sight_of"]

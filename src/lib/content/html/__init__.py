@@ -1,0 +1,1 @@
+"""HTML to blocks of visible text, to the main content, and to text in the manner of Markdown."""

@@ -1,0 +1,343 @@
+"""HTML to blocks: what is seen of a page, where it stands, and what stands around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lib.content.html import elements as names
+from lib.content.html.blocks import DEFINITION, Block, Blocks
+from lib.content.html.hidden import Hidden
+from lib.content.html.inline import Inline
+from lib.content.html.visibility import sight_of
+from lib.content.links import Links
+from lib.content.markup import attributes, tokens, unescaped
+
+MAX_EVENTS: Final = 400_000
+"""How many texts and tags of a page are read."""
+
+MAX_BLOCKS: Final = 80_000
+"""How many block elements of a page are read: they take longer than other tags."""
+
+_beginning: Final = re.compile(r"<[a-z/!?]", re.IGNORECASE).search
+_telling: Final = re.compile(r"hidden|popover", re.IGNORECASE).search
+_ends_of_dropped: Final = re.compile(
+    rf"</({'|'.join(sorted(names.DROPPED))})(?=[\s/>])", re.IGNORECASE
+).finditer
+_language: Final = re.compile(
+    r"(?:^|\s)(?:language|lang|highlight-source|brush:)[-\s]?([\w+#-]{1,20})(?!\S)"
+).search
+_number: Final = re.compile(r"\s*([0-9]{1,6})\s*", re.ASCII).fullmatch
+_NO_ATTRIBUTES: Final[dict[str, str]] = {}
+
+
+def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Blocks:
+    """Return the visible blocks of a page; what is not seen, scripts and comments are left out.
+
+    Linear: every text and tag is handled once, and at most `max_events` of them, and no more than
+    `MAX_BLOCKS` elements that stand on their own.
+
+    Args:
+        source: HTML.
+        url: where it came from, for its links.
+        max_events: how many texts and tags are read.
+    """
+    reader, sight = _Reader(source, url), sight_of(source)
+    end_of_sight = len(source) if sight.end is None else sight.end
+    for number, (kind, value, start, end) in enumerate(
+        tokens(source, skipped=names.SKIPPED, raw=names.RAW)
+    ):
+        if number >= max_events or reader.opened > MAX_BLOCKS or start >= end_of_sight:
+            reader.page.cut = True
+            break
+        if kind == "text":
+            if start not in sight.unseen:
+                reader.text(value, last=end == len(source))
+        elif kind == "close":
+            reader.close(value)
+        else:
+            reader.open(value, source[start:end], start)
+    return reader.finished()
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open block, with what it is put back to when it ends."""
+
+    name: str
+    hint: int
+    blocks: int
+    row: int
+    cell: int
+    header: bool
+    counts: dict[str, int] | None = None
+
+
+class _Reader:
+    """Follows the tags; a stack holds the open blocks, inline elements are not kept."""
+
+    def __init__(self, source: str, url: str) -> None:
+        self.page = Blocks()
+        self.opened = 0
+        self._last_ends = {end[1].lower(): end.start() for end in _ends_of_dropped(source)}
+        self._links = Links(url)
+        self._based = False
+        self._inline = Inline()
+        self._frames: list[_Frame] = []
+        self._numbers = [0]  # containers of the page and of the outermost frames
+        self._counts: dict[str, int] = {}  # open blocks that an end tag here can end
+        self._tables: dict[str, int] = {}  # open parts of tables
+        self._hidden = Hidden()
+        self._title: list[str] = []
+        self._in_title = self._titled = False
+        self._code: list[str] | None = None
+        self._language = ""
+        self._level = self._quotes = 0
+        self._lists: list[int] = []  # the number of the next item, or -1
+        self._marker = ""
+        self._row = self._cell = self._last_row = self._last_cell = 0
+        self._header = False
+        self._inline_opens: dict[str, Callable[[dict[str, str]], None]] = {
+            "a": self._open_link,
+            "base": self._rebase,
+            "br": self._break_line,
+            "code": self._open_code,
+            "hr": self._rule,
+            "title": self._open_title,
+        }
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def text(self, text: str, *, last: bool) -> None:
+        if last and (cut := _beginning(text)):
+            text = text[: cut.start()]  # a tag or comment that does not end
+        if self._hidden:
+            return
+        if self._in_title:
+            if not self._titled:  # no other title is shown anywhere
+                self._title.append(text)
+        elif self._code is not None:
+            self._code.append(unescaped(text))
+        else:
+            self._inline.add(text)
+
+    def open(self, name: str, tag: str, start: int) -> None:
+        self._in_title = False
+        if self._hidden and self._hidden.opens(name, tag):
+            return
+        found: dict[str, str] | None = _NO_ATTRIBUTES
+        block = name in names.BLOCKS
+        if len(tag) > len(name) + 2 and (block or name in _TOLD or _telling(tag)):
+            found = attributes(tag, limit=names.MAX_ATTRIBUTES)
+        if block:
+            self._end_implied(name)
+        if self._drops(name, tag, start) or _hides(name, found):
+            self._hidden.enter(name)
+        elif block:
+            self._open_block(name, found or _NO_ATTRIBUTES)
+        elif name in self._inline_opens:
+            self._inline_opens[name](found or _NO_ATTRIBUTES)
+
+    def _drops(self, name: str, tag: str, start: int) -> bool:
+        """Say whether an element is one that is not read; one that does not end is read."""
+        if name not in names.DROPPED or (name in {"svg", "math"} and tag.endswith("/>")):
+            return False
+        return name == "template" or self._last_ends.get(name, -1) > start
+
+    def close(self, name: str) -> None:
+        self._in_title = False
+        counts = self._tables if name in names.TABLE_PARTS else self._counts
+        around = bool(counts.get(name))
+        if self._hidden and self._hidden.closes(name, around=around):
+            return
+        if around:
+            while self._end_block() != name:
+                pass
+        elif name == "a":
+            self._inline.close_link()
+        elif name == "code":
+            self._inline.close_code()
+
+    def finished(self) -> Blocks:
+        """Return the page, once all of it is taken."""
+        while self._frames:
+            self._end_block()
+        self._break()
+        self.page.title = " ".join(unescaped("".join(self._title)).split())
+        return self.page
+
+    # -- inline elements -----------------------------------------------------------------------
+
+    def _open_link(self, found: dict[str, str]) -> None:
+        if self._code is None:
+            self._inline.open_link(self._links.absolute(found.get("href", "")))
+
+    def _open_code(self, found: dict[str, str]) -> None:
+        if self._code is None:
+            self._inline.open_code()
+        else:
+            self._language = self._language or _language_of(found)
+
+    def _open_title(self, _: dict[str, str]) -> None:
+        self._in_title, self._titled = True, bool(self._title)
+
+    def _rebase(self, found: dict[str, str]) -> None:
+        if not self._based and "href" in found:
+            self._based = True
+            self._links.rebase(found["href"])
+
+    def _break_line(self, _: dict[str, str]) -> None:
+        if self._code is None:
+            self._inline.break_line()
+        else:
+            self._code.append("\n")
+
+    def _rule(self, _: dict[str, str]) -> None:
+        self._break()
+
+    # -- blocks --------------------------------------------------------------------------------
+
+    def _end_implied(self, name: str) -> None:
+        while self._frames and name in names.ENDED_BY.get(self._frames[-1].name, ()):
+            self._end_block()
+
+    def _open_block(self, name: str, found: dict[str, str]) -> None:
+        self._break()
+        self.opened += 1
+        frame = _Frame(
+            name,
+            names.hint(name, found),
+            len(self.page.blocks),
+            self._row,
+            self._cell,
+            self._header,
+        )
+        self._frames.append(frame)
+        counts = self._tables if name in names.TABLE_PARTS else self._counts
+        counts[name] = counts.get(name, 0) + 1
+        if name in names.TABLE_PARTS:
+            self._open_table_part(name, frame)
+        elif name in names.LISTS:
+            start = _number(found.get("start", "1"))
+            self._lists.append((int(start[1]) if start else 1) if name == "ol" else -1)
+        elif name == "li":
+            self._marker = self._next_marker()
+        elif name == "dd":
+            self._marker = DEFINITION
+        elif name == "pre":
+            self._end_code()
+            self._code, self._language = [], _language_of(found)
+        elif name == "blockquote":
+            self._quotes += 1
+        elif name in names.HEADINGS:
+            self._level = names.HEADINGS[name]
+
+    def _open_table_part(self, name: str, frame: _Frame) -> None:
+        if name == "table":
+            self._row = self._cell = 0
+            self._header = False
+        elif name == "tr" or (name in names.CELLS and not self._row):
+            self._last_row += 1
+            self._row, self._cell = self._last_row, 0
+        if name in names.CELLS:
+            self._last_cell += 1
+            self._cell, self._header = self._last_cell, name == "th"
+            frame.counts, self._counts = self._counts, {}
+
+    def _next_marker(self) -> str:
+        if not self._lists or self._lists[-1] < 0:
+            return "- "
+        self._lists[-1] += 1
+        return f"{self._lists[-1] - 1}. "
+
+    def _end_block(self) -> str:
+        """End the innermost block, and return its name."""
+        self._break()
+        frame = self._frames[-1]
+        name = frame.name
+        if frame.counts is not None:
+            self._counts = frame.counts
+            if len(self.page.blocks) == frame.blocks:
+                self._add("", 0, 0)  # so that cells stay below each other
+        counts = self._tables if name in names.TABLE_PARTS else self._counts
+        counts[name] -= 1
+        self._frames.pop()
+        del self._numbers[len(self._frames) + 1 :]
+        self._row, self._cell, self._header = frame.row, frame.cell, frame.header
+        if name in names.LISTS:
+            self._lists.pop()
+        elif name in {"li", "dd"}:
+            self._marker = ""
+        elif name == "pre":
+            self._end_code()
+        elif name == "blockquote":
+            self._quotes -= 1
+        elif name in names.HEADINGS:
+            self._level = 0
+        return name
+
+    def _break(self) -> None:
+        """End the text before a tag that stands on its own."""
+        if self._code is not None:
+            if self._code and not self._code[-1].endswith("\n"):
+                self._code.append("\n")
+        elif not self._inline.empty:
+            self._add(*self._inline.take())
+        else:
+            self._inline.forget_gap()
+
+    def _end_code(self) -> None:
+        if self._code is None:
+            return
+        text = "".join(self._code).replace("\r\n", "\n").strip("\n").rstrip()
+        self._code = None
+        if text:
+            self._add(text, len(text), 0, code=True)
+
+    def _add(self, text: str, size: int, linked: int, *, code: bool = False) -> None:
+        self.page.blocks.append(
+            Block(
+                container=self._container(),
+                kind="code" if code else "heading" if self._level else "text",
+                text=text,
+                size=size,
+                linked=linked,
+                level=self._level,
+                quotes=self._quotes,
+                depth=len(self._lists),
+                marker=self._marker,
+                row=self._row,
+                cell=self._cell,
+                header=self._header,
+                language=self._language if code else "",
+            )
+        )
+        self._marker = ""
+
+    def _container(self) -> int:
+        """Return the number of the innermost open block, which gets one only now."""
+        page, numbers = self.page, self._numbers
+        for frame in self._frames[len(numbers) - 1 :]:
+            page.parents.append(numbers[-1])
+            page.hints.append(frame.hint)
+            page.names.append(frame.name)
+            numbers.append(len(page.parents) - 1)
+        return numbers[-1]
+
+
+_TOLD: Final = frozenset({"a", "base", "code", "dialog"})
+
+
+def _hides(name: str, found: dict[str, str] | None) -> bool:
+    if name in {"html", "body"} or name in names.VOID:
+        return False  # scripts show what is hidden there
+    if name == "dialog" and "open" not in (found or ()):
+        return True
+    return found is not _NO_ATTRIBUTES and names.is_hidden(found)
+
+
+def _language_of(found: dict[str, str]) -> str:
+    language = _language(found.get("class", "")[:500])
+    return language[1] if language else ""

@@ -1,0 +1,1 @@
+"""PDF to text, in a process of its own that can be ended."""

@@ -1,0 +1,198 @@
+"""Any bytes, as anything: no other exception than ToolError, bounded text, linear work."""
+
+import sys
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.content import extract, page
+from lib.content.extraction import MAX_CHARS
+from lib.content.html import reader
+from lib.content.html.main_content import main_blocks
+from lib.content.html.reader import read_blocks
+from lib.content.html.visibility import sight_of
+from lib.errors import ToolError
+
+TYPES = (
+    *("text/html", "application/json", "text/xml", "text/markdown", "text/plain", "image/png", ""),
+)
+LABELS = (None, "utf-8", "shift_jis", "utf-16", "punycode", "klingon", "iso-2022-jp", "x" * 999)
+URL = "https://example.org/a/b?c#d"
+
+
+def read(body: bytes, content_type: str, charset: str | None = None) -> str:
+    return extract(body, content_type=content_type, charset=charset, url=URL).text
+
+
+@given(
+    st.binary(max_size=300)
+    | st.text(alphabet="<>/!-=\"'& \npab[]{}:,`#\\\\u0", max_size=200).map(str.encode),
+    st.sampled_from(TYPES) | st.text(max_size=20),
+    st.sampled_from(LABELS) | st.text(max_size=10),
+    st.sampled_from((URL, "", "x", "//[", "javascript:1")),
+)
+def test_any_bytes_as_anything_become_text_or_a_tool_error(
+    body: bytes, content_type: str, charset: str | None, url: str
+) -> None:
+    try:
+        found = extract(body, content_type=content_type, charset=charset, url=url)
+    except ToolError as refusal:
+        if refusal.code not in {"unsupported", "failed"}:
+            raise
+    else:
+        assert len(found.text) <= 1_000 + 60 * len(body)
+
+
+@given(st.text(max_size=300), st.integers(1, 50))
+def test_the_pieces_of_a_text_are_together_the_text(text: str, max_chars: int) -> None:
+    pieces: list[str] = []
+    start: int | None = 0
+    while start is not None:
+        piece, start = page(text, start=start, max_chars=max_chars)
+        assert len(piece) <= max_chars
+        pieces.append(piece)
+
+    assert "".join(pieces) == text
+
+
+HOSTILE = {
+    "text/html": (
+        *(
+            "<div>",
+            "<p>x",
+            "<p>x</p>",
+            "<li>x</li>",
+            "<ol><li>x",
+            "<blockquote><p>x",
+            " ",
+            "<",
+            "<b>",
+        ),
+        *(
+            "<td>",
+            "<tr><td>x<td>y",
+            "<a href=../x>y",
+            "<p a>",
+            "&a",
+            "&#1;",
+            "<p hidden>x",
+            "x<br>",
+        ),
+        *(
+            "<code>x",
+            "<pre>x",
+            "<title>",
+            "<svg>",
+            "</div>",
+            "<h1>x",
+            "<dt>a<dd>b",
+            "<!--",
+            "<![CDATA[",
+        ),
+        *("\u200b", "\x1b[0m", '<a =">', "<table><tr><td>", "<div class=nav-x>y", "<noscript>"),
+        *("<p style='left:'>", "<div hidden>", "<template>", "\u00a0x", "<select>", "<textarea>"),
+    ),
+    "application/json": ("[", "1,", '["', '\\"', '{"a":', "\\u00e9", "[1],", '"a":1,', "]"),
+    "text/xml": (
+        *("<a>", "<a/>", "<", "<!DOCTYPE[", "<![CDATA[", '<a b="', "<a>x", "] ", "<rss><item>"),
+        *("&x;", "<?", "<!--", "</a>"),
+    ),
+    "text/markdown": ("```", "```\n", "<!--", "-->", "~~~", "# ", " #", "\r"),
+}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "piece"),
+    [(content_type, piece) for content_type, pieces in HOSTILE.items() for piece in pieces],
+)
+def test_hostile_content_takes_linear_time_and_bounded_memory(
+    content_type: str, piece: str
+) -> None:
+    body = (piece * (60_000 // len(piece))).encode()
+    started = time.process_time()
+
+    assert len(read(body, content_type)) <= MAX_CHARS
+    assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "font:",
+            "font:a ",
+            "font:0",
+            "font: .",
+            "opacity:",
+            "opacity:0",
+            "opacity:1.",
+            "/*",
+            "\\",
+        ),
+        *(
+            "\\6f ",
+            "color:",
+            "color:rgba(",
+            "color:rgba(0,",
+            "color:#0",
+            "background:",
+            "background:#",
+        ),
+        *("background:a ", "color:a;background:b;", "background:rgb(1,", ";", " ", "!", "-"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "font:", "opacity:", "color:", "color:a;background:"])
+def test_hostile_styles_take_linear_time(before: str, piece: str) -> None:
+    started = time.process_time()
+
+    sight_of(f'<p style="{before}{piece * (200_000 // len(piece))}">x')
+
+    assert time.process_time() - started < 2  # in quadratic time it takes minutes
+
+
+def work(html: str) -> int:
+    """Return how many calls reading and judging a page take."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        main_blocks(read_blocks(html, url=URL))
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize(
+    "piece", ["<p>x</p>", "<div>", "<li>x", "<table><tr><td>x", "<a href=x>y</a>"]
+)
+def test_twice_as_much_content_takes_at_most_twice_the_work(piece: str) -> None:
+    assert work(piece * 400) <= 2.1 * work(piece * 200)
+
+
+def test_a_page_of_too_many_events_or_blocks_is_cut_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not read_blocks("a<b>" * 5, url=URL, max_events=10).cut
+    assert read_blocks("a<b>" * 5, url=URL, max_events=9).cut
+    monkeypatch.setattr(reader, "MAX_BLOCKS", 3)
+
+    found = extract(b"<p>a" * 9, content_type="text/html", charset=None, url=URL)
+
+    assert found.text == "a\n\na\n\na"
+    assert found.note == "page is too complex: only its beginning was read"
+
+
+def test_links_of_a_long_base_do_not_make_the_text_long() -> None:
+    body = f"<base href='https://e.org/{'x' * 1_900}/'>" + "<p><a href=y>z</a>" * 20_000
+    found = extract(body.encode(), content_type="text/html", charset=None, url=URL)
+
+    assert len(found.text) == MAX_CHARS
+    assert found.note == "page is too complex: only its beginning was read"
