@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lib.vector.bm25 import BM25
+from lib.vector.text.bm25 import BM25
 
 K = 10
 VOCABULARY = 100_000

@@ -32,8 +32,8 @@ from lib.vector import (
     Record,
     SQLiteVectorStore,
 )
-from lib.vector.analysis import analyze
-from lib.vector.bm25 import BM25
+from lib.vector.text.analysis import analyze
+from lib.vector.text.bm25 import BM25
 
 K, DEPTH = 10, 100
 Vectors: TypeAlias = NDArray[np.float32]

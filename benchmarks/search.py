@@ -28,7 +28,8 @@ from unittest.mock import Mock, patch
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, VectorStore, learning
+from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, VectorStore
+from lib.vector.exact.accel import adaptive
 
 Matrix: TypeAlias = NDArray[np.float32]
 Search: TypeAlias = Callable[[Matrix], Awaitable[list[int]]]
@@ -83,7 +84,7 @@ async def stored(store: VectorStore, matrix: Matrix) -> None:
 
 def without_codes() -> Any:
     """Return what keeps stores from using the extra `fast` where they are first written to."""
-    return patch.object(learning, "fast_products", Mock(return_value=None))
+    return patch.object(adaptive, "fast_products", Mock(return_value=None))
 
 
 async def ours(name: str, data: Any, cases: dict[str, Any]) -> dict[str, Search]:

@@ -17,10 +17,10 @@ from lib.testing.vector_store.filters import refused
 from lib.testing.vector_store.kit import StoreTests, Using
 from lib.testing.vector_store.search import SearchContract
 from lib.vector import F, Filter, InMemoryVectorStore, Match, Metric, Record, Vector
+from lib.vector.contract import FilterLike
 from lib.vector.filter import fold
 from lib.vector.filter.operands import LeafOperator
 from lib.vector.filter.refusals import FEATURES, Feature, Refusal, checked
-from lib.vector.protocol import FilterLike
 
 
 class NarrowStore:

@@ -10,7 +10,7 @@ import pytest
 
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
 from lib.vector import Match, Metric, Record, SQLiteVectorStore, Vector
-from lib.vector.protocol import FilterLike
+from lib.vector.contract import FilterLike
 from lib.vector.tenant import TenantVectorStore
 from lib.vector.validate import checked_namespace
 

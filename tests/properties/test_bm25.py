@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.vector import bm25
-from lib.vector.bm25 import BM25
+from lib.vector.text import bm25
+from lib.vector.text.bm25 import BM25
 
 terms = st.lists(st.sampled_from("abcdef"), max_size=6)
 steps = st.lists(

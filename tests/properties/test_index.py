@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lib.vector import Doc, EmbeddingIndex, InMemoryVectorStore
-from lib.vector.protocol import Purpose
+from lib.vector.contract import Purpose
 
 
 class Letters:

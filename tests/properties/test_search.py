@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from lib.vector import Metric, codes, exact, heads, seeds
-from lib.vector.basis import Basis
-from lib.vector.codes import Codes
-from lib.vector.exact import FirstPass, Rows, Selection, nearest, row_lengths, scales
-from lib.vector.heads import Heads
-from lib.vector.projected import ProjectedCodes
+from lib.vector import Metric
+from lib.vector.exact import search as exact
+from lib.vector.exact.accel import codes, heads, threshold
+from lib.vector.exact.accel.basis import Basis
+from lib.vector.exact.accel.codes import Codes
+from lib.vector.exact.accel.heads import Heads
+from lib.vector.exact.accel.projected import ProjectedCodes
+from lib.vector.exact.search import FirstPass, Rows, Selection, nearest, row_lengths, scales
 from lib.vector.validate import MIN_LENGTH
 
 Matrix = NDArray[np.float32]
@@ -90,7 +92,7 @@ def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
     with (
         patch.object(exact, "_FIRST_PASS_CELLS", 0),
         patch.object(exact, "_FIRST_PASS_CELLS_GATHERED", 0),
-        patch.object(seeds, "_MANY", 0),
+        patch.object(threshold, "_MANY", 0),
     ):
         yield
 
@@ -120,9 +122,9 @@ def test_nothing_that_belongs_to_the_answer_is_missed(
         patch.object(codes, "_GATHERED_BYTES", block_bytes),
         patch.object(heads, "_GATHERED_BYTES", block_bytes),
         patch.object(heads, "_PROJECTED_CELLS", block_bytes),
-        patch.object(seeds, "_GROUPS", 2),
-        patch.object(seeds, "_SEEDS", draw(st.sampled_from([0, 48]))),
-        patch.object(seeds, "_MOST_SEEDS", draw(st.sampled_from([0, 256]))),
+        patch.object(threshold, "_GROUPS", 2),
+        patch.object(threshold, "_SEEDS", draw(st.sampled_from([0, 48]))),
+        patch.object(threshold, "_MOST_SEEDS", draw(st.sampled_from([0, 256]))),
     ):
         among = allowing(allowed, size)
         found = [nearest(rows, query, k, metric=metric, among=among) for _ in range(3)]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from lib._util.json import parse
 from lib.llm import Delta, Message, Output, Reply, ToolCall, ToolResult, ToolSpec, Usage
-from lib.vector.analysis import analyze
+from lib.vector.text.analysis import analyze
 
 _NOTICE: Final = "(No model is configured: these are sentences from the documents, word for word.)"
 _NOTHING: Final = "The documents say nothing about this."

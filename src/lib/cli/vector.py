@@ -27,8 +27,8 @@ from lib.vector import (
     OpenAIEmbedder,
     VectorStore,
 )
+from lib.vector.contract import is_hybrid, is_scannable
 from lib.vector.copy import CopiedNamespace, chosen_namespaces, copy_store
-from lib.vector.protocol import is_hybrid, is_scannable
 from lib.vector.records import Layout
 from lib.vector.urls import StoreName
 

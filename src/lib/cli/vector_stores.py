@@ -12,7 +12,7 @@ from typing import cast
 import click
 
 from lib.vector import Metric, VectorStore, urls
-from lib.vector.protocol import KeptStore, capabilities
+from lib.vector.contract import KeptStore, capabilities
 from lib.vector.records import Layout
 from lib.vector.urls import StoreName
 

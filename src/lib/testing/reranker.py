@@ -19,7 +19,7 @@ from typing import Final
 from lib.testing.aio import run
 from lib.testing.extra import pytest
 from lib.vector import Doc, EmbeddingIndex, Hit, InMemoryVectorStore, LSAEmbedder, RerankingIndex
-from lib.vector.rerank.protocol import Reranker
+from lib.vector.rerank.contract import Reranker
 
 QUERY: Final = "when do refunds arrive"
 TEXTS: Final = (

@@ -20,12 +20,12 @@ from lib.errors import (
     TenantViolation,
     UnsupportedFilter,
 )
+from lib.vector.contract import Embedder, HybridStore, ScanStore, VectorStore
 from lib.vector.filter import EVERYTHING, F, Filter
-from lib.vector.protocol import Embedder, HybridStore, ScanStore, VectorStore
 from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
 
 if TYPE_CHECKING:
-    from lib.vector.backed import BackedStore, Backend, HybridBackedStore
+    from lib.vector.backend import BackedStore, Backend, HybridBackedStore
     from lib.vector.copy import copy_store
     from lib.vector.embed.cohere import CohereEmbedder
     from lib.vector.embed.lsa import LSAEmbedder
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from lib.vector.index import EmbeddingIndex
     from lib.vector.rerank.cohere import CohereReranker
     from lib.vector.rerank.cohere import CohereReranker as RerankerA
+    from lib.vector.rerank.contract import Reranker
     from lib.vector.rerank.index import RerankingIndex
     from lib.vector.rerank.llm import LLMReranker
-    from lib.vector.rerank.protocol import Reranker
     from lib.vector.rerank.voyage import VoyageReranker
     from lib.vector.rerank.voyage import VoyageReranker as RerankerB
     from lib.vector.stores.chroma import ChromaVectorStore
@@ -118,8 +118,8 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "BackedStore": "lib.vector.backed",
-            "Backend": "lib.vector.backed",
+            "BackedStore": "lib.vector.backend",
+            "Backend": "lib.vector.backend",
             "Batch": "lib.vector.validate",
             "ChromaVectorStore": "lib.vector.stores.chroma",
             "CohereEmbedder": "lib.vector.embed.cohere",
@@ -129,7 +129,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "EmbeddingIndex": "lib.vector.index",
             "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
             "HostedVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
-            "HybridBackedStore": "lib.vector.backed",
+            "HybridBackedStore": "lib.vector.backend",
             "InMemoryVectorStore": "lib.vector.stores.memory",
             "LLMReranker": "lib.vector.rerank.llm",
             "LSAEmbedder": "lib.vector.embed.lsa",
@@ -139,7 +139,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "PostgresVectorStore": "lib.vector.stores.postgres",
             "QdrantVectorStore": "lib.vector.stores.qdrant",
             "RelationalVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
-            "Reranker": "lib.vector.rerank.protocol",
+            "Reranker": "lib.vector.rerank.contract",
             "RerankerA": "lib.vector.rerank.cohere:CohereReranker",
             "RerankerB": "lib.vector.rerank.voyage:VoyageReranker",
             "RerankingIndex": "lib.vector.rerank.index",

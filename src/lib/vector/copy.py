@@ -17,7 +17,7 @@ import numpy as np
 
 from lib._util.json import canonical
 from lib.errors import DimensionMismatch, MetricMismatch, VectorError
-from lib.vector.protocol import ScanStore, VectorStore, is_scannable
+from lib.vector.contract import ScanStore, VectorStore, is_scannable
 from lib.vector.records import Record
 
 _TOLERANCE: Final = 1e-6

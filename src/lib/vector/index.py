@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import HybridUnavailable, VectorError
+from lib.vector.contract import Embedder, FilterLike, Purpose, VectorStore, is_hybrid
 from lib.vector.filter import Filter
-from lib.vector.protocol import Embedder, FilterLike, Purpose, VectorStore, is_hybrid
 from lib.vector.records import Doc, Hit, Match, Record, Vector
 from lib.vector.validate import checked_k
 

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 from lib._util.contexts import AsyncStore
 from lib.errors import HybridUnavailable, StoreClosed, TenantViolation, VectorError
+from lib.vector.contract import Capability, FilterLike, VectorStore, capabilities
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
 from lib.vector.filter.refusals import Refusal, declared_refusals
-from lib.vector.protocol import Capability, FilterLike, VectorStore, capabilities
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import checked_deletion, checked_namespace, checked_record, checked_scan
 

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import lib.vector
 from lib._util.places import checked_path
-from lib.vector.protocol import VectorStore
+from lib.vector.contract import VectorStore
 from lib.vector.records import Layout, Metric
 
 Options = dict[str, Any]

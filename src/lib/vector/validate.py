@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
-from lib.vector.exact import row_lengths
+from lib.vector.exact.search import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.records import Metric, Record, Vector
 from lib.vector.values import plain_scalar, plain_text, whole_number

@@ -75,7 +75,7 @@ def test_a_server_that_is_opened_later_is_found(tmp_path: Path) -> None:
         server.stop(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("url", ["postgresql://lib@127.0.0.1:{}/lib", "redis://127.0.0.1:{}"])
+@pytest.mark.parametrize("url", ["postgresql://lib.127.0.0.1:{}/lib", "redis://127.0.0.1:{}"])
 def test_a_signal_ends_the_wait_and_without_a_wait_it_is_an_error(tmp_path: Path, url: str) -> None:
     store = url.format(closed_port())
 

@@ -20,7 +20,7 @@ from lib.testing.clock import ManualClock
 from lib.testing.logs import at, make_log
 from lib.tools import tool
 from lib.vector import Doc, EmbeddingIndex, InMemoryVectorStore, RerankingIndex
-from lib.vector.protocol import Purpose
+from lib.vector.contract import Purpose
 
 CLOCK = ManualClock()
 

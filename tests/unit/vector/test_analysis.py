@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.vector.analysis import MAX_TERM_CHARS, STOP_WORDS, analyze
-from lib.vector.stemmer import stem
+from lib.vector.text.analysis import MAX_TERM_CHARS, STOP_WORDS, analyze
+from lib.vector.text.stemmer import stem
 
 
 @pytest.mark.parametrize(

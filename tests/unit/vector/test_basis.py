@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.vector import Metric
-from lib.vector.basis import STRETCH, Basis, learned
-from lib.vector.exact import row_lengths
+from lib.vector.exact.accel.basis import STRETCH, Basis, learned
+from lib.vector.exact.search import row_lengths
 
 Matrix = NDArray[np.float32]
 METRICS: list[Metric] = ["cosine", "dot", "euclidean"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.vector.bm25 import BM25
+from lib.vector.text.bm25 import BM25
 
 
 def indexed(*texts: str) -> BM25:

@@ -15,7 +15,7 @@ from lib.vector import (
     TenantVectorStore,
     copy_store,
 )
-from lib.vector.protocol import capabilities
+from lib.vector.contract import capabilities
 
 
 class Proxy:

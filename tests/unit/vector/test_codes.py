@@ -7,10 +7,12 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.testing.aio import run
-from lib.vector import InMemoryVectorStore, Metric, Record, exact, learning
-from lib.vector import codes as module
-from lib.vector.codes import Codes
-from lib.vector.exact import Rows, Selection, effort, row_lengths, scales
+from lib.vector import InMemoryVectorStore, Metric, Record
+from lib.vector.exact import search as exact
+from lib.vector.exact.accel import adaptive
+from lib.vector.exact.accel import codes as module
+from lib.vector.exact.accel.codes import Codes
+from lib.vector.exact.search import Rows, Selection, effort, row_lengths, scales
 
 Matrix = NDArray[np.float32]
 Codes8 = NDArray[np.uint8]
@@ -38,7 +40,7 @@ def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a stand-in that is slow but right be the optional package, used for thousands of rows."""
-    monkeypatch.setattr(learning, "fast_products", lambda: products)
+    monkeypatch.setattr(adaptive, "fast_products", lambda: products)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
 
 
@@ -153,7 +155,7 @@ def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch
         return found
 
     stood_in = run(answers())
-    monkeypatch.setattr(learning, "fast_products", lambda: None)
+    monkeypatch.setattr(adaptive, "fast_products", lambda: None)
     without = run(answers())
     monkeypatch.undo()
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)

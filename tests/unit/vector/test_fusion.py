@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.vector.fusion import depth, fused_rows, reciprocal_rank
+from lib.vector.text.fusion import depth, fused_rows, reciprocal_rank
 
 
 def test_a_score_is_the_sum_of_reciprocal_ranks() -> None:

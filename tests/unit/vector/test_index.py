@@ -22,8 +22,8 @@ from lib.vector import (
     TenantVectorStore,
     VectorStore,
 )
+from lib.vector.contract import Purpose
 from lib.vector.filter import Filter
-from lib.vector.protocol import Purpose
 
 
 class Numbers:

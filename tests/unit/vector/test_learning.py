@@ -8,12 +8,22 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.testing.aio import run
-from lib.vector import InMemoryVectorStore, Metric, Record, exact, learning
-from lib.vector.codes import Codes, Products
-from lib.vector.exact import Everything, Rows, Selection, effort, nearest, row_lengths, scales
-from lib.vector.heads import Heads
-from lib.vector.learning import LearningPass
-from lib.vector.projected import ProjectedCodes
+from lib.vector import InMemoryVectorStore, Metric, Record
+from lib.vector.exact import search as exact
+from lib.vector.exact.accel import adaptive
+from lib.vector.exact.accel.adaptive import LearningPass
+from lib.vector.exact.accel.codes import Codes, Products
+from lib.vector.exact.accel.heads import Heads
+from lib.vector.exact.accel.projected import ProjectedCodes
+from lib.vector.exact.search import (
+    Everything,
+    Rows,
+    Selection,
+    effort,
+    nearest,
+    row_lengths,
+    scales,
+)
 
 Matrix = NDArray[np.float32]
 METRICS: list[Metric] = ["cosine", "dot", "euclidean"]
@@ -45,9 +55,9 @@ SETTINGS = {
 @pytest.fixture(params=SETTINGS)
 def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setting:
     chosen = SETTINGS[request.param]
-    monkeypatch.setattr(learning, "CACHE_BYTES", chosen.cache_bytes)
-    monkeypatch.setattr(learning, "_FLOAT", 8.0)  # slow memory: what is far is worth a code
-    monkeypatch.setattr(learning, "fast_products", lambda: chosen.products)
+    monkeypatch.setattr(adaptive, "CACHE_BYTES", chosen.cache_bytes)
+    monkeypatch.setattr(adaptive, "_FLOAT", 8.0)  # slow memory: what is far is worth a code
+    monkeypatch.setattr(adaptive, "fast_products", lambda: chosen.products)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 0)
     monkeypatch.setattr(exact, "_FIRST_PASS_CELLS_GATHERED", 0)
     return chosen
@@ -55,8 +65,8 @@ def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def at_500(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "_LEARNING_CELLS", 499 * DIMENSION)
-    monkeypatch.setattr(learning, "_LEARNING_ROWS", 0)
+    monkeypatch.setattr(adaptive, "_LEARNING_CELLS", 499 * DIMENSION)
+    monkeypatch.setattr(adaptive, "_LEARNING_ROWS", 0)
 
 
 def flat(size: int, away: float = 0.0) -> Matrix:
@@ -91,13 +101,13 @@ def rows_of(vectors: Matrix, metric: Metric, first_pass: LearningPass | None) ->
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that will tell from how many rows was learned each time."""
-    learned, calls = learning.learned, list[int]()
+    learned, calls = adaptive.learned, list[int]()
 
     def noted(vectors: Matrix, *others: Any) -> Any:
         calls.append(len(vectors))
         return learned(vectors, *others)
 
-    monkeypatch.setattr(learning, "learned", noted)
+    monkeypatch.setattr(adaptive, "learned", noted)
     return calls
 
 
@@ -158,7 +168,7 @@ def test_effort_counts_what_has_to_be_learned_and_then_what_is_read() -> None:
 def test_it_learns_again_as_soon_as_heads_have_outgrown_the_cache(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "CACHE_BYTES", 900 * 4 * 32)
+    monkeypatch.setattr(adaptive, "CACHE_BYTES", 900 * 4 * 32)
     vectors, first_pass = flat(2_500), LearningPass.of("dot", DIMENSION)
     chosen: list[object] = []
     for size in (600, 900, 901, 902, 2_400, 2_500):
@@ -327,8 +337,8 @@ def test_codes_are_not_used_where_their_sums_could_overflow() -> None:
 
 @pytest.mark.usefixtures("setting")
 def test_a_store_learns_as_it_grows_and_answers_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "_LEARNING_CELLS", 100 * DIMENSION)
-    monkeypatch.setattr(learning, "_LEARNING_ROWS", 0)
+    monkeypatch.setattr(adaptive, "_LEARNING_CELLS", 100 * DIMENSION)
+    monkeypatch.setattr(adaptive, "_LEARNING_ROWS", 0)
     vectors, calls = flat(1_500), counted(monkeypatch)
 
     async def answers() -> list[object]:

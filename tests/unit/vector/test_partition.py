@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import row_lengths
-from lib.vector.partition import Partition, Snapshot
+from lib.vector.exact.partition import Partition, Snapshot
+from lib.vector.exact.search import row_lengths
 
 
 class Notes:

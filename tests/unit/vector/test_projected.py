@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lib.vector import Metric, codes, exact
-from lib.vector.basis import Basis
-from lib.vector.exact import Rows, Selection, nearest, row_lengths, scales
-from lib.vector.projected import ProjectedCodes
+from lib.vector import Metric
+from lib.vector.exact import search as exact
+from lib.vector.exact.accel import codes
+from lib.vector.exact.accel.basis import Basis
+from lib.vector.exact.accel.projected import ProjectedCodes
+from lib.vector.exact.search import Rows, Selection, nearest, row_lengths, scales
 
 Matrix = NDArray[np.float32]
 METRICS: list[Metric] = ["cosine", "dot", "euclidean"]

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lib.vector.exact import Rows, row_lengths, scales
-from lib.vector.records import Metric
-from lib.vector.seeds import (
+from lib.vector.exact.accel.threshold import (
     LOWEST,
     excluding,
     highest,
@@ -19,6 +17,8 @@ from lib.vector.seeds import (
     scored,
     seeds,
 )
+from lib.vector.exact.search import Rows, row_lengths, scales
+from lib.vector.records import Metric
 
 Keys = NDArray[np.float32]
 Mask = NDArray[np.bool_]

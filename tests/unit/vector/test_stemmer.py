@@ -11,7 +11,7 @@ import snowballstemmer  # pyright: ignore[reportMissingTypeStubs] - it has no ty
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.vector.stemmer import stem
+from lib.vector.text.stemmer import stem
 
 snowball: Callable[[str], str] = cast(Any, snowballstemmer).stemmer("english").stemWord
 STARTS = (

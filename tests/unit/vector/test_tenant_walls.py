@@ -13,7 +13,7 @@ from lib.errors import InvalidFilter, TenantViolation
 from lib.testing.vector_store import StoreKind
 from lib.testing.vector_store.tenants import check_tenants
 from lib.vector import EVERYTHING, F, InMemoryVectorStore, Match, Record, SQLiteVectorStore
-from lib.vector.protocol import FilterLike
+from lib.vector.contract import FilterLike
 from lib.vector.tenant import TenantVectorStore
 
 from .tenant_kit import Bare, made, planted

@@ -12,9 +12,9 @@ import pytest
 
 from lib.testing.aio import run
 from lib.vector import F, Filter, Match, Metric, Record, VectorStore
+from lib.vector.contract import Capability, capabilities
 from lib.vector.filter import fold
 from lib.vector.filter.refusals import Refusal, declared_refusals, features
-from lib.vector.protocol import Capability, capabilities
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 

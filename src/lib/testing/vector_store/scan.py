@@ -9,7 +9,7 @@ import pytest
 from lib.errors import InvalidMeta, StoreClosed
 from lib.testing.vector_store.kit import StoreTests, Using, ids, points
 from lib.vector import Record, VectorStore
-from lib.vector.protocol import ScanStore
+from lib.vector.contract import ScanStore
 from lib.vector.records import Layout
 
 NAMES = ["b", "a", "ab", "a b", "Z", "é", "e\u0301", "10", "9", "\U0001f600", "\uffff", "%", "_"]

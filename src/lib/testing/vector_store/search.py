@@ -10,8 +10,8 @@ import pytest
 
 from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids, points
 from lib.vector import Match, Metric, Record, VectorStore
+from lib.vector.contract import capabilities
 from lib.vector.filter.refusals import declared_refusals
-from lib.vector.protocol import capabilities
 
 SCORES: dict[Metric, dict[str, float]] = {
     "cosine": {"near": 1.0, "aslant": 1 / math.sqrt(2), "across": 0.0, "away": -1.0},

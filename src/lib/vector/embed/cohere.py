@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import InvalidReply
 from lib.resilience import RetryPolicy
+from lib.vector.contract import Purpose
 from lib.vector.embed.remote import MAX_REPLY_BYTES, RemoteEmbedder
 from lib.vector.embed.vectors import Floats, row_of
-from lib.vector.protocol import Purpose
 from lib.vector.remote.accounts import COHERE_URL, cohere_account
 from lib.vector.remote.server import ModelServer
 

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from lib._util.contexts import AsyncClosable
 from lib._util.files import write_atomically
 from lib.errors import NotFitted, VectorError
-from lib.vector.analysis import analyze
+from lib.vector.contract import Purpose
 from lib.vector.embed.svd import Floats, Sparse, principal_axes
-from lib.vector.protocol import Purpose
+from lib.vector.text.analysis import analyze
 
 _FORMAT: Final = "lib.lsa"
 _VERSION: Final = 1  # to be raised when `analyze` gives other terms, too

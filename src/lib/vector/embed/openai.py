@@ -9,9 +9,9 @@ from typing import Any, Final
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.llm.wire.openai import server_address, server_headers
 from lib.resilience import RetryPolicy
+from lib.vector.contract import Purpose
 from lib.vector.embed.remote import MAX_REPLY_BYTES, RemoteEmbedder
 from lib.vector.embed.vectors import Floats, indexed_rows
-from lib.vector.protocol import Purpose
 from lib.vector.remote.server import ModelServer
 
 _OWN_DIMENSIONS: Final[Mapping[str, int]] = {

@@ -11,9 +11,9 @@ import numpy as np
 from lib._util.contexts import AsyncClosable
 from lib._util.turns import turn
 from lib.errors import VectorError
+from lib.vector.contract import Purpose
 from lib.vector.embed.batches import batches, each
 from lib.vector.embed.vectors import Floats, stacked, wrong_length
-from lib.vector.protocol import Purpose
 from lib.vector.remote.server import ModelServer
 
 MAX_REPLY_BYTES: Final = 256 * 1024 * 1024

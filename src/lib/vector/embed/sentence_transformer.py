@@ -14,8 +14,8 @@ import numpy as np
 from lib._util.contexts import AsyncClosable
 from lib._util.turns import turn
 from lib.errors import MissingDriver, VectorError
+from lib.vector.contract import Purpose
 from lib.vector.embed.vectors import Floats
-from lib.vector.protocol import Purpose
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from lib.errors import VectorError
 from lib.vector.filter import Filter
 from lib.vector.index import Hybrid, Predicate
 from lib.vector.records import Hit
-from lib.vector.rerank.protocol import Index, Reranker
+from lib.vector.rerank.contract import Index, Reranker
 from lib.vector.validate import checked_k
 
 

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.errors import StoreClosed
-from lib.vector import fusion
-from lib.vector.analysis import analyze
-from lib.vector.bm25 import BM25
-from lib.vector.exact import Rows, Selection, effort, nearest
+from lib.vector.contract import Capability, FilterLike
+from lib.vector.exact.partition import Partition, Snapshot
+from lib.vector.exact.search import Rows, Selection, effort, nearest
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import copying, offload, offload_whole
-from lib.vector.partition import Partition, Snapshot
-from lib.vector.protocol import Capability, FilterLike
 from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.text import fusion
+from lib.vector.text.analysis import analyze
+from lib.vector.text.bm25 import BM25
 from lib.vector.validate import (
     checked_batch,
     checked_deletion,

@@ -9,7 +9,7 @@ from lib.errors import InvalidFilter
 from lib.testing.vector_store import features
 from lib.vector.filter import EVERYTHING, And, F, Filter, Leaf, Not, Or, fold, matches
 from lib.vector.filter.columns import Columns
-from lib.vector.stores.sqlite.translate import condition
+from lib.vector.stores.sqlite.filter import condition
 
 SAME: dict[str, tuple[Filter, dict[str, Any]]] = {
     "equality": (F("x") == 1, {"x": 1}),

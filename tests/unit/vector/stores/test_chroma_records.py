@@ -10,7 +10,7 @@ from lib.errors import StoreCorrupt
 from lib.vector import EVERYTHING, F, Filter, Record
 from lib.vector.filter import Or
 from lib.vector.stores.chroma import records
-from lib.vector.stores.chroma.translate import condition
+from lib.vector.stores.chroma.filter import condition
 
 from .chroma_kit import Altered, X, raw, stored
 

@@ -15,7 +15,8 @@ from chromadb.errors import NotFoundError, RateLimitError
 from lib.errors import StoreClosed, StoreUnavailable
 from lib.testing.servers.chroma import chroma_server, forget_collections
 from lib.vector import ChromaVectorStore, Record
-from lib.vector.stores.chroma import clients, failures
+from lib.vector.stores.chroma import client as clients
+from lib.vector.stores.chroma import failures
 
 X = [1.0, 0.0]
 

@@ -11,7 +11,7 @@ from lib.errors import DimensionMismatch, StoreClosed, StoreUnavailable
 from lib.vector import Record
 from lib.vector.records import Layout
 from lib.vector.stores.lancedb import table
-from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.stores.lancedb.config import Asked
 from lib.vector.validate import checked_batch
 
 from .lancedb_kit import Driver, store_at

@@ -14,8 +14,8 @@ from lib.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from lib.vector.stores.lancedb import layout, table
-from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.stores.lancedb import schema, table
+from lib.vector.stores.lancedb.config import Asked
 
 from .lancedb_kit import Driver, points, store_at
 
@@ -38,7 +38,7 @@ async def test_a_table_of_another_kind_is_refused(tmp_path: Path) -> None:
     asked = Asked(
         uri="", table="", dimension=2, metric="cosine", storage_options=None, initial_batch=1
     )
-    newer = layout.schema(asked).with_metadata({b"lib:metric": b"cosine", b"lib:layout": b"2"})
+    newer = schema.schema(asked).with_metadata({b"lib:metric": b"cosine", b"lib:layout": b"2"})
     await connection.create_table("newer", schema=newer)
     with pytest.raises(SchemaTooNew) as late:
         await store_at(tmp_path, table="newer").setup()

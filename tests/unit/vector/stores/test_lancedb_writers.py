@@ -13,7 +13,7 @@ import pytest
 from lib.errors import StoreUnavailable
 from lib.vector import Record
 from lib.vector.stores.lancedb import table
-from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.stores.lancedb.config import Asked
 
 from .lancedb_kit import driver_table, points, store_at
 

@@ -8,7 +8,7 @@ import pytest
 from lib.errors import UnsupportedFilter
 from lib.testing.pinecone_server import PineconeServer
 from lib.vector import EVERYTHING, F, Filter, Record
-from lib.vector.stores.pinecone.translate import condition
+from lib.vector.stores.pinecone.filter import condition
 
 from .pinecone_kit import bodies, opened
 

@@ -14,7 +14,7 @@ from lib.errors import StoreCorrupt
 from lib.testing.servers import postgres
 from lib.vector import InMemoryVectorStore, PostgresVectorStore, Record
 from lib.vector.records import Layout
-from lib.vector.stores.postgres import plans
+from lib.vector.stores.postgres import search as plans
 
 _names = count()
 TABLE = """

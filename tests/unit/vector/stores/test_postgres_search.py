@@ -12,7 +12,7 @@ from lib.testing.aio import run
 from lib.testing.servers import postgres
 from lib.vector import F, InMemoryVectorStore, Match, Metric, PostgresVectorStore, Record
 from lib.vector.filter import matches
-from lib.vector.stores.postgres import plans
+from lib.vector.stores.postgres import search as plans
 
 _names = count()
 
@@ -276,7 +276,7 @@ async def test_one_of_many_values_is_found_whatever_their_types(dsn: str, table:
 
 def test_a_foreign_node_of_a_filter_is_refused() -> None:
     from lib.vector import Filter
-    from lib.vector.stores.postgres.translate import condition
+    from lib.vector.stores.postgres.filter import condition
 
     with pytest.raises(TypeError, match="not a filter"):
         condition(Filter(), {})

@@ -20,7 +20,7 @@ from lib.errors import (
 from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
 from lib.vector.stores.postgres import driver, setup
-from lib.vector.stores.postgres.table import Table
+from lib.vector.stores.postgres.config import Table
 
 _names = count()
 COLUMNS = "namespace text, id text, v vector(2), text text, meta jsonb"

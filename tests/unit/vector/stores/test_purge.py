@@ -9,7 +9,7 @@ import pytest
 
 from lib.errors import StoreError, StoreReadOnly
 from lib.vector import LanceDBVectorStore, Record, SQLiteVectorStore
-from lib.vector.protocol import PurgingStore
+from lib.vector.contract import PurgingStore
 from lib.vector.stores.sqlite import database
 
 FORGOTTEN = b"forgotten"
@@ -78,7 +78,7 @@ async def test_a_file_that_somebody_goes_on_reading_cannot_be_purged_yet(
 async def test_a_file_without_a_full_text_index_is_purged_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.vector.stores.sqlite.layout._ASKED", ("CREATE nothing",))
+    monkeypatch.setattr("lib.vector.stores.sqlite.schema._ASKED", ("CREATE nothing",))
 
     store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
     await store.upsert([Record("1", [1.0, 0.0], "forgotten")])

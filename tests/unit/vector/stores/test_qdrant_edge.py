@@ -16,7 +16,8 @@ from qdrant_client import models
 from lib.testing.vector_store import features, random_filter, random_meta
 from lib.vector import F, Filter, QdrantVectorStore, Record
 from lib.vector.filter import fold, matches
-from lib.vector.stores.qdrant import points, translate
+from lib.vector.stores.qdrant import filter as translate
+from lib.vector.stores.qdrant import points
 from lib.vector.validate import Batch, checked_batch
 
 FILTERS, METAS = 600, 60

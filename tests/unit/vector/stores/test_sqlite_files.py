@@ -20,7 +20,7 @@ from lib.errors import (
 )
 from lib.testing.aio import run
 from lib.vector import Record, SQLiteVectorStore
-from lib.vector.stores.sqlite import layout
+from lib.vector.stores.sqlite import schema
 
 from .sqlite_kit import RECORDS, cannot_open, made
 
@@ -56,9 +56,9 @@ def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: Path) 
 
 
 def test_what_another_process_makes_at_the_same_moment_is_not_made_again() -> None:
-    table = layout.Table(path=":memory:", name="t", dimension=1, metric="dot")
+    table = schema.Table(path=":memory:", name="t", dimension=1, metric="dot")
     looks = [False, True]
-    ensure = layout._ensure  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
+    ensure = schema._ensure  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
 
     def look(*_: object) -> bool:
         return looks.pop(0)

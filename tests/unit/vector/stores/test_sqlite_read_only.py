@@ -14,7 +14,7 @@ from lib.errors import StoreError, StoreReadOnly
 from lib.testing.aio import run
 from lib.vector import EVERYTHING, Record, SQLiteVectorStore
 from lib.vector.records import Layout
-from lib.vector.stores.sqlite import layout
+from lib.vector.stores.sqlite import schema
 from lib.vector.stores.sqlite.database import Database
 
 from .sqlite_kit import RECORDS, cannot_open, made
@@ -182,9 +182,9 @@ def test_a_layout_is_looked_up_again_if_somebody_wrote_meanwhile(
         await store.setup()
         await store.close()
 
-    made, looks = layout._made, list[Any]()  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
+    made, looks = schema._made, list[Any]()  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
 
-    def written_to(connection: sqlite3.Connection, table: layout.Table) -> Any:
+    def written_to(connection: sqlite3.Connection, table: schema.Table) -> Any:
         found = made(connection, table)
         if not looks:
             (tmp_path / "v.db-wal").touch()
@@ -192,7 +192,7 @@ def test_a_layout_is_looked_up_again_if_somebody_wrote_meanwhile(
         return found
 
     run(make())
-    monkeypatch.setattr(layout, "_made", written_to)
+    monkeypatch.setattr(schema, "_made", written_to)
 
     assert run(SQLiteVectorStore(tmp_path / "v.db", dimension=3).existing()) == Layout(
         dimension=3, metric="cosine"

@@ -14,11 +14,11 @@ from chromadb.errors import NotFoundError
 from numpy.typing import NDArray
 
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
-from lib.vector import exact
+from lib.vector.exact import search as exact
 from lib.vector.filter import Filter
 from lib.vector.listing import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
-from lib.vector.stores.chroma.clients import (
+from lib.vector.stores.chroma.client import (
     Place,
     answer,
     closed,
@@ -27,8 +27,8 @@ from lib.vector.stores.chroma.clients import (
     writing_alone,
 )
 from lib.vector.stores.chroma.failures import typed_errors
+from lib.vector.stores.chroma.filter import condition
 from lib.vector.stores.chroma.records import Rows, columns, requests
-from lib.vector.stores.chroma.translate import condition
 from lib.vector.validate import Batch
 
 T = TypeVar("T")

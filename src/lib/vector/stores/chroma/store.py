@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreUnavailable
-from lib.vector.backed import BackedStore
+from lib.vector.backend import BackedStore
 from lib.vector.closing import Closing
+from lib.vector.contract import Capability
 from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import finished
-from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 
 if TYPE_CHECKING:
@@ -143,10 +143,10 @@ class ChromaVectorStore(BackedStore["Database"]):
     def _open(self) -> Database:
         """Return the database; in the store's thread, since loading the driver takes a second."""
         if self._database is None:
-            from lib.vector.stores.chroma import clients, database  # noqa: PLC0415 - loads it
+            from lib.vector.stores.chroma import client, database  # noqa: PLC0415 - loads it
 
             asked = database.Asked(
-                place=clients.Place(**self._place),
+                place=client.Place(**self._place),
                 prefix=self._prefix,
                 dimension=self._dimension,
                 metric=self._metric,

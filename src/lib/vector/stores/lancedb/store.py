@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from lib.errors import MissingDriver, StoreUnavailable
-from lib.vector.backed import BackedStore
-from lib.vector.protocol import Capability
+from lib.vector.backend import BackedStore
+from lib.vector.contract import Capability
 from lib.vector.records import Layout, Metric
-from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.stores.lancedb.config import Asked
 
 if TYPE_CHECKING:
     from lib.vector.stores.lancedb.table import Table

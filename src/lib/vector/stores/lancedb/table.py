@@ -28,13 +28,13 @@ from lib._util.clock import SYSTEM_CLOCK
 from lib._util.tasks import whole
 from lib.errors import StoreUnavailable
 from lib.resilience.retry import RetryPolicy, retry
-from lib.vector import exact
+from lib.vector.exact import search as exact
 from lib.vector.filter import Filter, matches
 from lib.vector.listing import ListedBackend
 from lib.vector.offload import offload
 from lib.vector.records import Layout, Match, Metric, Record
-from lib.vector.stores.lancedb import layout
-from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.stores.lancedb import schema
+from lib.vector.stores.lancedb.config import Asked
 from lib.vector.ties import contenders
 from lib.vector.validate import Batch
 
@@ -95,7 +95,7 @@ class Table(ListedBackend):
 
         def columns() -> Any:
             metas = [_json(meta) for meta in batch.metas]
-            return layout.rows(namespace, batch, metas, self._asked)
+            return schema.rows(namespace, batch, metas, self._asked)
 
         rows = await offload(_ROW_EFFORT * len(batch.ids), columns)
 
@@ -273,7 +273,7 @@ async def opened(asked: Asked) -> Table:
 
     Raises:
         StoreUnavailable: the place cannot be reached or written.
-        StoreCorrupt, SchemaTooNew, DimensionMismatch, MetricMismatch: as `layout.check` says.
+        StoreCorrupt, SchemaTooNew, DimensionMismatch, MetricMismatch: as `schema.check` says.
     """
     with typed_errors(asked):
         connection = await _connected(asked)
@@ -286,7 +286,7 @@ async def existing(asked: Asked) -> Layout | None:
 
     Raises:
         StoreUnavailable: the place cannot be reached.
-        StoreCorrupt, SchemaTooNew: as `layout.made` says.
+        StoreCorrupt, SchemaTooNew: as `schema.made` says.
     """
     with typed_errors(asked):
         connection = await _connected(asked)
@@ -296,7 +296,7 @@ async def existing(asked: Asked) -> Layout | None:
             return None
         finally:
             connection.close()
-        return layout.made(await table.schema(), asked)
+        return schema.made(await table.schema(), asked)
 
 
 @contextmanager
@@ -325,9 +325,9 @@ async def _checked(connection: Any, asked: Asked) -> tuple[Any, int]:
     """Return the table, made if it is missing, and how many small files it has."""
     with typed_errors(asked):
         table = await _ensured(connection, asked)
-        schema = await table.schema()
+        found = await table.schema()
         fragments: int = (await table.stats())["fragment_stats"]["num_small_fragments"]
-    layout.check(schema, asked)
+    schema.check(found, asked)
     return table, fragments
 
 
@@ -336,7 +336,7 @@ async def _ensured(connection: Any, asked: Asked) -> Any:
         return await connection.open_table(asked.table)
     except ValueError:  # there is none
         try:
-            return await connection.create_table(asked.table, schema=layout.schema(asked))
+            return await connection.create_table(asked.table, schema=schema.schema(asked))
         except (RuntimeError, ValueError):  # there is one now: another process was faster
             return await connection.open_table(asked.table)
 

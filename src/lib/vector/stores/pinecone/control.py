@@ -9,7 +9,7 @@ from typing import Any, Final
 from lib._util.clock import Clock
 from lib.errors import DimensionMismatch, MetricMismatch, StoreUnavailable
 from lib.vector.records import Layout, Metric
-from lib.vector.stores.pinecone.api import Api, checked_host
+from lib.vector.stores.pinecone.client import Api, checked_host
 
 METRICS: Final[dict[Metric, str]] = {
     "cosine": "cosine",

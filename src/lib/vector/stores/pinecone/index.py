@@ -16,11 +16,11 @@ from lib.vector.filter import Filter
 from lib.vector.listing import ListedBackend
 from lib.vector.offload import offload
 from lib.vector.records import Match, Metric, Record
-from lib.vector.stores.pinecone import answers, records
-from lib.vector.stores.pinecone.api import Api, NoNamespace, Reply
+from lib.vector.stores.pinecone import messages, records
+from lib.vector.stores.pinecone.client import Api, NoNamespace, Reply
+from lib.vector.stores.pinecone.filter import condition
 from lib.vector.stores.pinecone.freshness import Freshness
 from lib.vector.stores.pinecone.names import decoded, decoded_namespace, encoded, encoded_namespace
-from lib.vector.stores.pinecone.translate import condition
 from lib.vector.ties import nearest
 from lib.vector.validate import Batch
 
@@ -82,10 +82,10 @@ class Index(ListedBackend):
         late = await self._late(namespace)
         if late is not None and filter is not None:
             raise late  # the filter would not see all that it should delete
-        for what in answers.deletions(ids, filter):
+        for what in messages.deletions(ids, filter):
             body = {"namespace": encoded_namespace(namespace), **what}
             try:
-                await self._write(namespace, "vectors/delete", answers.content(body), fills=False)
+                await self._write(namespace, "vectors/delete", messages.content(body), fills=False)
             except NoNamespace:
                 if late is not None:  # what was written there may still come
                     raise late from None
@@ -162,7 +162,7 @@ class Index(ListedBackend):
         include: tuple[str, ...],
     ) -> list[dict[str, Any]]:
         try:
-            return answers.matches(
+            return messages.matches(
                 await self._ask(namespace, vector, size, filter, include=include)
             )
         except NoNamespace:
@@ -186,7 +186,7 @@ class Index(ListedBackend):
         }
         if filter is not None:
             body["filter"] = condition(filter)
-        return await self._api.post(f"{self._host}/query", answers.content(body))
+        return await self._api.post(f"{self._host}/query", messages.content(body))
 
     def _match(self, row: dict[str, Any], *, vectors: bool) -> Match:
         name, text, meta = records.contents(row)
@@ -249,12 +249,12 @@ class Index(ListedBackend):
                 body["paginationToken"] = token
             try:
                 reply = await self._api.post(
-                    f"{self._host}/vectors/fetch_by_metadata", answers.content(body)
+                    f"{self._host}/vectors/fetch_by_metadata", messages.content(body)
                 )
             except NoNamespace:
                 return total
-            total += len(answers.vectors(reply))
-            token = answers.next_page(reply)
+            total += len(messages.vectors(reply))
+            token = messages.next_page(reply)
             if token is None:
                 return total
 
@@ -268,7 +268,7 @@ class Index(ListedBackend):
         listed = [
             name
             async for page in self._pages("namespaces", limit=_A_PAGE)
-            for name in answers.names(page, "namespaces", "name")
+            for name in messages.names(page, "namespaces", "name")
         ]
         named = await each(listed, self._holding, concurrency=_CONCURRENCY)
         return sorted(name for name in named if name is not None and name.startswith(prefix))
@@ -281,10 +281,10 @@ class Index(ListedBackend):
             )
         except NoNamespace:
             return None
-        ids, name = answers.names(first, "vectors", "id"), decoded_namespace(encoded_name)
+        ids, name = messages.names(first, "vectors", "id"), decoded_namespace(encoded_name)
         if name is not None or not ids:
             return name if ids else None
-        held = answers.vectors(await self._fetch(encoded_name, ids))
+        held = messages.vectors(await self._fetch(encoded_name, ids))
         return next((records.namespace_of(vector) for vector in held.values()), None)
 
     async def ids(self, namespace: str) -> list[str]:
@@ -298,7 +298,7 @@ class Index(ListedBackend):
         return [
             name
             async for page in self._pages("vectors/list", namespace=encoded_name, limit=_A_PAGE)
-            for name in answers.names(page, "vectors", "id")
+            for name in messages.names(page, "vectors", "id")
         ]
 
     async def _pages(self, path: str, **parameters: Any) -> AsyncIterator[Reply]:
@@ -311,7 +311,7 @@ class Index(ListedBackend):
             except NoNamespace:
                 return
             yield page
-            token = answers.next_page(page)
+            token = messages.next_page(page)
             if token is None:
                 return
 
@@ -324,8 +324,8 @@ class Index(ListedBackend):
         self, namespace: str, ids: list[str]
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         name = encoded_namespace(namespace)
-        for some in answers.fetches(ids):
-            for encoded_id, vector in answers.vectors(await self._fetch(name, some)).items():
+        for some in messages.fetches(ids):
+            for encoded_id, vector in messages.vectors(await self._fetch(name, some)).items():
                 yield encoded_id, vector
 
     async def _fetch(self, encoded_name: str, ids: list[str]) -> Reply:

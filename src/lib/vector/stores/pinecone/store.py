@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.resilience import RetryPolicy
-from lib.vector.backed import BackedStore
+from lib.vector.backend import BackedStore
+from lib.vector.contract import Capability
 from lib.vector.filter.refusals import Refusal
-from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
-from lib.vector.stores.pinecone.api import Api, checked_host, checked_key
+from lib.vector.stores.pinecone.client import Api, checked_host, checked_key
 from lib.vector.stores.pinecone.control import Asked, existing, found
 from lib.vector.stores.pinecone.index import MAX_RESULTS, Index
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib._util import postgres
 from lib._util.postgres import Connection
-from lib.vector.stores.postgres.table import NAME
+from lib.vector.stores.postgres.config import NAME
 
 
 class Connections(postgres.Connections):

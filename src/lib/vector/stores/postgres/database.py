@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import InvalidMeta
-from lib.vector import fusion, records
+from lib.vector import records
 from lib.vector.filter import Filter
 from lib.vector.offload import offload
 from lib.vector.records import Match, Record
 from lib.vector.stores.postgres import lexical, setup, writing
+from lib.vector.stores.postgres.config import MAX_KEY_BYTES, Table
 from lib.vector.stores.postgres.connections import Connections
 from lib.vector.stores.postgres.driver import (
     Connection,
@@ -28,10 +29,10 @@ from lib.vector.stores.postgres.driver import (
     typed_errors,
     vector,
 )
-from lib.vector.stores.postgres.layout import Layout
-from lib.vector.stores.postgres.plans import Planner, Search, content
-from lib.vector.stores.postgres.table import MAX_KEY_BYTES, Table
-from lib.vector.stores.postgres.translate import condition
+from lib.vector.stores.postgres.filter import condition
+from lib.vector.stores.postgres.schema import Layout
+from lib.vector.stores.postgres.search import Planner, Search, content
+from lib.vector.text import fusion
 from lib.vector.validate import Batch
 
 _CHARACTER_EFFORT: Final = 50  # of reading one of metadata, in floats read

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lib.vector.stores.postgres.driver import Cursor, run, sql
-from lib.vector.stores.postgres.layout import Layout
+from lib.vector.stores.postgres.schema import Layout
 
 _MAX_TERMS: Final = 500  # each is a look into the index, and as many rows as have it
 

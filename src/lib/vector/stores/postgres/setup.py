@@ -18,7 +18,8 @@ from lib.errors import (
 )
 from lib.vector import records
 from lib.vector.records import Metric
-from lib.vector.stores.postgres import layout
+from lib.vector.stores.postgres import schema
+from lib.vector.stores.postgres.config import NAME, Index, Table
 from lib.vector.stores.postgres.driver import (
     Connection,
     Cursor,
@@ -28,8 +29,7 @@ from lib.vector.stores.postgres.driver import (
     sql,
     transaction,
 )
-from lib.vector.stores.postgres.layout import Layout
-from lib.vector.stores.postgres.table import NAME, Index, Table
+from lib.vector.stores.postgres.schema import Layout
 
 _LAYOUT: Final = 1
 _LOCK: Final = 0x6C69622E76656374  # "lib.vect": one lock for all tables, and for the extension
@@ -121,7 +121,7 @@ class _Found:
             ext=self.ext or "",
             vector_type=self.vector_type,
             config=self.config,
-            folding=layout.FOLDING in expression,
+            folding=schema.FOLDING in expression,
             index=self.index(),
             rows=self.rows,
         )
@@ -184,7 +184,7 @@ async def make(cursor: Cursor, table: Table, statement: sql.Composable) -> None:
     except psycopg.errors.NotNullViolation as error:
         raise StoreCorrupt(
             f"{table.place} is not a vector store's: some of its rows hold NULL in one of the "
-            f"columns {', '.join(layout.COLUMNS)}"
+            f"columns {', '.join(schema.COLUMNS)}"
         ) from error
     except psycopg.errors.InvalidSchemaName as error:
         raise StoreUnavailable(f"{table.place}: there is no such schema, create it") from error
@@ -200,7 +200,7 @@ def _shown(statement: sql.Composable, cursor: Cursor) -> str:
 
 
 async def _look(cursor: Cursor, table: Table, config: str = "") -> _Found:
-    named = {"table": layout.quoted(table)}
+    named = {"table": schema.quoted(table)}
     ((encoding, oid, version, ext, vector_type),) = await _all(cursor, _DATABASE, named)
     if encoding != "UTF8":
         raise StoreUnavailable(f"{NAME} needs a database whose encoding is UTF8, not {encoding}")
@@ -245,28 +245,28 @@ def _missing(found: _Found) -> list[sql.Composable]:
     if found.ext is None:
         return [sql.SQL("CREATE EXTENSION IF NOT EXISTS vector")]
     parts: dict[str, sql.Composable] = {
-        "table": layout.identifier(table),
+        "table": schema.identifier(table),
         "ext": sql.Identifier(found.ext),
         "dimension": sql.Literal(table.dimension),
     }
     if found.columns is None:
-        return [layout.TABLE.format(**parts)]
+        return [schema.TABLE.format(**parts)]
     _check_columns(found, found.columns)
     missing: list[sql.Composable] = []
     comment = _checked_record(table, found.columns["v"].comment)
     if comment is not None:
         record = sql.SQL("COMMENT ON COLUMN {table}.v IS {comment}")
         missing.append(
-            record.format(table=layout.identifier(table), comment=layout.literal(comment))
+            record.format(table=schema.identifier(table), comment=schema.literal(comment))
         )
-    empty = [name for name in layout.COLUMNS if not found.columns[name].filled]
+    empty = [name for name in schema.COLUMNS if not found.columns[name].filled]
     if empty:
-        missing.append(layout.filled(table, empty))
+        missing.append(schema.filled(table, empty))
     if "meta_raw" not in found.columns:
-        missing.append(layout.META_RAW.format(**parts))
+        missing.append(schema.META_RAW.format(**parts))
     if "ts" not in found.columns:
-        terms = layout.terms(found.config, sql.Identifier("text"))
-        missing.append(layout.TS.format(terms=terms, **parts))
+        terms = schema.terms(found.config, sql.Identifier("text"))
+        missing.append(schema.TS.format(terms=terms, **parts))
     return missing + _missing_indexes(found, parts)
 
 
@@ -278,14 +278,14 @@ def _missing_indexes(found: _Found, parts: dict[str, sql.Composable]) -> list[sq
 
     missing: list[sql.Composable] = []
     if not any(there("gin", operators, "meta") for operators in ("jsonb_path_ops", "jsonb_ops")):
-        missing.append(layout.META_INDEX.format(**parts))
+        missing.append(schema.META_INDEX.format(**parts))
     if not there("gin", "tsvector_ops", "ts"):
-        missing.append(layout.TS_INDEX.format(**parts))
+        missing.append(schema.TS_INDEX.format(**parts))
     if wanted is not None:
-        operators = layout.operators(table.metric, wanted)
+        operators = schema.operators(table.metric, wanted)
         if not there("hnsw", operators, _INDEXED[wanted].format(table.dimension)):
-            shape = layout.FULL_INDEX if wanted == "full" else layout.HALF_INDEX
-            half = layout.half(found.ext or "", table.dimension, sql.SQL("v"))
+            shape = schema.FULL_INDEX if wanted == "full" else schema.HALF_INDEX
+            half = schema.half(found.ext or "", table.dimension, sql.SQL("v"))
             named = sql.Identifier(operators)
             missing.append(shape.format(operators=named, half=half, **parts))
     return missing
@@ -293,7 +293,7 @@ def _missing_indexes(found: _Found, parts: dict[str, sql.Composable]) -> list[sq
 
 def _check_shape(found: _Found, columns: dict[str, _Column]) -> None:
     place = found.table.place
-    for name, type_ in layout.COLUMNS.items():
+    for name, type_ in schema.COLUMNS.items():
         if name not in columns or columns[name].type != type_:
             raise StoreCorrupt(f"{place} is not a vector store's: it has no {type_} column {name}")
     if columns["v"].modifier < 1:

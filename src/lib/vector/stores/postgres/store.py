@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
-from lib.vector.backed import HybridBackedStore
-from lib.vector.protocol import Capability
+from lib.vector.backend import HybridBackedStore
+from lib.vector.contract import Capability
 from lib.vector.records import Layout, Metric
-from lib.vector.stores.postgres.table import NAME, Table
+from lib.vector.stores.postgres.config import NAME, Table
 
 if TYPE_CHECKING:
     from lib.vector.stores.postgres.database import Database

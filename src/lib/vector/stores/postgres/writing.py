@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lib.vector.stores.postgres.driver import sql, vectors
-from lib.vector.stores.postgres.translate import comparable, written
+from lib.vector.stores.postgres.filter import comparable, written
 from lib.vector.validate import Batch
 
 UPSERT: Final = sql.SQL("""

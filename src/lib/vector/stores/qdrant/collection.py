@@ -17,7 +17,7 @@ from lib.vector.listing import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.qdrant import points
 from lib.vector.stores.qdrant.failures import damage, typed_errors
-from lib.vector.stores.qdrant.translate import NAMESPACE, condition, within
+from lib.vector.stores.qdrant.filter import NAMESPACE, condition, within
 from lib.vector.ties import nearest
 from lib.vector.validate import Batch
 from lib.wire.leftovers import watch

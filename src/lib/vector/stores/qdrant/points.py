@@ -18,7 +18,7 @@ from qdrant_client import models
 
 from lib.errors import StoreCorrupt
 from lib.vector.records import Match, Metric, Record
-from lib.vector.stores.qdrant.translate import KEYS, META, NAMESPACE
+from lib.vector.stores.qdrant.filter import KEYS, META, NAMESPACE
 from lib.vector.validate import Batch
 
 POINTS_A_REQUEST: Final = 256

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreUnavailable
-from lib.vector.backed import BackedStore
+from lib.vector.backend import BackedStore
 from lib.vector.closing import Closing
+from lib.vector.contract import Capability
 from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import finished
-from lib.vector.protocol import Capability
 from lib.vector.records import Layout, Metric
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import Selection, effort
+from lib.vector.exact.partition import Snapshot
+from lib.vector.exact.search import Selection, effort
 from lib.vector.filter import Filter
 from lib.vector.offload import copying, is_small
-from lib.vector.partition import Snapshot
 from lib.vector.stores.sqlite.cache import RowIds
 
 

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import Selection
+from lib.vector.exact.partition import Partition, Snapshot
+from lib.vector.exact.search import Selection
 from lib.vector.filter import Filter
-from lib.vector.partition import Partition, Snapshot
 from lib.vector.records import Metric
 
 Stored: TypeAlias = tuple[str, str]

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from lib._util import sqlite
 from lib.errors import HybridUnavailable, StoreCorrupt, StoreError
-from lib.vector import fusion
-from lib.vector.exact import Selection, nearest, row_lengths
+from lib.vector.exact.partition import Snapshot
+from lib.vector.exact.search import Selection, nearest, row_lengths
 from lib.vector.filter import Filter
-from lib.vector.partition import Snapshot
 from lib.vector.records import Match, Record
 from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.asked import Asked, Near
@@ -32,9 +31,10 @@ from lib.vector.stores.sqlite.cache import (
     Stored,
     remembered,
 )
-from lib.vector.stores.sqlite.layout import NAME, Table, open_table, typed_errors
-from lib.vector.stores.sqlite.translate import Condition, condition
+from lib.vector.stores.sqlite.filter import Condition, condition
+from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
 from lib.vector.stores.sqlite.walindex import file_header, let_go
+from lib.vector.text import fusion
 from lib.vector.validate import Batch
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

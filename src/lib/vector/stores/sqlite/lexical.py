@@ -20,11 +20,11 @@ import sqlite3
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector import bm25
-from lib.vector.analysis import STOP_WORDS
-from lib.vector.bm25 import Posting, Texts
-from lib.vector.exact import Selection
+from lib.vector.exact.search import Selection
 from lib.vector.stores.sqlite.cache import CachedNamespace
+from lib.vector.text import bm25
+from lib.vector.text.analysis import STOP_WORDS
+from lib.vector.text.bm25 import Posting, Texts
 
 _EVERYWHERE = "SELECT doc FROM temp.stored_terms WHERE term = ?"
 _HERE = """

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, TypeVar
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.errors import StoreClosed, StoreError
+from lib.vector.contract import CAPABILITIES, Capability, FilterLike
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal
-from lib.vector.protocol import CAPABILITIES, Capability, FilterLike
 from lib.vector.records import Layout, Match, Metric, Record, Vector
 from lib.vector.stores.sqlite.asked import Asked, Near
 from lib.vector.stores.sqlite.database import Database
-from lib.vector.stores.sqlite.layout import NAME, Table, existing_layout
+from lib.vector.stores.sqlite.schema import NAME, Table, existing_layout
 from lib.vector.validate import (
     checked_batch,
     checked_deletion,

@@ -18,8 +18,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import FirstPass, Rows, Selection, grown, scales
-from lib.vector.learning import LearningPass
+from lib.vector.exact.accel.adaptive import LearningPass
+from lib.vector.exact.search import FirstPass, Rows, Selection, grown, scales
 from lib.vector.records import Metric
 
 _DEAD_SHARE = 0.25

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import EXCLUDED, GATHER_SHARE, Rows
+from lib.vector.exact.search import EXCLUDED, GATHER_SHARE, Rows
 from lib.vector.records import Metric
 
 Floats = NDArray[np.float32]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.vector.records import Metric
+from lib.vector.stores.postgres.config import Index, Table
 from lib.vector.stores.postgres.driver import sql
-from lib.vector.stores.postgres.table import Index, Table
 
 COLUMNS: Final = {"namespace": "text", "id": "text", "v": "vector", "text": "text", "meta": "jsonb"}
 

@@ -14,11 +14,18 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.basis import SURVIVOR, learned
-from lib.vector.codes import MOST_ELEMENTS, Codes, Floats, Products, coded_width, fast_products
-from lib.vector.exact import Everything, FirstPass, Rows, Selection
-from lib.vector.heads import CACHE_BYTES, Heads
-from lib.vector.projected import ProjectedCodes
+from lib.vector.exact.accel.basis import SURVIVOR, learned
+from lib.vector.exact.accel.codes import (
+    MOST_ELEMENTS,
+    Codes,
+    Floats,
+    Products,
+    coded_width,
+    fast_products,
+)
+from lib.vector.exact.accel.heads import CACHE_BYTES, Heads
+from lib.vector.exact.accel.projected import ProjectedCodes
+from lib.vector.exact.search import Everything, FirstPass, Rows, Selection
 from lib.vector.records import Metric
 
 _LEARNING_CELLS: Final = 1 << 21

@@ -19,9 +19,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lib.vector.stores.postgres.config import MAX_EF_SEARCH
 from lib.vector.stores.postgres.driver import Connection, Cursor, cursor, run, sql
-from lib.vector.stores.postgres.layout import Layout, quoted
-from lib.vector.stores.postgres.table import MAX_EF_SEARCH
+from lib.vector.stores.postgres.schema import Layout, quoted
 
 # So many rows are ranked as fast as ten are found among them through the index: a row costs about
 # 1 us here and 20 us there, where 1 in (rows of the table / rows that pass) of those seen passes.

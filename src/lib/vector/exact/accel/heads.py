@@ -1,7 +1,7 @@
 """A first pass over the heads of rows in 32 bits, where few numbers stand for a row.
 
-`Heads` holds y, the head of a row and the length of its tail, as `lib.vector.projected` holds codes
-of it. A number takes four times the bytes, but nothing has to be done for a row beside its
+`Heads` holds y, the head of a row and the length of its tail, as `accel.projected` holds codes of
+it. A number takes four times the bytes, but nothing has to be done for a row beside its
 product with z, which any numpy computes as fast as memory allows: while the heads of all rows fit
 into the processor's cache, that is faster than codes are.
 """
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.basis import STRETCH, Basis
-from lib.vector.codes import ROUNDING, UNDERFLOW
-from lib.vector.exact import Rows, Selection, grown
+from lib.vector.exact.accel.basis import STRETCH, Basis
+from lib.vector.exact.accel.codes import ROUNDING, UNDERFLOW
+from lib.vector.exact.accel.threshold import Floats, highest, left, scored, seeds
+from lib.vector.exact.search import Rows, Selection, grown
 from lib.vector.records import Metric
-from lib.vector.seeds import Floats, highest, left, scored, seeds
 
 CACHE_BYTES: Final = 24 << 20
 """As much of the processor's cache as heads may fill."""
@@ -139,8 +139,8 @@ class Heads:
         """Return how far at most a key is below the score's.
 
         The products of n numbers are off by n roundings of their sum at most (see
-        `lib.vector.exact`), where |y| <= STRETCH |x| and |z| <= STRETCH |q|. Rows so short that
-        they have no head lack at most 2**20 `UNDERFLOW` |q|. What underflows in a number of z is
+        `exact.search`), where |y| <= STRETCH |x| and |z| <= STRETCH |q|. Rows so short that they
+        have no head lack at most 2**20 `UNDERFLOW` |q|. What underflows in a number of z is
         less than `UNDERFLOW`, and counts for |x|; so does what underflows in a product, for itself.
         """
         length, longest = math.sqrt(np.dot(query, query)), self._longest

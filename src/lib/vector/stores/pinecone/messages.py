@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 from lib.errors import StoreUnavailable
 from lib.vector.filter import Filter
 from lib.vector.stores.pinecone import records
-from lib.vector.stores.pinecone.api import Reply
+from lib.vector.stores.pinecone.client import Reply
+from lib.vector.stores.pinecone.filter import condition
 from lib.vector.stores.pinecone.names import encoded
-from lib.vector.stores.pinecone.translate import condition
 
 IDS_A_DELETION: Final = 1000
 IDS_A_FETCH: Final = 100

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.vector.closing import Closing
+from lib.vector.contract import Capability, FilterLike
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
-from lib.vector.protocol import Capability, FilterLike
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import (
     Batch,
@@ -107,7 +107,7 @@ H = TypeVar("H", bound=HybridBackend)
 
 
 class BackedStore(AsyncStore, Generic[B]):
-    """A vector store before a backend; see `lib.vector.protocol.VectorStore`.
+    """A vector store before a backend; see `lib.vector.contract.VectorStore`.
 
     A subclass overrides `open_backend`, and `close_backend` where there is something to release.
     """

@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from lib.vector.stemmer import stem
+from lib.vector.text.stemmer import stem
 
 STOP_WORDS: Final = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",

@@ -8,7 +8,7 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs] - it has no types  # n
 
 from lib.errors import DimensionMismatch, MetricMismatch, SchemaTooNew, StoreCorrupt
 from lib.vector.records import Layout, Metric
-from lib.vector.stores.lancedb.asked import Asked
+from lib.vector.stores.lancedb.config import Asked
 from lib.vector.validate import Batch, checked_metric
 
 pa = cast(Any, pyarrow)

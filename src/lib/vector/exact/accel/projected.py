@@ -1,7 +1,7 @@
 """A first pass over codes of a few numbers for each row, where rows allow it.
 
 `ProjectedCodes` holds 8-bit codes of y, the head of a row and the length of its tail (see
-`lib.vector.basis`), where `Codes` holds codes of the row. The product with z is above every score,
+`accel.basis`), where `Codes` holds codes of the row. The product with z is above every score,
 so it says which rows may be among the nearest. It does not say how near a row is at least: for
 that some of the best so far are scored as they are.
 """
@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.basis import STRETCH, Basis
-from lib.vector.codes import Codes, Floats, Products, TakenApart
-from lib.vector.exact import Rows, Selection
+from lib.vector.exact.accel.basis import STRETCH, Basis
+from lib.vector.exact.accel.codes import Codes, Floats, Products, TakenApart
+from lib.vector.exact.accel.threshold import highest, left, scored, seeds
+from lib.vector.exact.search import Rows, Selection
 from lib.vector.records import Metric
-from lib.vector.seeds import highest, left, scored, seeds
 
 
 class ProjectedCodes(Codes):

@@ -25,8 +25,8 @@ takes one comparison per row; the few that pass are then measured with their own
 the k best of the rows read so far must have is all that passes on from block to block. Nothing
 depends on it but the time.
 
-Needs simsimd (the extra `fast`); without it a first pass reads 32-bit floats (`lib.vector.exact`,
-`lib.vector.heads`), and the results are the same.
+Needs simsimd (the extra `fast`); without it a first pass reads 32-bit floats (`exact.search`,
+`accel.heads`), and the results are the same.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact import Rows, Selection, grown
+from lib.vector.exact.accel.threshold import highest, reached, reaching
+from lib.vector.exact.search import Rows, Selection, grown
 from lib.vector.records import Metric
-from lib.vector.seeds import highest, reached, reaching
 
 Codes8: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
@@ -140,7 +140,7 @@ class Codes:
         return places[keys + slack >= highest(keys - slack, k)[0]]
 
     def _keys(self, asked: TakenApart, block: _Block) -> Floats:
-        """Return keys as those of `lib.vector.exact`, in units of the query's."""
+        """Return keys as those of `lib.vector.exact.search`, in units of the query's."""
         keys = self._products(asked.code, block.codes)
         keys -= asked.sum
         keys -= block.sums
