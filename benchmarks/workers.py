@@ -166,7 +166,7 @@ async def idle(place: Callable[[], str], runs: int, seconds: float) -> None:
         for _ in range(0, runs, 500):
             started = [await engine.start("go") for _ in range(500)]
             for run in started:
-                await engine.hosted(run.id)
+                await engine.wait_while_driven(run.id)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with workers(url, 1, 0.0):
         await SYSTEM_CLOCK.sleep(seconds)

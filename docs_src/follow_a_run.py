@@ -20,7 +20,7 @@ async def main() -> None:
         run = await engine.start("What does hello mean?", budget=Budget(llm_calls=5, tokens=1_000))
 
         async def typewriter() -> None:
-            async for piece in run.live():
+            async for piece in run.deltas():
                 if piece.delta.text:
                     print(piece.delta.text, end="|")
             print()

@@ -18,7 +18,7 @@ async def begin() -> str:
     async with listener.engine("runs.db") as engine:
         session = await listener.session(engine, user="ada")
         turn = await session.send("My parcel never came.")
-        async for piece in turn.live():  # the reply while it is written
+        async for piece in turn.deltas():  # the reply while it is written
             print(piece.delta.text, end="")
         print()
         return session.id

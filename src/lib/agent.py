@@ -26,11 +26,10 @@ from lib.engine import (
     Session,
     ToolHandler,
 )
-from lib.engine.admission import Handlers
-from lib.engine.agents import AgentParts, AgentSpec, Start
-from lib.engine.given import check_has, kind_of, listed
-from lib.engine.session import Input
-from lib.engine.stream import StreamItem
+from lib.engine.api.stream import StreamItem
+from lib.engine.arguments import Input, as_list, require_attribute, type_label
+from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, Start
+from lib.engine.handlers.registry import HandlerRegistry
 from lib.events import EventStore
 from lib.guards import Guard
 from lib.llm import LLMClient, PriceBook, Reply, Text, open_client, parse_output
@@ -145,10 +144,10 @@ class Agent(Generic[T_co]):
             ValueError: a model's name is not known, two tools have one name, or there is no model.
         """
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
-            raise TypeError(f"expected text as an agent's name, got {kind_of(name)}")
+            raise TypeError(f"expected text as an agent's name, got {type_label(name)}")
         if not name.strip():
             raise ValueError("expected a name of an agent, got an empty one")
-        callables = [_as_tool(each) for each in listed(tools, "tools", "[refund]")]
+        callables = [_as_tool(each) for each in as_list(tools, "tools", "[refund]")]
         fields: dict[str, Any] = {
             "name": name,
             "models": _as_models(model),
@@ -156,7 +155,7 @@ class Agent(Generic[T_co]):
             "tools": tuple(each for each in callables if isinstance(each, Tool)),
             "agents": tuple(each for each in callables if isinstance(each, AgentTool)),
             "output": None if output is str else _checked_output(output),
-            "guards": tuple(listed(guards, "guards", "[InjectionGuard()]")),
+            "guards": tuple(as_list(guards, "guards", "[InjectionGuard()]")),
             "budget": budget,
             "max_steps": max_steps,
             "settings": dict(settings or {}),
@@ -167,7 +166,9 @@ class Agent(Generic[T_co]):
         }
         for field, value in fields.items():
             object.__setattr__(self, field, value)
-        Handlers(self._tool_handlers())  # what cannot be is refused here, not where a run starts
+        HandlerRegistry(
+            self._tool_handlers()
+        )  # what cannot be is refused here, not where a run starts
 
     # -- runs ------------------------------------------------------------------------------
 
@@ -372,7 +373,7 @@ class Agent(Generic[T_co]):
         made = self.instructions(start)
         text = await made if isawaitable(made) else made
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
-            raise TypeError(f"expected text of the instructions function, got {kind_of(text)}")
+            raise TypeError(f"expected text of the instructions function, got {type_label(text)}")
         return {"system": text} if text else {}
 
     def parse_output(self, text: str) -> T_co:
@@ -388,14 +389,14 @@ class Agent(Generic[T_co]):
 
 def _as_models(given: Model | Sequence[Model]) -> tuple[Model, ...]:
     one = isinstance(given, str) or hasattr(given, "complete")
-    models: list[Any] = [given] if one else listed(cast("Any", given), "models", "[client]")
+    models: list[Any] = [given] if one else as_list(cast("Any", given), "models", "[client]")
     if not models:
         raise ValueError("expected a model or several, got an empty list")
     for each in models:
         if isinstance(each, str):
             check_model(each)
         else:
-            check_has(each, "complete", "is no model: name one, or give a client of one")
+            require_attribute(each, "complete", "is no model: name one, or give a client of one")
     return tuple(models)
 
 
@@ -407,17 +408,19 @@ def _as_tool(given: Any) -> Tool | AgentTool:
             f"expected a tool, got the agent {given.name!r}: give agent.as_tool('what it does')"
         )
     if isinstance(given, type) or not callable(given):
-        raise TypeError(f"expected a function, a Tool or an agent as a tool, got {kind_of(given)}")
+        raise TypeError(
+            f"expected a function, a Tool or an agent as a tool, got {type_label(given)}"
+        )
     return tool(given)
 
 
 def _checked_instructions(given: Any) -> Instructions:
     if not (isinstance(given, str) or callable(given)):
-        raise TypeError(f"expected text or a function as instructions, got {kind_of(given)}")
+        raise TypeError(f"expected text or a function as instructions, got {type_label(given)}")
     return cast("Instructions", given)
 
 
 def _checked_output(given: Any) -> type[Any] | None:
     if given is not None and not (isinstance(given, type) and hasattr(given, "model_json_schema")):
-        raise TypeError(f"expected a pydantic model as output, got {kind_of(given)}")
+        raise TypeError(f"expected a pydantic model as output, got {type_label(given)}")
     return given

@@ -30,7 +30,7 @@ import workload
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.engine import Engine
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.errors import StoreError
 from lib.events import EventStore, RunQuery, open_store
 from lib.events import kinds as k

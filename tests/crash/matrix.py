@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from agent import ALGORITHMS, CUTS, DIED, CrashPlan, LaterClock, drive
 from places import STORES, Place
 
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import EventStore
 from lib.events.verify import verify_store
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from lib.algorithms import React
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import SQLiteEventStore
 from lib.events.verify import VerifyReport, verify_store
 

@@ -12,7 +12,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Engine, Run
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events.unlock import end_lease
 from lib.events.verify import verify_store
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib.algorithms import React
 from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler, Result, ToolHandler
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.errors import LLMError
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent, RunInfo
 from lib.events import kinds as k

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.algorithms import React
-from lib.engine.approvals import pending_in
-from lib.engine.core.blind import BLIND
-from lib.engine.core.decide import next_step, refold
+from lib.engine.core.algorithm import NULL_ALGORITHM
+from lib.engine.core.decide import next_step, rehydrate
 from lib.engine.core.session import SessionLoop
 from lib.engine.core.state import fold
+from lib.engine.core.waiting import pending_in
 from lib.errors import InvalidEvent
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -146,13 +146,13 @@ def log(*entries: tuple[str, dict[str, Any]]) -> list[Event]:
 
 def read_by_all(events: list[Event]) -> None:
     """Fold and decide with every algorithm there is, and read all that is read of a log."""
-    algorithms: list[Any] = [React(), React(provider_state=True), SessionLoop(), BLIND]
+    algorithms: list[Any] = [React(), React(provider_state=True), SessionLoop(), NULL_ALGORITHM]
     for algorithm in algorithms:
         state = fold(algorithm, events)
         next_step(algorithm, state)
         next_step(algorithm, state._replace(cancel_reason="enough"))
         assert state.granted is not None
-        refold(algorithm, events)
+        rehydrate(algorithm, events)
         if isinstance(algorithm, React):
             algorithm.conversation(state.loop)
     pending_in(events)
@@ -167,7 +167,7 @@ def test_every_reader_reads_whatever_an_older_release_has_stored(
     read_by_all(events)
 
     malformed = {event.seq for event in events if not fits(event.kind, event.data)}
-    assert set(fold(BLIND, events).malformed) == malformed
+    assert set(fold(NULL_ALGORITHM, events).malformed) == malformed
 
 
 @given(st.lists(EVENTS.filter(lambda each: each[0] != k.RUN_STARTED), max_size=6))
@@ -189,7 +189,7 @@ def test_a_store_refuses_a_payload_or_every_reader_can_read_it(
         return await store.read("r")
 
     events = asyncio.run(main())
-    assert fold(BLIND, events).malformed == ()
+    assert fold(NULL_ALGORITHM, events).malformed == ()
     read_by_all(events)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib._util.json import canonical, digest, parse
-from lib.engine.core.history import EMPTY_DIGEST, History
+from lib.engine.core.conversation import EMPTY_DIGEST, History
 from lib.llm import (
     Audio,
     BlobRef,

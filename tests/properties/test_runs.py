@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib.algorithms import React
 from lib.engine import Budget, Result
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.engine.core.state import begin, evolve, fold
 from lib.errors import LLMError, ToolError
 from lib.events import Event, MemoryEventStore
@@ -78,7 +78,7 @@ async def _play(
         started = await engine.start("go", budget=budget)
         cancelled = False
         while (await started.info()).status == "open":
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             if (await started.info()).head >= cancel_at and not cancelled:
                 cancelled = await started.cancel()
             for call in await started.pending():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib.algorithms import React
 from lib.engine import Budget, Engine, Session
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.errors import LLMError, SessionClosed, StoreError
 from lib.events import Event, EventStore, MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
@@ -146,7 +146,7 @@ class Life:
     async def _send(self, number: int) -> None:
         key, word = f"k{len(self.sent)}", WORDS[number % len(WORDS)]
         self.sent[key] = f"{key}:{word}"
-        await self.session.send(self.sent[key], idempotency_key=key, live=number % 2 == 0)
+        await self.session.send(self.sent[key], idempotency_key=key, stream=number % 2 == 0)
 
     async def _again(self, number: int) -> None:
         if self.sent:

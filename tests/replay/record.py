@@ -85,9 +85,9 @@ async def approvals() -> list[Event]:
             idempotency_key="order-1",
             budget=Budget(tokens=10_000, llm_calls=9),
         )
-        await shop.hosted(run.id)
+        await shop.wait_while_driven(run.id)
         await run.approve("tool/2/c1", comment="fine", user="grace")
-        await shop.hosted(run.id)
+        await shop.wait_while_driven(run.id)
         await run.deny("tool/2/c2", comment="too much", user="grace")
         await run.result()
         await shop.signal(run.id, "lib.eval.score", {"name": "quality", "value": 0.9})

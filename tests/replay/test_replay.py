@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events.codec import encode_data, event_from_json, event_to_json
 from lib.events.verify import verify_store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.errors import MigrationNeeded
 from lib.events import SQLiteEventStore
 from lib.events.codec import encode_data, event_to_json

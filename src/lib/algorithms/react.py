@@ -12,8 +12,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
-from lib.engine.core.calls import call_result
-from lib.engine.core.history import Conversation, Held, History, Tail, begun
+from lib.engine.core.conversation import (
+    Conversation,
+    History,
+    ProviderHandle,
+    Tail,
+    begin_conversation,
+)
+from lib.engine.core.settle import call_result
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, reply_from_json
@@ -46,8 +52,8 @@ class LoopState(NamedTuple):
     Attributes:
         config: what `React.config` returned when the run was started.
         messages: the conversation so far; results enter it when the whole batch is settled.
-        asked: model calls made so far.
-        thinking: whether a model call is open.
+        model_calls: model calls made so far.
+        calling_model: whether a model call is open.
         calls: the calls of the last reply that have not entered the conversation, by key.
         issued: the keys of those which have been made.
         results: the results of those which are settled.
@@ -55,7 +61,7 @@ class LoopState(NamedTuple):
         repairs: how often the output had to be asked for again.
         prior: how many messages there were before what the run was given.
         refused: whether a guard has kept from the model what it was to be sent.
-        held: what the provider keeps of the conversation, if the run is to use that.
+        provider_handle: what the provider keeps of the conversation, if the run is to use that.
         same: whether the open model call was for exactly this conversation: a turn before it may
             have been erased since, and what the provider keeps still has that.
         empty: whether the last reply was empty; then the conversation ends with `ASK_AGAIN`.
@@ -63,8 +69,8 @@ class LoopState(NamedTuple):
 
     config: Mapping[str, Any]
     messages: History
-    asked: int = 0
-    thinking: bool = False
+    model_calls: int = 0
+    calling_model: bool = False
     calls: Mapping[str, ToolCall] = _NONE
     issued: frozenset[str] = frozenset()
     results: Mapping[str, ToolResult] = _NONE
@@ -72,7 +78,7 @@ class LoopState(NamedTuple):
     repairs: int = 0
     prior: int = 0
     refused: bool = False
-    held: Held | None = None
+    provider_handle: ProviderHandle | None = None
     same: bool = True
     empty: bool = False
 
@@ -151,13 +157,13 @@ class React:
     def initial(self, started: Event, history: Sequence[Message] = ()) -> LoopState:
         """Return the conversation that the run begins with."""
         config = _known_config(started.data.get("config", {}))
-        given = [message_from_json(message) for message in started.data.get("input", ())]
-        messages, held = begun(config.get("system", ""), history, given)
+        new_input = [message_from_json(message) for message in started.data.get("input", ())]
+        messages, provider_handle = begin_conversation(config.get("system", ""), history, new_input)
         return LoopState(
             config=config,
             messages=messages,
-            prior=len(messages) - len(given),
-            held=held if config.get("provider_state") else None,
+            prior=len(messages) - len(new_input),
+            provider_handle=provider_handle if config.get("provider_state") else None,
         )
 
     def conversation(self, state: LoopState) -> Conversation:
@@ -172,12 +178,12 @@ class React:
         elif state.calls or state.empty:
             end -= 1  # its calls have not all been answered, or no reply has followed it
         new = state.messages[state.prior : end]
-        said = [each for each in new if _says_something(each)]
-        grown = state.messages.first(end)
+        said = [each for each in new if _has_content(each)]
+        full = state.messages.first(end)
         if len(said) < len(new):
-            grown = grown.first(state.prior).extend(said)
-        before = Tail(grown, bool(state.config.get("system")))
-        return Conversation(before, state.held, grown=grown)
+            full = full.first(state.prior).extend(said)
+        before = Tail(full, bool(state.config.get("system")))
+        return Conversation(before, state.provider_handle, full=full)
 
     def evolve(self, state: LoopState, event: Event) -> LoopState:
         """Return the state after one more event."""
@@ -191,9 +197,9 @@ class React:
         due = [key for key in state.calls if key not in state.issued]
         if due:
             return [_tool_request(key, state) for key in due]
-        if state.calls or state.thinking:
+        if state.calls or state.calling_model:
             return Wait()
-        if state.asked >= state.config.get("max_steps", 50):
+        if state.model_calls >= state.config.get("max_steps", 50):
             return Finish(outcome="LIMITED", reason="max_steps")
         return [_llm_request(state)]
 
@@ -227,22 +233,22 @@ def wrote_config(config: Mapping[str, Any]) -> bool:
     return "max_steps" in config and config.keys() <= _CONFIG_TYPES.keys()
 
 
-def _says_something(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     """Tell whether providers take the message: some refuse one of the model that is empty."""
     return message.role != "assistant" or bool(message.text or message.tool_calls)
 
 
 def _llm_request(state: LoopState) -> LLMRequest:
-    config, held = state.config, state.held
+    config, provider_handle = state.config, state.provider_handle
     return LLMRequest(
-        key=f"llm/{state.asked + 1}",
+        key=f"llm/{state.model_calls + 1}",
         messages=state.messages,
         model=config.get("model"),
         tools=config.get("tools"),
         settings=config.get("settings", {}),
         output=config.get("output"),
-        state=held.state if held else None,
-        covers=held.covers if held else 0,
+        state=provider_handle.state if provider_handle else None,
+        covers=provider_handle.covers if provider_handle else 0,
     )
 
 
@@ -258,9 +264,9 @@ def _tool_request(key: str, state: LoopState) -> ToolRequest:
     )
 
 
-def _asked(state: LoopState, event: Event) -> LoopState:
+def _model_requested(state: LoopState, event: Event) -> LoopState:
     same = not state.config.get("provider_state") or _is_same(_llm_request(state), event)
-    return state._replace(asked=state.asked + 1, thinking=True, same=same)
+    return state._replace(model_calls=state.model_calls + 1, calling_model=True, same=same)
 
 
 def _is_same(request: LLMRequest, event: Event) -> bool:
@@ -274,13 +280,15 @@ def _replied(state: LoopState, event: Event) -> LoopState:
     if reply.stop == "content_filter":  # its calls are not to be made, so they are not said
         reply = replace(reply, parts=Message.assistant(reply.text).parts, state=None)
     messages = state.messages.append(reply.message)
-    held = None
+    provider_handle = None
     if reply.state is not None and state.same and state.config.get("provider_state"):
-        held = Held(reply.state, len(messages), messages.digest)
-    state = state._replace(messages=messages, thinking=False, held=held, empty=False)
+        provider_handle = ProviderHandle(reply.state, len(messages), messages.digest)
+    state = state._replace(
+        messages=messages, calling_model=False, provider_handle=provider_handle, empty=False
+    )
     if reply.tool_calls:
         # Models repeat call ids from reply to reply; the number of the reply makes them unique.
-        calls = {f"tool/{state.asked}/{call.id}": call for call in reply.tool_calls}
+        calls = {f"tool/{state.model_calls}/{call.id}": call for call in reply.tool_calls}
         return state._replace(calls=calls, issued=frozenset[str](), results={})
     if reply.stop in ("length", "content_filter"):
         return state._replace(end=_cut_short(reply))
@@ -291,7 +299,7 @@ def _replied(state: LoopState, event: Event) -> LoopState:
 
 def _replied_nothing(state: LoopState, reply: Reply) -> LoopState:
     """Ask the model once more, unless it was stopped: asked again, it would be stopped again."""
-    state = state._replace(thinking=False, held=None)
+    state = state._replace(calling_model=False, provider_handle=None)
     if reply.stop in _EMPTY:
         error = _empty_reply(reply, _EMPTY[reply.stop])
         return state._replace(end=replace(_cut_short(reply), error=error))
@@ -327,7 +335,7 @@ def _failed(state: LoopState, event: Event) -> LoopState:
         reason="guard" if blocked else "llm",
         error=event.data.get("error"),
     )
-    return state._replace(thinking=False, end=end)
+    return state._replace(calling_model=False, end=end)
 
 
 def _judged(state: LoopState, event: Event) -> LoopState:
@@ -347,8 +355,8 @@ def _in_batch(
     return LoopState(
         state.config,
         state.messages,
-        state.asked,
-        state.thinking,
+        state.model_calls,
+        state.calling_model,
         state.calls,
         issued,
         results,
@@ -356,7 +364,7 @@ def _in_batch(
         state.repairs,
         state.prior,
         state.refused,
-        state.held,
+        state.provider_handle,
         state.same,
         state.empty,
     )
@@ -387,7 +395,7 @@ def _schema(output: type[Any] | Mapping[str, Any]) -> dict[str, Any]:
 
 
 _FOLDS = {
-    k.LLM_REQUESTED: _asked,
+    k.LLM_REQUESTED: _model_requested,
     k.LLM_COMPLETED: _replied,
     k.LLM_FAILED: _failed,
     k.TOOL_REQUESTED: _called,

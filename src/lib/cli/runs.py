@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.cli.spend import EVENTS_PER_PAGE, RUNS_PER_PAGE
-from lib.engine.unknown import UnknownCalls
-from lib.engine.waiting import WaitingFor, condition, waiting_for
+from lib.engine.api.waiting import waiting_for
+from lib.engine.core.waiting import UnknownCalls, WaitingFor, condition
 from lib.events import EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.paging import each_run, log_pages

@@ -17,7 +17,8 @@ from lib._util.ids import new_id
 from lib.cli.stores import StoreCommand, StoreParam, find_run, reading, writing
 from lib.cli.terminal import json_line, text_line
 from lib.cli.worker import Factory, engine_of
-from lib.engine.unknown import UnknownCall, unknown_calls, unknown_in
+from lib.engine.api.waiting import unknown_calls, unknown_in
+from lib.engine.core.waiting import UnknownCall
 from lib.events import EventStore, NewEvent, RunInfo
 from lib.events import kinds as k
 from lib.events.unlock import end_lease

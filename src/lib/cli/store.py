@@ -23,7 +23,7 @@ from lib.cli.stores import FORMS, VARIABLE, StoreGroup, StoreParam, find_run, re
 from lib.cli.terminal import json_line, text_line
 from lib.cli.worker import Factory, algorithms_of
 from lib.engine import UnknownCall, WaitingCall, pending_approvals
-from lib.engine.check import StoreCheck
+from lib.engine.api.check import StoreCheck
 from lib.errors import RunNotFound
 from lib.events import Event, RunQuery
 from lib.events.blobs import DirectoryBlobStore

@@ -150,7 +150,7 @@ async def _work(
                 raise
             _say("stopped before the store answered")
             return
-        worker = Worker(engine, max_runs=max_runs, drain_s=drain_s, say=_say)
+        worker = Worker(engine, max_runs=max_runs, drain_s=drain_s, report=_say)
         await worker.run()
 
 

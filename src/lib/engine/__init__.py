@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from lib.engine.agents import AgentParts, AgentSpec, Start
-from lib.engine.approvals import PendingApproval, WaitingCall, pending_approvals
-from lib.engine.core.algorithm import (
-    Algorithm,
-    Finish,
-    LLMRequest,
-    Request,
-    ToolRequest,
-    TurnRequest,
-    Wait,
-)
-from lib.engine.core.budget import Budget, Spend
-from lib.engine.engine import Engine
-from lib.engine.handler import Admission, Context, DerivedRuns, Handler, Live
-from lib.engine.handlers.child import AgentTool, ChildHandler
-from lib.engine.handlers.llm import LLMHandler
-from lib.engine.handlers.tool import ToolHandler
-from lib.engine.handlers.turn import TurnHandler
-from lib.engine.result import Result
-from lib.engine.run import Run
-from lib.engine.session import Session
-from lib.engine.stream import (
+from lib.engine.api.engine import Engine
+from lib.engine.api.run import Run
+from lib.engine.api.session import Session
+from lib.engine.api.stream import (
     ApprovalDecided,
     ApprovalRequested,
     GuardJudged,
@@ -35,10 +17,26 @@ from lib.engine.stream import (
     ToolEnded,
     ToolStarted,
 )
-from lib.engine.turn import Turn
-from lib.engine.unknown import UnknownCall, unknown_calls
-from lib.engine.waiting import WaitingFor
-from lib.engine.worker import Worker
+from lib.engine.api.turn import Turn
+from lib.engine.api.waiting import pending_approvals, unknown_calls
+from lib.engine.api.worker import Worker
+from lib.engine.core.algorithm import (
+    Algorithm,
+    Finish,
+    LLMRequest,
+    Request,
+    ToolRequest,
+    TurnRequest,
+    Wait,
+)
+from lib.engine.core.budget import Budget, Spend
+from lib.engine.core.result import Result
+from lib.engine.core.waiting import PendingApproval, UnknownCall, WaitingCall, WaitingFor
+from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, AgentTool, ChildHandler, Start
+from lib.engine.handlers.base import Admission, ChildRuns, Context, Handler, LiveDelta
+from lib.engine.handlers.llm import LLMHandler
+from lib.engine.handlers.tool import ToolHandler
+from lib.engine.handlers.turn import TurnHandler
 from lib.errors import (
     IdempotencyMismatch,
     MissingHandler,
@@ -60,8 +58,8 @@ __all__ = [
     "ApprovalRequested",
     "Budget",
     "ChildHandler",
+    "ChildRuns",
     "Context",
-    "DerivedRuns",
     "Engine",
     "Finish",
     "GuardJudged",
@@ -69,7 +67,7 @@ __all__ = [
     "IdempotencyMismatch",
     "LLMHandler",
     "LLMRequest",
-    "Live",
+    "LiveDelta",
     "MissingHandler",
     "ModelFailed",
     "ModelReplied",

@@ -118,7 +118,7 @@ REQUESTS: Final = frozenset(
 )
 """Kinds that open a key: an effect may follow."""
 
-DERIVING: Final = frozenset({CHILD_REQUESTED, TURN_STARTED})
+SPAWNS_RUN: Final = frozenset({CHILD_REQUESTED, TURN_STARTED})
 """Requests that start a run of its own; its end, whatever it is, is their only result."""
 
 RESULTS: Final = frozenset(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib.engine import Algorithm, Engine, LLMHandler, Result, ToolHandler
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.engine.core.decide import next_step
 from lib.engine.core.state import begin, evolve, fold
 from lib.events import Event, MemoryEventStore, NewEvent

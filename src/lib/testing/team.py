@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.algorithms import React
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolHandler
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, EventStore, MemoryEventStore, RunInfo, RunQuery
 from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult, Usage

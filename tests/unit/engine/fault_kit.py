@@ -6,7 +6,7 @@ from typing import Any
 from lib.algorithms import React
 from lib.engine import ChildHandler, Engine, LLMHandler, Result, ToolHandler
 from lib.engine.core.state import MAX_RESUMES
-from lib.engine.handlers.child import AgentTool
+from lib.engine.handlers.agent_tool import AgentTool
 from lib.events import EventStore, MemoryEventStore
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.tools import Tool

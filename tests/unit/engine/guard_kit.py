@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Result, ToolHandler
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, EventStore, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store

@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.algorithms import React
 from lib.engine import Engine, Session, Turn
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import EventStore
 from lib.events.verify import verify_store
 from lib.llm import Message

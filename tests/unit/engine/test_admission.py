@@ -17,10 +17,10 @@ from lib.engine import (
     ToolHandler,
     ToolRequest,
 )
-from lib.engine.admission import Handlers
-from lib.engine.core.history import History
-from lib.engine.core.settle import Draft
+from lib.engine.core.conversation import History
+from lib.engine.core.settle import PendingEvent
 from lib.engine.core.state import RunState, begin
+from lib.engine.handlers.registry import HandlerRegistry
 from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
@@ -50,8 +50,8 @@ def call(number: int, name: str, **more: Any) -> ToolRequest:
     )
 
 
-def admitted(*requests: Request, budget: Budget | None = None) -> list[Draft]:
-    handlers = Handlers([ChildHandler([AGENT]), ToolHandler([look])])
+def admitted(*requests: Request, budget: Budget | None = None) -> list[PendingEvent]:
+    handlers = HandlerRegistry([ChildHandler([AGENT]), ToolHandler([look])])
     return handlers.admit(requests, state(budget))
 
 
@@ -82,11 +82,11 @@ def test_what_nobody_fulfils_is_an_error() -> None:
 
 def test_only_a_tool_request_can_be_refused() -> None:
     class Refusing(LLMHandler):
-        def admit(self, request: Request, admission: Admission) -> Draft:
+        def admit(self, request: Request, admission: Admission) -> PendingEvent:
             raise ToolError("denied", "no")
 
     with pytest.raises(ToolError, match="no"):
-        Handlers([Refusing(ScriptedClient([]))]).admit([ASK_MODEL], state())
+        HandlerRegistry([Refusing(ScriptedClient([]))]).admit([ASK_MODEL], state())
     asked, failed = admitted(call(1, "helper", invalid="{"))
     assert (asked.kind, asked.data["unstarted"]) == (k.TOOL_REQUESTED, True)
     assert (failed.kind, failed.data["code"]) == (k.TOOL_FAILED, "invalid_arguments")

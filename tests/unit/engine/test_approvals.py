@@ -41,7 +41,7 @@ def told(messages: Sequence[Message]) -> str:
 async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> None:
     async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
         started = await engine.start("pay")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
 
         assert await started.pending() == [
             PendingApproval(key="tool/1/c1", call_id="c1", name="pay", arguments={"amount": 50})
@@ -65,7 +65,7 @@ async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> 
 async def test_a_denied_call_is_never_made_and_the_model_is_told_why() -> None:
     async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
         started = await engine.start("pay")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         await started.deny("tool/1/c1", comment="too much")
         result = await started.result()
 
@@ -87,7 +87,7 @@ async def test_a_rule_that_fails_makes_the_call_wait() -> None:
     async def main() -> str:
         async with make_engine(ScriptedClient([call, told]), pay) as engine:
             started = await engine.start("pay")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             await started.approve("tool/1/c1")
             return (await started.result()).output
 
@@ -97,7 +97,7 @@ async def test_a_rule_that_fails_makes_the_call_wait() -> None:
 async def test_the_first_decision_counts() -> None:
     async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
         started = await engine.start("pay")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         with pytest.raises(NotPending) as caught:
             await started.approve("tool/9/c9")
         assert (caught.value.run_id, caught.value.call_id) == (started.id, "tool/9/c9")
@@ -124,7 +124,7 @@ async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None
 
     async with make_engine(ScriptedClient([ask(50)]), pay, store=store) as engine:
         started = await engine.start("pay")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         run_id = started.id
 
     assert (await approve_and_finish(run_id)) == "paid"
@@ -138,7 +138,7 @@ async def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> Non
     async def main() -> str:
         async with make_engine(client, pay) as engine:
             started = await engine.start("pay")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             assert paid == [5]
             await started.approve("tool/1/c1")
             return (await started.result()).output
@@ -152,7 +152,7 @@ async def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
         async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
             started = await engine.start("pay")
             waiting = asyncio.create_task(started.result())
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
             await started.approve("tool/1/c1")
             return (await waiting).output
@@ -173,7 +173,7 @@ async def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> N
         runs = list[Run]()
         for amount, tenant in (("50", "acme"), ("60", "acme"), ("70", "other"), ("5", "other")):
             runs.append(await engine.start(amount, tenant=tenant))
-            await engine.hosted(runs[-1].id)
+            await engine.wait_while_driven(runs[-1].id)
         await engine.start_session(tenant="acme")
         first, second, third, _ = runs
         calls = [

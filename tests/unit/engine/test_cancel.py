@@ -63,7 +63,7 @@ async def test_a_run_that_nobody_drives_is_cancelled_all_the_same() -> None:
     async def main() -> Result:
         async with make_engine(client, ask_first) as engine:
             started = await engine.start("go")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             await started.cancel()
             return await started.result()
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lib.algorithms import React
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, MemoryEventStore, RunInfo
 from lib.events import kinds as k
 from lib.events.runs import fold

@@ -10,7 +10,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Result
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.engine.core.settle import OUTCOME_UNKNOWN
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lib.engine import Result, Run
-from lib.engine.core.settle import fail_open
+from lib.engine.core.settle import fail_pending
 from lib.engine.core.state import MAX_RESUMES
 from lib.errors import RunAbandoned, RunErased, RunNotFound, StoreError
 from lib.events import Event, MemoryEventStore, NewEvent
@@ -98,7 +98,7 @@ async def test_a_child_that_waits_for_a_person_is_cancelled_with_its_parent() ->
         started = await e.start("go")
         child = await child_of(store, started.id)
         await until(store, child.run_id, k.APPROVAL_REQUESTED)
-        await e.hosted(child.run_id)
+        await e.wait_while_driven(child.run_id)
         await started.cancel()
         result, _, children = await ended(store, started)
 
@@ -220,7 +220,7 @@ async def test_a_poisoned_run_that_is_taken_over_again_stays_poisoned() -> None:
     await store.setup()
     log = await store.read(run_id)
     tool_request = next(event for event in log if event.kind == k.TOOL_REQUESTED)
-    settled = fail_open(tool_request, "unknown", "unknown")
+    settled = fail_pending(tool_request, "unknown", "unknown")
     more = [*resumed(MAX_RESUMES), NewEvent(settled.kind, settled.data, AT), *resumed(1)]
     await store.append(run_id, more, expected=len(log))
     async with team(boss_of(), echo, hang, store=store) as engine:
@@ -246,7 +246,7 @@ def test_a_run_that_was_started_has_no_failure_but_its_end() -> None:
     request = Event("run", 2, k.CHILD_REQUESTED, {"key": "tool/1/a"}, AT)
 
     with pytest.raises(ValueError, match="has no failure"):
-        fail_open(request, "cancelled", "cancelled")
+        fail_pending(request, "cancelled", "cancelled")
 
 
 # -- runs that are gone ------------------------------------------------------------------------
@@ -293,7 +293,7 @@ async def test_a_run_that_was_erased_before_it_is_taken_up_is_abandoned() -> Non
         start = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, AT)
         await store.append("r", [start], expected=0)
         await engine.resume("r")
-        assert await engine.hosted("r") is None
+        assert await engine.wait_while_driven("r") is None
 
 
 async def test_a_log_that_does_not_hold_what_was_appended_stops_its_run() -> None:

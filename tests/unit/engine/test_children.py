@@ -147,25 +147,25 @@ async def test_a_child_that_another_worker_drives_is_waited_for() -> None:
         other = team(boss_of(), patient, store=store)
         async with engine:
             started = await engine.start("go")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             (waiting,) = await started.pending()
-            real, engine.adopt = engine.adopt, _adopted_by(other)
+            real, engine.start_driving = engine.start_driving, _adopted_by(other)
             await started.approve(waiting.key)
             child = await child_of(store, started.id)
             await until(store, child.run_id, k.LLM_REQUESTED)
-            assert await engine.hosted(child.run_id) is None
+            assert await engine.wait_while_driven(child.run_id) is None
             gate.set()
-            engine.adopt = real
+            engine.start_driving = real
             return await started.result()
 
     assert (await main()).output == "done: a"
 
 
 def _adopted_by(other: Engine) -> Any:
-    async def adopt(run_id: str, log: Sequence[Event]) -> bool:
-        return await other.adopt(run_id, log)
+    async def start_driving(run_id: str, log: Sequence[Event]) -> bool:
+        return await other.start_driving(run_id, log)
 
-    return adopt
+    return start_driving
 
 
 def test_an_engine_needs_the_algorithms_of_its_agents() -> None:
@@ -284,7 +284,7 @@ async def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
     async def main(*, approve: bool) -> tuple[str, int]:
         async with team(boss_of(task(0, "a")), agents=[careful]) as engine:
             started = await engine.start("go")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             (waiting,) = await started.pending()
             assert (waiting.name, waiting.arguments) == ("helper", {"task": "a"})
             await (started.approve if approve else started.deny)(waiting.key)

@@ -9,8 +9,8 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Result, ToolHandler
-from lib.engine.core.settle import Draft
-from lib.engine.handler import Context
+from lib.engine.core.settle import PendingEvent
+from lib.engine.handlers.base import Context
 from lib.errors import StoreError
 from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -153,18 +153,18 @@ async def test_another_worker_takes_a_run_whose_store_failed_while_it_was_left(
 class Odd:
     """A handler of tools that answers one call with what cannot be written."""
 
-    drafts: list[Draft] = field(default_factory=list[Draft])
+    drafts: list[PendingEvent] = field(default_factory=list[PendingEvent])
     handler: ToolHandler = field(default_factory=lambda: ToolHandler([pay]))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handler, name)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
         return self.drafts if request.data["call_id"] == "c1" else [completed("c2", output="x")]
 
 
-def completed(call_id: str = "c1", **data: Any) -> Draft:
-    return Draft(k.TOOL_COMPLETED, {"key": f"tool/1/{call_id}", "call_id": call_id, **data})
+def completed(call_id: str = "c1", **data: Any) -> PendingEvent:
+    return PendingEvent(k.TOOL_COMPLETED, {"key": f"tool/1/{call_id}", "call_id": call_id, **data})
 
 
 UNWRITABLE = {
@@ -172,12 +172,14 @@ UNWRITABLE = {
     "a set": [completed(output="x", more={1, 2})],
     "no text": [completed(output=7)],
     "not finite": [completed(output="x", more=float("nan"))],
-    "without a key": [Draft(k.TOOL_COMPLETED, {"output": "x"})],
+    "without a key": [PendingEvent(k.TOOL_COMPLETED, {"output": "x"})],
 }
 
 
 @pytest.mark.parametrize("drafts", UNWRITABLE.values(), ids=list(UNWRITABLE))
-async def test_a_result_that_cannot_be_written_takes_no_other_with_it(drafts: list[Draft]) -> None:
+async def test_a_result_that_cannot_be_written_takes_no_other_with_it(
+    drafts: list[PendingEvent],
+) -> None:
     both = Reply((ToolCall("c1", "pay"), ToolCall("c2", "pay")), stop="tool_calls")
 
     clock = ManualClock()

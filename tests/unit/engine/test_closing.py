@@ -8,7 +8,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Engine, RunAbandoned
-from lib.engine.driver import Driver
+from lib.engine.runtime.driver import Driver
 from lib.errors import StoreError
 from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -50,7 +50,7 @@ async def test_intents_are_not_recorded_once_the_engine_closes() -> None:
     store.engine = make_engine(ScriptedClient([ask("act")]), act, store=store)
     async with store.engine as engine:
         started = await engine.start("go")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         await started.deny("tool/1/c1")
         with pytest.raises(RunAbandoned):
             await started.result()

@@ -59,7 +59,7 @@ async def test_what_was_sent_is_answered_once_though_the_connection_is_lost_afte
     store = Flaky(k.TURN_REQUESTED, call)
     async with answering(store) as engine:
         session = await engine.start_session()
-        await engine.hosted(session.id)
+        await engine.wait_while_driven(session.id)
         with caplog.at_level(logging.WARNING):
             turn = await session.send("pay my bill")
         assert store.lost == 1

@@ -12,7 +12,7 @@ from tests.unit.engine.session_kit import in_session
 import lib
 from lib.algorithms import React
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, Result
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.verify import verify_store
@@ -182,7 +182,7 @@ async def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
 async def test_a_stream_shows_only_what_was_said() -> None:
     async with make_engine(ScriptedClient(["", "hello"])) as engine:
         started = await engine.start("go")
-        said = [piece.delta.text async for piece in started.live()]
+        said = [piece.delta.text async for piece in started.deltas()]
         said, result = "".join(said), await started.result()
 
     assert (said, result.output) == ("hello", "hello")

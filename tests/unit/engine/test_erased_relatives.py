@@ -60,7 +60,7 @@ async def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> N
         await erase_tenant(engine.store, "acme", force=True)
         with pytest.raises(RunNotFound):
             await session.history()
-        past = await engine.histories.upto(session.id, 100)
+        past = await engine.conversations.upto(session.id, 100)
         assert not past.conversation
 
 

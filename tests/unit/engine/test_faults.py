@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine.core.algorithm import Wait
-from lib.engine.core.blind import BLIND
+from lib.engine.core.algorithm import NULL_ALGORITHM, Wait
 from lib.engine.core.state import MAX_RESUMES
 from lib.errors import StoreError
 from lib.events import Event, MemoryEventStore, NewEvent
@@ -136,7 +135,7 @@ async def test_a_fault_of_a_parent_beside_its_child_counts() -> None:
 
 
 def test_a_fold_without_an_algorithm_asks_for_nothing() -> None:
-    assert (BLIND.config(), BLIND.decide(None)) == ({}, Wait())
+    assert (NULL_ALGORITHM.config(), NULL_ALGORITHM.decide(None)) == ({}, Wait())
 
 
 async def test_the_engine_says_what_stopped_a_run(caplog: pytest.LogCaptureFixture) -> None:

@@ -73,7 +73,7 @@ async def test_an_owner_that_finds_another_ones_event_stops() -> None:
     store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
     async with make_engine(ScriptedClient(["kept"]), store=store) as engine:
         started = await engine.start("go")
-        assert await engine.hosted(started.id) is None
+        assert await engine.wait_while_driven(started.id) is None
         happened = kinds(await store.read(started.id))
         assert happened[:3] == ["run.started", "llm.requested", "run.resumed"]
         assert happened[3:] == ["lease.lost"]  # it says that it lives, and nothing else

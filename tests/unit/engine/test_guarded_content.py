@@ -77,7 +77,7 @@ async def test_thinking_is_checked_and_not_shown_before_the_verdict() -> None:
         reply = Reply((Thinking(f"an {word} plan"), Text("sure")))
         async with guarded(ScriptedClient([reply]), llm=[Watch("output")]) as engine:
             started = await engine.start("hi")
-            pieces = [piece.delta.thinking async for piece in started.live()]
+            pieces = [piece.delta.thinking async for piece in started.deltas()]
             return (await started.result()).outcome, [piece for piece in pieces if piece]
 
     assert (await shown("evil")) == ("BLOCKED", [])

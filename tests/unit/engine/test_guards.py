@@ -251,7 +251,7 @@ async def test_nothing_is_shown_live_before_the_verdict() -> None:
             started = await engine.start("hi")
 
             async def watch() -> None:
-                pieces.extend([piece.delta.text async for piece in started.live()])
+                pieces.extend([piece.delta.text async for piece in started.deltas()])
 
             watching = asyncio.create_task(watch())
             await guard.asked.wait()

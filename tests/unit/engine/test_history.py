@@ -7,10 +7,10 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Finish
-from lib.engine.check import request_check
-from lib.engine.core.history import Conversation, Held, begun
+from lib.engine.api.check import request_check
+from lib.engine.core.conversation import Conversation, ProviderHandle, begin_conversation
 from lib.engine.core.state import fold
-from lib.engine.history import Histories
+from lib.engine.runtime.caches import ConversationCache
 from lib.errors import UnknownAlgorithm
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
@@ -72,25 +72,25 @@ async def test_the_next_turn_reads_the_last_one_only() -> None:
 async def test_sessions_that_were_not_used_for_long_are_read_again() -> None:
     store = Counting()
     ids = [(await conversation(store, 2))[0] for _ in range(3)]
-    histories = Histories(store, {"react": AGENT}, kept=2)
+    conversations = ConversationCache(store, {"react": AGENT}, kept=2)
     for session_id in ids:
-        past = await histories.upto(session_id, 100)
+        past = await conversations.upto(session_id, 100)
         assert len(past.conversation) == 4
         assert not past.whole  # there are not so many events
     for session_id, expected in ((ids[2], 1), (ids[0], 3)):
         store.reads.clear()
-        await histories.upto(session_id, 100)
+        await conversations.upto(session_id, 100)
         assert len(store.reads) == expected
 
 
 async def test_an_older_turn_is_told_what_it_went_on_with() -> None:
     store = Counting()
     session_id, turns = await conversation(store, 3)
-    histories = Histories(store, {"react": AGENT})
+    conversations = ConversationCache(store, {"react": AGENT})
     starts = [(await store.read(turn, limit=1))[0] for turn in turns]
-    lengths = [len((await histories.before(start)).conversation) for start in reversed(starts)]
+    lengths = [len((await conversations.before(start)).conversation) for start in reversed(starts)]
     assert lengths == [4, 2, 0]
-    whole = (await histories.upto(session_id, starts[-1].data["upto"])).conversation
+    whole = (await conversations.upto(session_id, starts[-1].data["upto"])).conversation
     assert [message.text for message in whole][::2] == ["word 0", "word 1"]
 
 
@@ -124,7 +124,7 @@ async def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> N
     store = Counting()
     session_id, turns = await conversation(store, 2)
     with pytest.raises(UnknownAlgorithm, match="other"):
-        await Histories(store, {"other": AGENT}).upto(session_id, 100)
+        await ConversationCache(store, {"other": AGENT}).upto(session_id, 100)
     checks = [request_check([React("other")], store), request_check([AGENT])]
     assert (await verify_store(store, checks=checks)).faults == []
     info = await store.run(turns[0])
@@ -157,7 +157,7 @@ async def test_a_turn_that_its_algorithm_cannot_fold_leaves_what_was_asked_and_a
                 *("word 2", "5 word 2"),
             ]
         await store.setup()
-        past = await Histories(store, {"react": agent}).upto(session_id, 100)
+        past = await ConversationCache(store, {"react": agent}).upto(session_id, 100)
         assert not past.whole
         faults = (await verify_store(store, checks=[request_check([React()], store)])).faults
         assert faults == []
@@ -190,8 +190,8 @@ async def test_an_unreadable_turn_is_told_once_and_not_with_those_after_it() -> 
 
 def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> None:
     said = [Message.user("a"), Message.assistant("b"), Message.user("c")]
-    proof = begun("sys", said[:2], [])[0]
-    held = Held({"id": "1"}, 3, proof.digest)
+    proof = begin_conversation("sys", said[:2], [])[0]
+    held = ProviderHandle({"id": "1"}, 3, proof.digest)
 
     for system, history, expected in [
         ("sys", said, held),
@@ -201,11 +201,13 @@ def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> 
         ("other", said, None),
         ("sys", [Message.user("x"), *said[1:]], None),
     ]:
-        messages, found = begun(system, Conversation(history, held), [Message.user("new")])
+        messages, found = begin_conversation(
+            system, Conversation(history, held), [Message.user("new")]
+        )
         assert found == expected
-        plain, _ = begun(system, history, [Message.user("new")])
+        plain, _ = begin_conversation(system, history, [Message.user("new")])
         assert (messages, list(messages)) == (plain, list(plain))
-    assert len(begun("", Conversation([], Held({}, 0, "")), [])[0]) == 0
+    assert len(begin_conversation("", Conversation([], ProviderHandle({}, 0, "")), [])[0]) == 0
 
 
 @pytest.mark.parametrize("system", ["", "be kind", "be stern"])
@@ -213,9 +215,9 @@ def test_what_was_hashed_before_is_used_again_only_where_it_is_the_same(system: 
     said = [Message.user("a"), Message.assistant("b")]
     new = [Message.user("new")]
     for before in ("", "be kind"):
-        grown, _ = begun(before, said, [])
-        messages, _ = begun(system, Conversation(said, grown=grown), new)
-        plain, _ = begun(system, said, new)
+        full, _ = begin_conversation(before, said, [])
+        messages, _ = begin_conversation(system, Conversation(said, full=full), new)
+        plain, _ = begin_conversation(system, said, new)
         assert (messages, list(messages)) == (plain, list(plain))
 
 

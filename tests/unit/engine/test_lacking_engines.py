@@ -31,7 +31,7 @@ async def test_a_run_can_be_decided_on_where_its_algorithm_is_unknown() -> None:
         client = ScriptedClient([ask("act")])
         async with make_engine(client, act, store=store, agent=React("shop")) as engine:
             started = await engine.start("go")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
         async with make_engine(ScriptedClient([]), store=store) as desk:
             await desk.run(started.id).approve("tool/1/c1")
         client = ScriptedClient(["done"])

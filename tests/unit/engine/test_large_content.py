@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lib.engine.attachments import HeldBlobs
+from lib.engine.handlers.attachments import PinnedBlobs
 from lib.events import INLINE_LIMIT, Event, EventStore, MemoryBlobStore, MemoryEventStore
 from lib.events.blobs import blob_refs
 from lib.events.codec import encode_data
@@ -64,7 +64,9 @@ async def test_content_that_is_forgotten_before_its_append_is_put_again() -> Non
     async with make_engine(drawing, blobs=blobs) as engine:
         started = await engine.start("draw")
         await started.result()
-        await engine.hosted(started.id)  # it is put again after the append that ends the run
+        await engine.wait_while_driven(
+            started.id
+        )  # it is put again after the append that ends the run
         assert len(await refs(engine.store)) == 1
         assert {one.digest for one in await blobs.stored()} == await refs(engine.store)
 
@@ -145,7 +147,7 @@ async def test_what_tools_return_or_raise_is_cut() -> None:
 
 async def test_an_engine_holds_a_bounded_amount_of_content_and_only_until_its_append() -> None:
     inner = MemoryBlobStore()
-    blobs = HeldBlobs(inner, most_bytes=10)
+    blobs = PinnedBlobs(inner, most_bytes=10)
     first, second, third = [await blobs.put(content) for content in (b"1" * 6, b"2" * 4, b"3")]
     assert [one.digest for one in await blobs.stored()] == sorted([first, second, third])
     for digest in (first, second, third):

@@ -104,7 +104,7 @@ async def test_a_lease_that_another_worker_has_taken_ends_the_driving() -> None:
         started = await engine.start("go")
         clock.advance(1)
         assert await store.claim("another", ttl_s=60.0, run_id=started.id)
-        assert await engine.hosted(started.id) is None
+        assert await engine.wait_while_driven(started.id) is None
         assert (await started.info()).owner == "another"
 
 
@@ -132,7 +132,7 @@ async def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
         client = ScriptedClient([ask("act"), told])
         async with make_engine(client, act, store=store, clock=clock) as engine:
             started = await engine.start("go")
-            assert await engine.hosted(started.id) is None
+            assert await engine.wait_while_driven(started.id) is None
             return (await started.result()).output
 
     assert (await main()).startswith("outcome unknown")

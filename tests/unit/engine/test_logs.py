@@ -172,9 +172,9 @@ async def test_a_run_that_waits_for_a_person_says_for_which_call(
     async def main() -> str:
         async with make_engine(ScriptedClient([ask("pay", amount=5)]), pay) as engine:
             started = await engine.start("go")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             session = await engine.start_session()
-            await engine.hosted(session.id)
+            await engine.wait_while_driven(session.id)
             assert ("lib.engine", "DEBUG", "waits for a signal") in lines(caplog, session.id)
             return started.id
 

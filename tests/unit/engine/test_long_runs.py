@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from lib.engine import driver
-from lib.engine.core.history import History
+from lib.engine.core.conversation import History
+from lib.engine.runtime import driver
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.tools import tool
@@ -24,19 +24,19 @@ def answer(messages: Sequence[Message]) -> Reply | str:
     return Reply(calls, stop="tool_calls") if len(messages) < 7 else "good"
 
 
-def histories() -> int:
+def conversations() -> int:
     return sum(isinstance(each, History) for each in gc.get_objects())
 
 
 async def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage() -> None:
     async def main() -> tuple[int, int]:
         async with make_engine(FunctionClient(answer), work) as engine:
-            before = histories()
+            before = conversations()
             started = await engine.start("go")
             assert (await started.result()).output == "good"
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             await asyncio.sleep(0)  # noqa: TID251 - its task ends
-            return before, histories()
+            return before, conversations()
 
     gc.collect()
     gc.disable()

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from lib.algorithms import React
-from lib.engine import Engine, Live, LLMHandler, Result
+from lib.engine import Engine, LiveDelta, LLMHandler, Result
 from lib.errors import LLMError
 from lib.events import Event, MemoryBlobStore, MemoryEventStore
 from lib.events import kinds as k
@@ -80,12 +80,12 @@ async def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() ->
     cut = CutOff("Good mor", LLMError("connection lost", retryable=True))
     client = ScriptedClient([cut, "Good morning."])
 
-    async def main() -> tuple[list[Live], Sequence[str]]:
+    async def main() -> tuple[list[LiveDelta], Sequence[str]]:
         handler = LLMHandler(client, retries=RetryPolicy(attempts=2, base_s=0))
         store = MemoryEventStore()
         async with Engine(store, [handler], algorithms=[React()]) as engine:
             started = await engine.start("hi")
-            pieces = [piece async for piece in started.live()]
+            pieces = [piece async for piece in started.deltas()]
             await started.result()
             return pieces, [event.kind for event in await store.read(started.id)]
 
@@ -104,7 +104,7 @@ async def test_two_may_watch_and_one_may_leave() -> None:
     async def main() -> tuple[str, str]:
         async with make_engine(ScriptedClient(["one two three"])) as engine:
             started = await engine.start("hi")
-            stays, leaves = started.live(), started.live()
+            stays, leaves = started.deltas(), started.deltas()
             async with asyncio.TaskGroup() as tasks:
                 first = tasks.create_task(anext(leaves))
                 pieces = tasks.create_task(_joined(stays))
@@ -114,7 +114,7 @@ async def test_two_may_watch_and_one_may_leave() -> None:
     assert (await main()) == ("one two ", "one two three")
 
 
-async def _joined(pieces: AsyncIterator[Live]) -> str:
+async def _joined(pieces: AsyncIterator[LiveDelta]) -> str:
     return "".join([piece.delta.text async for piece in pieces])
 
 
@@ -126,7 +126,7 @@ def test_a_stream_that_ends_without_a_reply_is_a_failure() -> None:
     async def main() -> Result:
         async with make_engine(Silent([])) as engine:
             started = await engine.start("hi")
-            async for _ in started.live():
+            async for _ in started.deltas():
                 pass
             return await started.result()
 

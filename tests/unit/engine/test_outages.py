@@ -11,7 +11,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import ChildHandler, Engine, LLMHandler, ToolHandler
-from lib.engine.handlers.child import AgentTool
+from lib.engine.handlers.agent_tool import AgentTool
 from lib.errors import StoreError
 from lib.events import Event, EventStore, Lease, MemoryEventStore, NewEvent, open_store
 from lib.events import kinds as k
@@ -145,7 +145,7 @@ async def test_an_owner_whose_append_was_stored_before_another_took_over_stops()
 
     async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
         started = await engine.start("go")
-        waiting = asyncio.create_task(engine.hosted(started.id))
+        waiting = asyncio.create_task(engine.wait_while_driven(started.id))
         await _until(lambda: store.tried)
         head = len(await MemoryEventStore.read(store, started.id))
         other = NewEvent(k.RUN_RESUMED, {"worker": "other", "epoch": 9}, engine.clock.now())
@@ -253,7 +253,7 @@ async def test_a_driver_gives_up_when_its_lease_has_ended() -> None:
     engine = make_engine(ScriptedClient([CALL]), pay, store=store, clock=clock, lease_s=10)
     async with engine:
         started = await engine.start("go")
-        waiting = asyncio.create_task(engine.hosted(started.id))
+        waiting = asyncio.create_task(engine.wait_while_driven(started.id))
         await _until(lambda: store.tried and clock.sleepers)
         clock.advance(11)
         with pytest.raises(StoreError, match="connection was lost"):
@@ -392,7 +392,7 @@ async def through_a_restart(
         async with make_engine(ScriptedClient([CALL, "done"]), pay, store=store) as engine:
             returning = asyncio.create_task(later())
             started = await engine.start("go")
-            state = await engine.hosted(started.id)
+            state = await engine.wait_while_driven(started.id)
             await returning
             assert state is not None
             assert state.outcome == "COMPLETED"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lib.engine import Engine, Finish, LLMHandler, LLMRequest, Request, Wait
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store

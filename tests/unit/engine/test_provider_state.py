@@ -5,7 +5,7 @@ from typing import Any
 
 from lib.algorithms import React
 from lib.engine import Result
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store
@@ -154,6 +154,6 @@ async def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next(
             await (await session.send("one")).result()
             client.forget()
             turn = await session.send("two")
-            return [(piece.attempt, piece.delta.text) async for piece in turn.live()]
+            return [(piece.attempt, piece.delta.text) async for piece in turn.deltas()]
 
     assert (await main()) == [(2, "4 two")]

@@ -10,9 +10,9 @@ import pytest
 from lib._util.json import canonical
 from lib.algorithms import React
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.engine.core.state import RunState
-from lib.engine.redaction import LARGE_CHARS, redaction
+from lib.engine.handlers.redaction import LARGE_CHARS, redaction
 from lib.errors import IdempotencyMismatch, LLMError, RedactionFailed, ToolError
 from lib.events import Event, EventStore, MemoryEventStore, RunQuery
 from lib.events import kinds as k

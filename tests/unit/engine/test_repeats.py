@@ -8,7 +8,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Engine, PendingApproval
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.engine.core.state import call_digest
 from lib.events import MemoryEventStore, verify
 from lib.events import kinds as k
@@ -60,7 +60,7 @@ async def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
     async def main() -> list[PendingApproval]:
         async with await interrupted(store, [*steps, told], pay, **more) as engine:
             started = await engine.start("go", idempotency_key="k")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             return await started.pending()
 
     return await main()
@@ -73,7 +73,7 @@ async def test_the_same_call_after_an_unknown_outcome_waits_and_says_why() -> No
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         (waiting,) = await started.pending()
         assert (waiting.key, waiting.reason[:32]) == (
             "tool/2/c2",
@@ -103,7 +103,7 @@ async def test_a_person_who_denies_the_repetition_ends_it() -> None:
         steps = [call(1, amount=5), call(2, amount=5), told]
         async with await interrupted(store, steps, pay) as engine:
             started = await engine.start("go", idempotency_key="k")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             await started.deny("tool/2/c2", comment="it was paid")
             return (await started.result()).output
 
@@ -153,9 +153,9 @@ async def test_the_third_call_waits_after_two_of_which_nothing_is_known() -> Non
     async def main() -> list[str]:
         async with make_engine(ScriptedClient(steps), pay) as engine:
             started = await engine.start("go")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             await started.approve("tool/2/c2")
-            await engine.hosted(started.id)
+            await engine.wait_while_driven(started.id)
             return [call.key for call in await started.pending()]
 
     assert (await main()) == ["tool/3/c3"]
@@ -174,7 +174,7 @@ async def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> No
             steps = [call(1, amount=5), call(2, amount=5), "done"]
             async with make_engine(ScriptedClient(steps), pay) as engine:
                 started = await engine.start("go")
-                await engine.hosted(started.id)
+                await engine.wait_while_driven(started.id)
                 return kinds(await engine.store.read(started.id))
 
         assert ("approval.requested" in (await main())) == (effects != "none"), effects

@@ -275,4 +275,4 @@ async def test_watching_a_run_that_is_not_driven_here_ends_at_once() -> None:
     async with make_engine(ScriptedClient(["done"])) as engine:
         started = await engine.start("go")
         await started.result()
-        assert [piece async for piece in started.live()] == []
+        assert [piece async for piece in started.deltas()] == []

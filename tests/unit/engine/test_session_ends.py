@@ -62,7 +62,7 @@ async def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
             await late.result()
         with pytest.raises(SessionClosed):
             [event async for event in late.events()]
-        assert [piece async for piece in late.live()] == []
+        assert [piece async for piece in late.deltas()] == []
         assert await late.cancel() is False
         assert (await session.run.result()).outcome == "COMPLETED"
         assert await session.turns() == []
@@ -145,7 +145,7 @@ async def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None
     async def main(*, erased: bool) -> tuple[bool, Result]:
         store = MemoryEventStore()
         async with in_session(store) as (engine, session):
-            await engine.hosted(session.id)
+            await engine.wait_while_driven(session.id)
             turn = Turn(engine, session.id, "k", after=1)
             at = engine.clock.now()
             began = {"key": "k", "run_id": turn.run_id, "algorithm": "react", "upto": 2}
@@ -167,13 +167,13 @@ async def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None
 async def test_calling_a_turn_off_that_has_begun_changes_nothing_in_its_session() -> None:
     gate = Gate()
     async with in_session(answer=gate.answer) as (engine, session):
-        turn = await session.send("a", live=False)
+        turn = await session.send("a", stream=False)
         await gate.asked.wait()
         await engine.signal(session.id, k.CANCEL_REQUESTED, {"key": turn.id})
         gate.open.set()
         assert [event.kind async for event in turn.events()][-1] == k.RUN_COMPLETED
         assert await outcome(turn) == "COMPLETED"
-        turn.drop_pieces()
+        turn.drop_deltas()
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine.worker import Worker
+from lib.engine.api.worker import Worker
 from lib.errors import LLMError, RunAbandoned, UnknownAlgorithm
 from lib.events import MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
@@ -26,14 +26,14 @@ def long_answer(_messages: Sequence[Message]) -> str:
 
 async def test_replies_are_streamed_from_the_first_piece_however_late_they_are_read() -> None:
     async with in_session(answer=long_answer) as (_, session):
-        turn, silent = await session.send("one"), await session.send("two", live=False)
+        turn, silent = await session.send("one"), await session.send("two", stream=False)
         await turn.result()
         await silent.result()
-        pieces = [piece async for piece in turn.live()]
+        pieces = [piece async for piece in turn.deltas()]
         assert "".join(piece.delta.text for piece in pieces) == "a rather long answer"
         assert len(pieces) > 1
-        assert [piece async for piece in silent.live()] == []
-        assert [piece async for piece in turn.live()] == []
+        assert [piece async for piece in silent.deltas()] == []
+        assert [piece async for piece in turn.deltas()] == []
 
 
 async def test_pieces_come_while_the_reply_is_written() -> None:
@@ -46,9 +46,9 @@ async def test_pieces_come_while_the_reply_is_written() -> None:
 
     async with in_session(answer=answer) as (_, session):
         first, second = await session.send("one"), await session.send("two")
-        assert [p.delta.text async for p in first.live()] == ["half"]
+        assert [p.delta.text async for p in first.deltas()] == ["half"]
         assert await outcome(first) == "FAILED"
-        assert [p.delta.text async for p in second.live()] == ["whole"]
+        assert [p.delta.text async for p in second.deltas()] == ["whole"]
 
 
 async def test_a_handle_that_is_gone_keeps_no_pieces() -> None:
@@ -75,7 +75,7 @@ async def test_a_turn_may_wait_for_a_person() -> None:
         await reached(turn, k.APPROVAL_REQUESTED)
         (waiting,) = await turn.run.pending()
         await turn.run.approve(waiting.key)
-        pieces = [piece.delta.text async for piece in turn.live()]
+        pieces = [piece.delta.text async for piece in turn.deltas()]
         assert (await turn.result()).output == "thanks"
         assert pieces[-1] == "thanks"
 
@@ -106,7 +106,7 @@ async def test_a_process_that_drives_nothing_sends_and_a_worker_answers(tmp_path
         session = await desk.start_session()
         turns = [await session.send(word) for word in ("a", "b")]
         assert [(await turn.result()).output for turn in turns] == ["2 a", "4 b"]
-        assert [piece async for piece in turns[0].live()] == []
+        assert [piece async for piece in turns[0].deltas()] == []
         assert texts(await session.history()) == ["a", "2 a", "b", "4 b"]
         await session.close()
         assert (await session.run.result()).outcome == "COMPLETED"
@@ -123,7 +123,7 @@ async def test_another_engine_answers_a_turn_that_this_one_cannot() -> None:
     other = make_engine(StrictClient(echo), store=store, agent=React("other"))
     async with talk(store) as engine, other:
         session = await engine.start_session()
-        await engine.hosted(session.id)
+        await engine.wait_while_driven(session.id)
         turn = await other.session(session.id).send("hi")
         with pytest.raises(UnknownAlgorithm):
             await turn.result()

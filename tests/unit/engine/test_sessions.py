@@ -52,10 +52,10 @@ async def test_each_turn_goes_on_with_the_conversation_of_those_before_it() -> N
 
 async def test_between_turns_nobody_holds_the_session() -> None:
     async with in_session() as (engine, session):
-        await engine.hosted(session.id)
+        await engine.wait_while_driven(session.id)
         assert await status(engine, session.id) == ("open", False, None)
         await (await session.send("one")).result()
-        await engine.hosted(session.id)
+        await engine.wait_while_driven(session.id)
         assert await status(engine, session.id) == ("open", False, None)
 
 

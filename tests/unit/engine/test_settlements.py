@@ -4,7 +4,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import NotPending, Result, unknown_calls
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.errors import InvalidEvent
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
@@ -25,7 +25,7 @@ async def settled(
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         (waiting,) = await started.pending()
         assert waiting.key == "tool/2/c2"
         (unknown,) = [each async for each in unknown_calls(store)]
@@ -77,7 +77,7 @@ async def test_a_settlement_answers_one_call_and_a_third_is_made() -> None:
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         await started.settle("tool/1/c1", happened=True, result="paid before")
         result = await started.result()
         assert "paid before" in result.output
@@ -93,7 +93,7 @@ async def test_the_first_of_two_people_who_settle_a_call_at_once_counts(*, secon
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
-        await engine.hosted(started.id)
+        await engine.wait_while_driven(started.id)
         answers = [
             {"happened": True, "result": "paid before"},
             {"happened": second, "result": "something else"},

@@ -39,7 +39,7 @@ async def test_a_run_that_slow_workers_lose_more_often_than_poison_allows_is_com
     started = await engines[0].start("go")
     for number in range(slow):
         await until(lambda so_far=number: len(gates) > so_far)
-        before = engines[number].hosted(started.id)
+        before = engines[number].wait_while_driven(started.id)
         clock.advance(3600)  # its lease ends, while it goes on
         assert await engines[number + 1].resume(started.id)
         await until(

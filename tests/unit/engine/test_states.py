@@ -8,10 +8,9 @@ import pytest
 
 from lib.algorithms import React, SessionLoop
 from lib.engine import Engine, Request
-from lib.engine.core.decide import next_step, refold
+from lib.engine.core.decide import next_step, rehydrate
 from lib.engine.core.state import fold
-from lib.engine.history import Histories
-from lib.engine.states import States
+from lib.engine.runtime.caches import ConversationCache, StateCache
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -43,8 +42,8 @@ def talk(store: EventStore) -> Engine:
     return make_engine(FunctionClient(echo), store=store)
 
 
-def states(store: EventStore, *, kept: int = 64) -> States:
-    return States(store, Histories(store, {}), kept=kept)
+def states(store: EventStore, *, kept: int = 64) -> StateCache:
+    return StateCache(store, ConversationCache(store, {}), kept=kept)
 
 
 async def idle_session(store: EventStore, turns: int = 3) -> str:
@@ -53,7 +52,7 @@ async def idle_session(store: EventStore, turns: int = 3) -> str:
         session = await engine.start_session()
         for number in range(turns):
             await (await session.send(f"{number}")).result()
-        await engine.hosted(session.id)
+        await engine.wait_while_driven(session.id)
     await store.setup()  # the engine has closed it
     return session.id
 
@@ -64,7 +63,7 @@ async def test_a_late_turn_of_a_session_reads_no_more_than_an_early_one() -> Non
         session = await engine.start_session()
         for number in range(40):
             await (await session.send(f"{number}")).result()
-            await engine.hosted(session.id)
+            await engine.wait_while_driven(session.id)
             longest.append(max(store.lengths))
             store.lengths.clear()
 
@@ -80,10 +79,10 @@ async def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it
             engine = one if number % 3 == 0 else two
             turn = await engine.session(session.id).send(f"{number}")
             said.append((await turn.result()).output)
-            await engine.hosted(session.id)
+            await engine.wait_while_driven(session.id)
         log = await store.read(session.id)
-        found = await one.hosting._with.states.read(session.id, LOOP)  # pyright: ignore[reportPrivateUsage] - what it has kept
-        whole = refold(LOOP, log)
+        found = await one.hosting._services.states.read(session.id, LOOP)  # pyright: ignore[reportPrivateUsage] - what it has kept
+        whole = rehydrate(LOOP, log)
 
     assert said == ["1 0", "3 1", "5 2", "7 3", "9 4", "11 5"]
     assert found is not None
@@ -95,9 +94,9 @@ async def test_an_erased_session_is_not_known_from_what_was_kept() -> None:
     async with talk(store) as engine:
         session = await engine.start_session()
         await (await session.send("a")).result()
-        await engine.hosted(session.id)
+        await engine.wait_while_driven(session.id)
         await store.erase(session.id)
-        assert await engine.hosting._with.states.read(session.id, LOOP) is None  # pyright: ignore[reportPrivateUsage] - what it has kept
+        assert await engine.hosting._services.states.read(session.id, LOOP) is None  # pyright: ignore[reportPrivateUsage] - what it has kept
         with pytest.raises(RunNotFound):
             await session.send("b")
 
@@ -106,7 +105,7 @@ async def test_a_kept_state_is_not_used_for_a_log_that_has_been_replaced() -> No
     source, used = MemoryEventStore(), list[list[int]]()
     session_id = await idle_session(source)
     log = await source.read(session_id)
-    whole, _ = refold(LOOP, log)
+    whole, _ = rehydrate(LOOP, log)
     for late, cut in ((timedelta(), 0), (timedelta(seconds=1), 0), (timedelta(), 2)):
         store = Watched()
         await store.setup()
@@ -131,7 +130,7 @@ async def test_requests_that_were_made_since_are_found_as_they_were_decided() ->
     session_id = await idle_session(store)
     log = await store.read(session_id)
     kept = states(store)
-    kept.keep(LOOP, refold(LOOP, log)[0])
+    kept.keep(LOOP, rehydrate(LOOP, log)[0])
     at, head = log[-1].at, log[-1].seq
     asked = {"signal_id": "new", "input": [{"role": "user", "content": "?"}]}
     begun = {"key": "new", "run_id": "r", "algorithm": "react", "upto": head + 1}
@@ -149,10 +148,10 @@ async def test_only_idle_sessions_are_kept_and_only_so_many() -> None:
     logs = {name: await store.read(name) for name in names}
     kept = states(store, kept=1)
     for log in logs.values():
-        kept.keep(LOOP, refold(LOOP, log)[0])
-    kept.keep(React(), refold(LOOP, logs[names[0]])[0])
+        kept.keep(LOOP, rehydrate(LOOP, log)[0])
+    kept.keep(React(), rehydrate(LOOP, logs[names[0]])[0])
     opened = next(n for n, each in enumerate(logs[names[0]], 1) if each.kind == k.TURN_STARTED)
-    kept.keep(LOOP, refold(LOOP, logs[names[0]][:opened])[0])
+    kept.keep(LOOP, rehydrate(LOOP, logs[names[0]][:opened])[0])
     store.lengths.clear()
     for name in names:
         await kept.read(name, LOOP)
@@ -193,7 +192,7 @@ def redecided(log: Sequence[Event]) -> dict[str, Request]:
 async def test_a_log_in_pages_gives_the_state_and_the_open_requests_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("lib.engine.states.PAGE", page)
+    monkeypatch.setattr("lib.engine.runtime.caches.PAGE", page)
     log = await worked()
     opened = set[int]()
     for size in range(1, len(log) + 1):

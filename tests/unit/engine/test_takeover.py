@@ -9,7 +9,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Context, Engine, LLMHandler, Result, RunAbandoned, ToolHandler
-from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft
+from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent
 from lib.engine.core.state import MAX_RESUMES
 from lib.errors import StoreError
 from lib.events import Event, MemoryEventStore, NewEvent
@@ -120,7 +120,7 @@ async def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
             await store.setup()
 
             # The first one still believes in its run: it may finish its call, nothing else.
-            assert await first.hosted(started.id) is None
+            assert await first.wait_while_driven(started.id) is None
     assert len(made) == 2
 
 
@@ -128,7 +128,7 @@ async def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixt
     store = MemoryEventStore()
 
     class Deadly(ToolHandler):
-        async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+        async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
             raise ZeroDivisionError("a bug in a handler")
 
     act, _ = hanging("none")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lib.engine import Engine, Run
-from lib.engine.session import Session
-from lib.engine.tenancy import OneTenant
+from lib.engine.api.session import Session
+from lib.engine.runtime.services import TenantEngine
 from lib.errors import RunNotFound
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, ToolResult
@@ -77,7 +77,7 @@ async def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[An
 
         assert told[0] == told[1]
         assert (await foreign.info()).head == before.head
-        assert [p async for p in made.run(foreign.id, tenant="acme").live()] == []
+        assert [p async for p in made.run(foreign.id, tenant="acme").deltas()] == []
 
 
 @pytest.mark.parametrize("call", SESSION_CALLS.values(), ids=SESSION_CALLS)
@@ -123,19 +123,19 @@ async def test_own_replies_are_told_while_they_are_written() -> None:
 
 
 async def _pieces(handle: Run) -> list[Any]:
-    return [piece async for piece in handle.live()]
+    return [piece async for piece in handle.deltas()]
 
 
 async def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None:
     async with engine() as made:
         foreign = await made.start_session(tenant="globex")
-        mine = OneTenant(made, "acme")
+        mine = TenantEngine(made, "acme")
         for run_id in (foreign.id, "missing"):
             with pytest.raises(RunNotFound):
                 await mine.signal(run_id, "user.note", {})
             with pytest.raises(RunNotFound):
                 await mine.resume(run_id)
-            assert await mine.hosted(run_id) is None
+            assert await mine.wait_while_driven(run_id) is None
 
 
 def test_a_handle_has_a_tenant_that_is_not_empty() -> None:

@@ -11,8 +11,8 @@ import pytest
 from lib._util.contexts import AsyncStore
 from lib.algorithms import React
 from lib.engine import Engine, Finish, Session
-from lib.engine.core.history import History, begun
-from lib.engine.requests import KeptRequests, TurnRequests
+from lib.engine.core.conversation import History, begin_conversation
+from lib.engine.runtime.caches import TurnRequestCache, TurnRequests
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event, EventStore, MemoryEventStore, RunInfo, RunQuery, SQLiteEventStore
 from lib.events.store import erasures_of
@@ -85,7 +85,7 @@ def texts(messages: Sequence[Message]) -> list[str]:
 def hashed(history: History) -> int:
     """Return how many messages of a conversation have to be hashed yet."""
     count = 0
-    while history.reckon(1):
+    while history.hash_incrementally(1):
         count += 1
     return count
 
@@ -121,9 +121,9 @@ async def test_a_late_turn_hashes_no_more_messages_than_an_early_one() -> None:
     async with make_engine(Silent(echo), agent=agent) as engine:
         session = await engine.start_session()
         for number in range(LATE):
-            await say(session, f"word {number}", live=False)
-            past = await engine.histories.upto(session.id, number * 3 + 4)
-            costs.append(hashed(begun("be kind", past.conversation, new)[0]))
+            await say(session, f"word {number}", stream=False)
+            past = await engine.conversations.upto(session.id, number * 3 + 4)
+            costs.append(hashed(begin_conversation("be kind", past.conversation, new)[0]))
             length = len(past.conversation)
         assert length == 2 * LATE - LATE // 10
     assert max(costs) <= 4
@@ -137,7 +137,7 @@ async def test_an_algorithm_without_a_conversation_hashes_no_more_either() -> No
             return {}
 
         def initial(self, started: Event, history: Sequence[Message] = ()) -> int:
-            return hashed(begun("", history, ())[0])
+            return hashed(begin_conversation("", history, ())[0])
 
         def evolve(self, state: int, event: Event) -> int:
             return state
@@ -253,7 +253,7 @@ async def test_a_log_that_was_replaced_is_read_anew() -> None:
 
 
 def test_of_the_sessions_used_last_the_requests_are_kept() -> None:
-    kept = KeptRequests(kept=2)
+    kept = TurnRequestCache(kept=2)
     requests = {name: TurnRequests() for name in "abc"}
     for name in "abab":
         kept.keep(name, requests[name])

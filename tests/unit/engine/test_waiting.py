@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lib.engine import Engine, Result, Run, Spend, Turn, WaitingFor
-from lib.engine.waiting import condition
+from lib.engine.core.waiting import condition
 from lib.events import RunInfo
 from lib.events import kinds as k
 from lib.events.runs import FARTHEST_LEASE
@@ -47,7 +47,7 @@ async def caller(
         await until(lambda: reasons(caplog))
         for _ in range(3):
             await engine.signal(run_id, "note", {})
-            await engine.hosted(run_id)
+            await engine.wait_while_driven(run_id)
             await asyncio.sleep(0.02)  # noqa: TID251 - lets the caller look
         yield await watched.result(wait=False)
     finally:
@@ -176,7 +176,7 @@ async def test_a_turn_tells_what_it_waits_for_and_an_idle_session_that_it_is_idl
             await turn.run.approve(waits.key)
             done = await waiting
             assert await turn.result(wait=False) == done
-            await engine.hosted(session.id)
+            await engine.wait_while_driven(session.id)
             idle = (await session.run.result(wait=False)).waiting_for
             assert idle == WaitingFor()
             assert "waits for a signal" in str(idle)

@@ -34,7 +34,7 @@ async def test_a_store_that_fails_is_waited_for_and_that_is_said_once() -> None:
     store, said = Counting(), list[str]()
     async with opened(store=store) as (starter, engine):
         store.failing = 4
-        async with working(Worker(engine, poll_s=0.01, say=said.append)):
+        async with working(Worker(engine, poll_s=0.01, report=said.append)):
             await until(lambda: not store.failing)
             (begun,) = await start(starter, 1)
             assert (await begun.result()).outcome == "COMPLETED"

@@ -13,7 +13,7 @@ async def test_a_worker_that_drains_claims_nothing_more_and_lets_its_runs_end() 
     agent, said = await shut(), list[str]()
     async with opened(agent=agent) as (starter, engine):
         (first,) = await start(starter, 1)
-        worker = Worker(engine, say=said.append)
+        worker = Worker(engine, report=said.append)
         async with working(worker) as task:
             await until(lambda: agent.at_work)
             worker.drain()
@@ -38,7 +38,7 @@ async def test_what_is_under_way_too_long_is_interrupted_and_another_worker_goes
     agent, said = await shut(), list[str]()
     async with opened(agent=agent) as (starter, engine), agent.engine(starter.store) as other:
         (begun,) = await start(starter, 1)
-        worker = Worker(engine, drain_s=60 if at_once else 0.01, say=said.append)
+        worker = Worker(engine, drain_s=60 if at_once else 0.01, report=said.append)
         async with working(worker) as task:
             await until(lambda: agent.at_work)
             worker.drain()

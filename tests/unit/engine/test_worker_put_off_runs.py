@@ -34,13 +34,13 @@ def lacked(said: list[str]) -> int:
 async def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.engine.worker._MANY", known)
+    monkeypatch.setattr("lib.engine.api.worker._MANY", known)
 
     store, said = Counting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         broken = await start(starter, 3)
         strange = await starter.start("go", algorithm="strange")
-        worker = Worker(lacking, max_runs=2, poll_s=0.02, say=said.append)
+        worker = Worker(lacking, max_runs=2, poll_s=0.02, report=said.append)
         async with working(worker):
             await until(lambda: lacked(said) >= 3)
             claims = store.claims
@@ -59,7 +59,7 @@ async def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_let
     store, said = Waiting(), list[str]()
     async with opened(store=store) as (starter, engine):
         (begun,) = await start(starter, 1)
-        async with working(Worker(engine, poll_s=0.01, say=said.append)):
+        async with working(Worker(engine, poll_s=0.01, report=said.append)):
             store.gate.clear()
             await until(lambda: store.asked)
             store.failing_runs, store.failing_releases = 1, failing != "run"
@@ -74,12 +74,12 @@ async def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_let
 async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lib.engine.worker._MOST_SKIPPED", 1)
+    monkeypatch.setattr("lib.engine.api.worker._MOST_SKIPPED", 1)
 
     store, said = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 2)
-        async with working(Worker(lacking, poll_s=0.02, say=said.append)):
+        async with working(Worker(lacking, poll_s=0.02, report=said.append)):
             await until(lambda: lacked(said) >= 2)
             store.failing_releases = True
             await until(lambda: "the store fails, trying again: no connection" in said)
@@ -90,13 +90,13 @@ async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_sto
 async def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lib.engine.worker._MOST_SKIPPED", 20)
+    monkeypatch.setattr("lib.engine.api.worker._MOST_SKIPPED", 20)
 
     store, said = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 60)
         store.claim_takes_s = 0.02
-        async with working(Worker(lacking, poll_s=0.02, say=said.append)):
+        async with working(Worker(lacking, poll_s=0.02, report=said.append)):
             await until(lambda: lacked(said) >= 60)
             store.leased = store.releases = 0
             await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
@@ -112,7 +112,7 @@ async def test_hundreds_of_runs_that_are_put_off_do_not_keep_work_that_can_be_do
     async with (
         Engine(store, handlers, algorithms=BOTH, drive=False) as starter,
         Engine(store, handlers, algorithms=[React()]) as lacking,
-        working(Worker(lacking, max_runs=4, poll_s=0.02, say=said.append)),
+        working(Worker(lacking, max_runs=4, poll_s=0.02, report=said.append)),
     ):
         for _ in range(100):
             await (await starter.start_session("strange")).send("go")

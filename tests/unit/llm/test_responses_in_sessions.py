@@ -11,7 +11,7 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Result
-from lib.engine.check import request_check
+from lib.engine.api.check import request_check
 from lib.events import Event, EventStore, MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.unlock import end_lease
@@ -173,7 +173,7 @@ async def test_pieces_of_a_refused_attempt_are_not_mixed_with_those_of_the_next(
             await (await session.send("one")).result()
             server.forget()
             turn = await session.send("two")
-            pieces = [(piece.attempt, piece.delta) async for piece in turn.live()]
+            pieces = [(piece.attempt, piece.delta) async for piece in turn.deltas()]
             return [(attempt, delta.text) for attempt, delta in pieces if delta != Delta()]
 
     shown = [(attempt, text) for attempt, text in (await main()) if text]

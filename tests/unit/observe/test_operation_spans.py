@@ -213,7 +213,7 @@ def test_a_model_call_tells_its_server_its_tools_its_shape_and_its_first_chunk()
 
 
 async def watch(started: Run) -> None:
-    async for _ in started.live():
+    async for _ in started.deltas():
         pass
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from lib._util.json import canonical, digest
-from lib.engine.core.history import History
+from lib.engine.core.conversation import History
 from lib.events import Event
 from lib.events.kinds import Outcome
 from lib.llm import Message
@@ -64,9 +64,9 @@ class LLMRequest:
 
 def _history(messages: object) -> History:
     if isinstance(messages, Sequence):
-        listed = list(cast("Sequence[object]", messages))
-        if not isinstance(messages, str) and all(isinstance(each, Message) for each in listed):
-            return History().extend(cast("list[Message]", listed))
+        as_list = list(cast("Sequence[object]", messages))
+        if not isinstance(messages, str) and all(isinstance(each, Message) for each in as_list):
+            return History().extend(cast("list[Message]", as_list))
     raise TypeError(
         f"messages of an LLMRequest are a list of Message, got {messages!r:.100}: "
         "write [Message.user('…')]"
@@ -172,3 +172,26 @@ class Algorithm(Protocol[S]):
     def decide(self, state: S) -> Sequence[Request] | Finish | Wait:
         """Return what to ask for now, or how the run ends, or that it waits."""
         ...
+
+
+class NullAlgorithm:
+    """Stands in for an algorithm that cannot be asked: it is not here, or it fails."""
+
+    name = ""
+
+    def config(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def initial(self, started: Event, history: Sequence[Message] = ()) -> None:
+        """Return nothing."""
+
+    def evolve(self, state: None, event: Event) -> None:
+        """Return nothing."""
+
+    def decide(self, state: None) -> Wait:
+        """Return that there is nothing to ask for."""
+        return Wait()
+
+
+NULL_ALGORITHM: Final[Algorithm[None]] = NullAlgorithm()

@@ -1,14 +1,14 @@
-"""What a run does next: the algorithm's decision, held against cancel, approvals and budget.
+"""What a run does next: the algorithm's decision, checked against cancel, approvals, budget.
 
 Pure and repeatable: the same state gives the same step. For every request in a log, the step of
-the state just before it holds that request, under the same key (`lib.engine.check` verifies it).
+the state just before it holds that request, under the same key (see `lib.engine.api.check`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from lib.engine.core.algorithm import (
     Algorithm,
@@ -21,16 +21,17 @@ from lib.engine.core.algorithm import (
 )
 from lib.engine.core.budget import exhausted
 from lib.engine.core.settle import (
-    MADE_NO_CALL,
+    NOT_CALLED,
     OUTCOME_UNKNOWN,
-    Draft,
-    fail_open,
-    never_made,
-    settled_call,
+    PendingEvent,
+    answer_settled_call,
+    calls_not_made,
+    fail_pending,
 )
 from lib.engine.core.state import RunState, begin, call_digest, evolve
+from lib.errors import BlobError, MissingHandler, RunAbandoned, StoreError, UnknownAlgorithm
 from lib.events import Event
-from lib.events.kinds import DERIVING, REQUESTS, RESULTS
+from lib.events.kinds import REQUESTS, RESULTS, SPAWNS_RUN
 from lib.events.payloads import fits
 from lib.llm import Message
 
@@ -46,7 +47,7 @@ class Step:
     """
 
     requests: Sequence[Request] = ()
-    settled: Sequence[Draft] = ()
+    settled: Sequence[PendingEvent] = ()
     finish: Finish | None = None
 
 
@@ -75,7 +76,7 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     return _affordable(state, [each for each in requests if each.key not in state.open])
 
 
-def _asked(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequence[Request]:
+def _decided_requests(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequence[Request]:
     """Return what a run that ends for another reason asks for; nothing, if its algorithm fails."""
     try:
         decision = algorithm.decide(state.loop)
@@ -89,12 +90,12 @@ def _poisoned(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
 
     The runs that it has started are asked to stop, and it ends after them.
     """
-    effects = [request for request in state.open.values() if request.kind not in DERIVING]
-    settled = [fail_open(request, "unknown", OUTCOME_UNKNOWN) for request in effects]
+    effects = [request for request in state.open.values() if request.kind not in SPAWNS_RUN]
+    settled = [fail_pending(request, "unknown", OUTCOME_UNKNOWN) for request in effects]
     if len(effects) < len(state.open):
         return Step(settled=settled)
     message = f"taken over, or failed, {state.resumes} times without a new result"
-    settled += never_made(_asked(algorithm, state), "cancelled", message)
+    settled += calls_not_made(_decided_requests(algorithm, state), "cancelled", message)
     error = {"type": "poison", "message": message}
     return Step(settled=settled, finish=Finish(outcome="FAILED", reason="poison", error=error))
 
@@ -103,8 +104,8 @@ def _cancelled(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     """End a cancelled run as soon as nothing is under way any more."""
     if state.open:
         return WAIT
-    asked = _asked(algorithm, state)
-    settled = never_made(asked, "cancelled", MADE_NO_CALL["cancelled"])
+    asked = _decided_requests(algorithm, state)
+    settled = calls_not_made(asked, "cancelled", NOT_CALLED["cancelled"])
     finish = Finish(outcome="CANCELLED", reason=state.cancel_reason or "")
     return Step(settled=settled, finish=finish)
 
@@ -130,47 +131,51 @@ def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
         return Step(requests=due)
     if state.open:
         return WAIT
-    settled = never_made(asked, "cancelled", f"not called: the run's {lacking} budget is used up")
+    settled = calls_not_made(
+        asked, "cancelled", f"not called: the run's {lacking} budget is used up"
+    )
     return Step(settled=settled, finish=Finish(outcome="LIMITED", reason=lacking))
 
 
-def answers(settled: Mapping[str, Mapping[str, Any]], asked: Sequence[Request]) -> list[Draft]:
+def answers(
+    settled: Mapping[str, Mapping[str, Any]], asked: Sequence[Request]
+) -> list[PendingEvent]:
     """Return the calls that are answered by what a person has found out about an equal one.
 
     Each settlement answers one call.
     """
-    drafts: list[Draft] = []
+    pending_events: list[PendingEvent] = []
     left = dict(settled)
     for request in asked:
         if isinstance(request, ToolRequest):
             data = left.pop(call_digest(request.name, request.arguments), None)
             if data is not None:
-                drafts += settled_call(request, data)
-    return drafts
+                pending_events += answer_settled_call(request, data)
+    return pending_events
 
 
-def _denials(state: RunState[Any], denied: Sequence[Request]) -> list[Draft]:
-    drafts: list[Draft] = []
+def _denials(state: RunState[Any], denied: Sequence[Request]) -> list[PendingEvent]:
+    pending_events: list[PendingEvent] = []
     for request in denied:
         comment = state.comments.get(request.key)
-        message = f"{MADE_NO_CALL['denied']}{f': {comment}' if comment else ''}"
-        drafts += never_made([request], "denied", message)
-    return drafts
+        message = f"{NOT_CALLED['denied']}{f': {comment}' if comment else ''}"
+        pending_events += calls_not_made([request], "denied", message)
+    return pending_events
 
 
-def refold(
+def rehydrate(
     algorithm: Algorithm[Any], log: Sequence[Event], history: Sequence[Message] = ()
 ) -> tuple[RunState[Any], dict[str, Request]]:
     """Return the state of a log, and its open requests as they were decided, by key.
 
     `history` is the conversation that the turn of a session goes on with.
     """
-    refolding = Refolding(algorithm, begin(algorithm, log[0], history))
-    refolding.extend(log[1:])
-    return refolding.state, refolding.decided()
+    rehydration = Rehydration(algorithm, begin(algorithm, log[0], history))
+    rehydration.extend(log[1:])
+    return rehydration.state, rehydration.decided()
 
 
-class Refolding:
+class Rehydration:
     """A fold of a log that comes in pieces, and of its open requests.
 
     Attributes:
@@ -206,3 +211,14 @@ class Refolding:
             step = next_step(self._algorithm, state)
             decided |= {request.key: request for request in step.requests}
         return decided
+
+
+_OURS: Final = (StoreError, BlobError, RunAbandoned, MissingHandler, UnknownAlgorithm)
+
+
+def is_run_error(error: BaseException) -> bool:
+    """Tell whether an error is a fault of the run: of its algorithm, a handler or a redactor.
+
+    Another engine, or this one later, may do better where a store failed or something is not here.
+    """
+    return isinstance(error, Exception) and not isinstance(error, _OURS)

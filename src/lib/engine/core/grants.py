@@ -18,7 +18,7 @@ _ALL: Final = Budget(depth=MAX_DEPTH)
 _SHARED: Final = ("tokens", "cost", "llm_calls", "tool_calls")
 
 
-def left_after(state: RunState[Any], requests: Sequence[Request]) -> Budget:
+def remaining_after(state: RunState[Any], requests: Sequence[Request]) -> Budget:
     """Return what a run may still spend or grant once it has made these requests.
 
     What it has granted to runs that are still open is not there any more. None is unlimited, as
@@ -63,9 +63,9 @@ def grant(left: Budget, ceiling: Budget | None, *, sharers: int) -> Budget:
     return Budget(**shares, seconds=seconds, depth=depth)
 
 
-def left_beside(left: Budget, kind: str, data: Mapping[str, Any]) -> Budget:
+def remaining_beside(left: Budget, kind: str, data: Mapping[str, Any]) -> Budget:
     """Return what is left beside what an event that is about to be appended grants."""
-    if kind not in k.DERIVING:
+    if kind not in k.SPAWNS_RUN:
         return left
     given = Budget.from_json(data.get("budget", {}))
     rest = {name: _less(getattr(left, name), getattr(given, name) or 0) for name in _SHARED}

@@ -21,7 +21,7 @@ SESSION: Final = "session"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingTurn:
     """What somebody has said, and nobody has begun to answer."""
 
     key: str
@@ -29,7 +29,7 @@ class Asked:
     user: str | None = None
 
 
-class Keys:
+class KeySet:
     """An immutable set of texts; values that grew from one another share their memory."""
 
     __slots__ = ("_places", "_size")
@@ -39,11 +39,11 @@ class Keys:
         self._places: dict[str, int] = {}
         self._size = 0
 
-    def add(self, key: str) -> Keys:
+    def add(self, key: str) -> KeySet:
         """Return this set with one more, which is not in it."""
         # The dictionary belongs to the largest value; a second branch copies what it shares.
         own = len(self._places) == self._size
-        grown = Keys()
+        grown = KeySet()
         grown._places = self._places if own else {each: self._places[each] for each in self}
         grown._places[key] = self._size
         grown._size = self._size + 1
@@ -59,7 +59,7 @@ class Keys:
         return self._size
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Keys) and list(self) == list(other)
+        return isinstance(other, KeySet) and list(self) == list(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -77,8 +77,8 @@ class SessionState(NamedTuple):
     """
 
     config: Mapping[str, Any]
-    seen: Keys
-    waiting: tuple[Asked, ...] = ()
+    seen: KeySet
+    waiting: tuple[PendingTurn, ...] = ()
     answering: str | None = None
     closing: bool = False
 
@@ -97,22 +97,22 @@ class SessionLoop:
         config: dict[str, Any] = started.data.get("config", {})
         types = {"algorithm": str, "turn_budget": dict}
         known = {name: config[name] for name in types if isinstance(config.get(name), types[name])}
-        return SessionState(config=known, seen=Keys())
+        return SessionState(config=known, seen=KeySet())
 
     def evolve(self, state: SessionState, event: Event) -> SessionState:
         """Return the state after one more event."""
         match event.kind:
             case k.TURN_REQUESTED:
-                return _said(state, event)
+                return _queue_turn(state, event)
             case k.TURN_STARTED:
                 key = event.data["key"]
-                waiting = tuple(asked for asked in state.waiting if asked.key != key)
+                waiting = tuple(turn for turn in state.waiting if turn.key != key)
                 return state._replace(waiting=waiting, answering=key)
             case k.TURN_COMPLETED:
                 return state._replace(answering=None)
             case k.CANCEL_REQUESTED:  # of a turn that has not begun, or of something else
                 key = event.data.get("key")
-                waiting = tuple(asked for asked in state.waiting if asked.key != key)
+                waiting = tuple(turn for turn in state.waiting if turn.key != key)
                 return state._replace(waiting=waiting)
             case k.CLOSE_REQUESTED:
                 return state._replace(closing=True)
@@ -124,22 +124,22 @@ class SessionLoop:
         if state.answering is not None:
             return Wait()
         if state.waiting:
-            asked = state.waiting[0]
+            turn = state.waiting[0]
             return [
                 TurnRequest(
-                    key=asked.key,
+                    key=turn.key,
                     algorithm=state.config.get("algorithm", ""),
-                    input=asked.input,
-                    user=asked.user,
+                    input=turn.input,
+                    user=turn.user,
                     budget=state.config.get("turn_budget"),
                 )
             ]
         return Finish(outcome="COMPLETED") if state.closing else Wait()
 
 
-def _said(state: SessionState, event: Event) -> SessionState:
+def _queue_turn(state: SessionState, event: Event) -> SessionState:
     key = event.data["signal_id"]
     if state.closing or key in state.seen:
         return state
-    asked = Asked(key, event.data.get("input", ()), event.user)
-    return state._replace(seen=state.seen.add(key), waiting=(*state.waiting, asked))
+    turn = PendingTurn(key, event.data.get("input", ()), event.user)
+    return state._replace(seen=state.seen.add(key), waiting=(*state.waiting, turn))

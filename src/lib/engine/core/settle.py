@@ -16,13 +16,14 @@ from lib.errors import ToolError, ToolErrorCode
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.kinds import Reason
+from lib.llm import ToolResult
 
 OUTCOME_UNKNOWN: Final = (
     "outcome unknown: the process stopped while this call ran, so it may or may not have had its "
     "effect; verify before you repeat it"
 )
 HAPPENED: Final = "not called again: a person has found out that the call before had its effect"
-MADE_NO_CALL: Final[Mapping[Reason, str]] = {
+NOT_CALLED: Final[Mapping[Reason, str]] = {
     "cancelled": "not called: the run was cancelled",
     "denied": "not called: a person denied it",
 }
@@ -30,7 +31,7 @@ _CODES: Final[Mapping[Reason, ToolErrorCode]] = {"cancelled": "cancelled", "deni
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PendingEvent:
     """An event before the engine gives it its time and its place."""
 
     kind: str
@@ -39,13 +40,15 @@ class Draft:
 
 def tool_failed(
     request: Mapping[str, Any], reason: Reason, code: ToolErrorCode, message: str
-) -> Draft:
+) -> PendingEvent:
     """Return the failure of a tool call, from the payload of its request."""
     failure = {"reason": reason, "code": code, "message": message}
-    return Draft(k.TOOL_FAILED, {"key": request["key"], "call_id": request["call_id"], **failure})
+    return PendingEvent(
+        k.TOOL_FAILED, {"key": request["key"], "call_id": request["call_id"], **failure}
+    )
 
 
-def fail_open(request: Event, reason: Reason, message: str) -> Draft:
+def fail_pending(request: Event, reason: Reason, message: str) -> PendingEvent:
     """Return the failure of a request that is open in the log.
 
     Raises:
@@ -53,20 +56,20 @@ def fail_open(request: Event, reason: Reason, message: str) -> Draft:
     """
     if request.kind == k.TOOL_REQUESTED:
         return tool_failed(request.data, reason, _CODES.get(reason, "unknown"), message)
-    if request.kind in k.DERIVING:
+    if request.kind in k.SPAWNS_RUN:
         raise ValueError(f"{request.kind!r} has no failure: the run that it started ends by itself")
     error = {"type": reason, "message": message}
     kind = request.kind.replace(".requested", ".failed")
-    return Draft(kind, {"key": request.data["key"], "reason": reason, "error": error})
+    return PendingEvent(kind, {"key": request.data["key"], "reason": reason, "error": error})
 
 
-def never_made(
+def calls_not_made(
     requests: Iterable[Request],
     reason: Reason,
     message: str,
     *,
     code: ToolErrorCode | None = None,
-) -> list[Draft]:
+) -> list[PendingEvent]:
     """Return request and failure of each tool call that will not be made.
 
     Args:
@@ -76,15 +79,15 @@ def never_made(
         code: what kind of failure it is to the model; by default what the reason says.
     """
     code = code or _CODES[reason]
-    drafts: list[Draft] = []
+    pending_events: list[PendingEvent] = []
     for request in requests:
         if isinstance(request, ToolRequest):
-            asked = requested(request, unstarted=True)
-            drafts += [asked, tool_failed(asked.data, reason, code, message)]
-    return drafts
+            asked = tool_requested(request, unstarted=True)
+            pending_events += [asked, tool_failed(asked.data, reason, code, message)]
+    return pending_events
 
 
-def settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> list[Draft]:
+def answer_settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> list[PendingEvent]:
     """Return request and result of a call that is not made, since an equal one happened.
 
     Args:
@@ -93,9 +96,9 @@ def settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> list[Draft
     """
     result = settled.get("result", HAPPENED)
     output = result if isinstance(result, str) else canonical(result)
-    asked = requested(request, unstarted=True)
+    asked = tool_requested(request, unstarted=True)
     completed = {"key": request.key, "call_id": request.call_id, "output": output}
-    return [asked, Draft(k.TOOL_COMPLETED, completed)]
+    return [asked, PendingEvent(k.TOOL_COMPLETED, completed)]
 
 
 def reason_of(error: ToolError) -> Reason:
@@ -103,7 +106,7 @@ def reason_of(error: ToolError) -> Reason:
     return cast("Reason", error.code) if error.code in ("blocked", "denied") else "error"
 
 
-def requested(request: ToolRequest, **more: Any) -> Draft:
+def tool_requested(request: ToolRequest, **more: Any) -> PendingEvent:
     """Return the intent to make a tool call."""
     data = {
         "key": request.key,
@@ -112,14 +115,41 @@ def requested(request: ToolRequest, **more: Any) -> Draft:
         "args": copied(dict(request.arguments)),  # the conversation's own are never lent out
         **more,
     }
-    return Draft(k.TOOL_REQUESTED, data)
+    return PendingEvent(k.TOOL_REQUESTED, data)
 
 
-def finished(finish: Finish) -> Draft:
+def run_completed(finish: Finish) -> PendingEvent:
     """Return the end of a run."""
     data: dict[str, Any] = {"outcome": finish.outcome}
     for name in ("output", "reason", "error"):
         value = getattr(finish, name)
         if value:
             data[name] = value
-    return Draft(k.RUN_COMPLETED, data)
+    return PendingEvent(k.RUN_COMPLETED, data)
+
+
+def call_result(event: Event) -> ToolResult:
+    """Return the result of a call, from the event that closes its request.
+
+    Args:
+        event: `lib.tool.completed`, `lib.tool.failed` or `lib.child.completed`.
+    """
+    data = event.data
+    call_id = data.get("call_id", "")
+    if event.kind == k.CHILD_COMPLETED:
+        completed = data.get("outcome") == "COMPLETED"
+        content = data.get("output", "") if completed else _unfinished(data)
+        return ToolResult(call_id, content, not completed)
+    if event.kind == k.TOOL_FAILED:
+        return ToolResult(call_id, data.get("message", ""), is_error=True)
+    return ToolResult(call_id, data.get("output", ""))
+
+
+def _unfinished(data: Mapping[str, Any]) -> str:
+    """Say how an agent has ended that did not complete, and what there is of its answer."""
+    error: Mapping[str, Any] = data.get("error") or {}
+    message = error.get("message")
+    reasons = ": ".join(str(each) for each in (data.get("reason"), message) if each)
+    told = f"the agent ended as {data.get('outcome')}{f' ({reasons})' if reasons else ''}"
+    output = data.get("output")
+    return f"{told}; what there is of its answer:\n{output}" if output else told

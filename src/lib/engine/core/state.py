@@ -132,7 +132,7 @@ class RunState(NamedTuple, Generic[S]):
         """What runs that it has started may spend and have not accounted for yet."""
         granted = Spend()
         for request in self.open.values():
-            if request.kind in k.DERIVING:
+            if request.kind in k.SPAWNS_RUN:
                 granted = granted.including(Spend.from_json(request.data.get("budget", {})))
         return granted
 
@@ -140,7 +140,7 @@ class RunState(NamedTuple, Generic[S]):
     def delegates(self) -> bool:
         """Whether all that it waits for is done by runs that it has started."""
         for request in self.open.values():
-            if request.kind not in k.DERIVING:
+            if request.kind not in k.SPAWNS_RUN:
                 return False
         return bool(self.open)
 
@@ -234,8 +234,8 @@ def _spend(state: RunState[Any], event: Event) -> Spend:
     spend = state.spend
     if event.at > state.at and state.open and event.kind != k.RUN_RESUMED:
         spend = spend.later(_worked_s(state, event))
-    pay = _PAYS.get(event.kind)
-    return spend if pay is None else pay(spend, event.data)
+    spend_of = _SPENDS.get(event.kind)
+    return spend if spend_of is None else spend_of(spend, event.data)
 
 
 def _worked_s(state: RunState[Any], event: Event) -> float:
@@ -250,11 +250,11 @@ def _worked_s(state: RunState[Any], event: Event) -> float:
     return min(passed_s, Spend.from_json(event.data.get("spend", {})).seconds)
 
 
-def _model_asked(spend: Spend, _data: Mapping[str, Any]) -> Spend:
+def _model_requested(spend: Spend, _data: Mapping[str, Any]) -> Spend:
     return spend.including(_LLM_CALL)
 
 
-def _model_answered(spend: Spend, data: Mapping[str, Any]) -> Spend:
+def _model_completed(spend: Spend, data: Mapping[str, Any]) -> Spend:
     return _used(spend, data["reply"])
 
 
@@ -275,9 +275,9 @@ def _accounted(spend: Spend, data: Mapping[str, Any]) -> Spend:
     return spend.including(Spend.from_json(data.get("spend", {})))
 
 
-_PAYS = {
-    k.LLM_REQUESTED: _model_asked,
-    k.LLM_COMPLETED: _model_answered,
+_SPENDS = {
+    k.LLM_REQUESTED: _model_requested,
+    k.LLM_COMPLETED: _model_completed,
     k.TOOL_REQUESTED: _tool_called,
     k.CHILD_REQUESTED: _tool_called,
     **dict.fromkeys((k.CHILD_COMPLETED, k.TURN_COMPLETED), _accounted),
@@ -346,9 +346,9 @@ def _call_settled(state: RunState[S], event: Event) -> RunState[S]:
         unknown={name: unknown for name, unknown in state.unknown.items() if name != call},
         settled={**state.settled, call: event.data} if event.data["happened"] else state.settled,
         approvals={
-            name: said
-            for name, said in state.approvals.items()
-            if said != "pending" or state.repeats.get(name) != key
+            name: decision
+            for name, decision in state.approvals.items()
+            if decision != "pending" or state.repeats.get(name) != key
         },
     )
 
@@ -366,9 +366,9 @@ def _approval_decided(state: RunState[S], event: Event) -> RunState[S]:
     key = event.data["key"]
     if state.approvals.get(key) != "pending":
         return state  # the first decision counts, and one for no waiting call counts for nothing
-    said: Approval = "approved" if event.data["approved"] else "denied"
+    decision: Approval = "approved" if event.data["approved"] else "denied"
     return state._replace(
-        approvals={**state.approvals, key: said},
+        approvals={**state.approvals, key: decision},
         comments={**state.comments, key: event.data.get("comment", "")},
     )
 

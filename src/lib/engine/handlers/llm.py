@@ -7,15 +7,15 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from lib.engine.attachments import load, store
+from lib._util.json import canonical
+from lib.engine.arguments import require_attribute
 from lib.engine.core.algorithm import LLMRequest, Request
-from lib.engine.core.settle import Draft
-from lib.engine.given import check_has
-from lib.engine.handler import Admission, Context, Live
-from lib.engine.handlers.calls import with_writable_calls
-from lib.engine.handlers.guarding import Guarding, as_guards, watch
+from lib.engine.core.settle import PendingEvent
+from lib.engine.handlers.attachments import load, store
+from lib.engine.handlers.base import Admission, Context, LiveDelta
+from lib.engine.handlers.guards import RequestGuards, any_watches, as_guards
 from lib.engine.logs import LLM_LOG, log_run
 from lib.errors import BlobError, InvalidReply, LibError, LLMError
 from lib.events import Event
@@ -26,6 +26,7 @@ from lib.llm.client import usage_to_json
 from lib.llm.empty import is_empty
 from lib.llm.pieces import deltas_of
 from lib.llm.prices import PriceBook, with_cost
+from lib.llm.wire.fields import is_shallow
 from lib.resilience import RetryPolicy, retry
 
 
@@ -67,13 +68,13 @@ class LLMHandler:
         """
         self._clients = _as_clients(clients)
         self._guards = as_guards(guards)
-        self._holds_back = watch(self._guards, "output")
+        self._holds_back = any_watches(self._guards, "output")
         self._retries = retries or RetryPolicy()
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._prices = prices
         self._warned = False
 
-    def admit(self, request: Request, admission: Admission) -> Draft:
+    def admit(self, request: Request, admission: Admission) -> PendingEvent:
         """Return the intent: what the call rests on and its digest, never its content."""
         request = cast("LLMRequest", request)
         tools_digest = admission.offers.digest(request.tools)
@@ -88,7 +89,7 @@ class LLMHandler:
             data["server"] = dict(server)
         if tools_digest:
             data["tools_digest"] = tools_digest
-            data["tools"] = [spec.name for spec in admission.offers.chosen(request.tools)]
+            data["tools"] = [spec.name for spec in admission.offers.select(request.tools)]
         if request.output is not None:
             data["output"] = "json"
         # Its own where the request names none: a call that fails has no reply that tells.
@@ -98,16 +99,16 @@ class LLMHandler:
             data["settings"] = request.settings
         if request.state is not None:
             data["provider_state"] = True
-        return Draft(k.LLM_REQUESTED, data)
+        return PendingEvent(k.LLM_REQUESTED, data)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
         """Call the model and return its reply, or how it failed."""
-        call = _Call(request, context, self._clients[0])
-        guarding = Guarding(self._guards, request, context)
+        call = _ModelCall(request, context, self._clients[0])
+        guarding = RequestGuards(self._guards, request, context)
         try:
             if why := await guarding.input(call.decided.messages):
                 return [*guarding.verdicts, _blocked(request, why)]
-            reply = self._priced(await self._ask(call), call)
+            reply = self._with_cost(await self._complete_or_fall_back(call), call)
             self._warn_of_no_cost(reply, call)
             if why := await guarding.output(reply):
                 return [*guarding.verdicts, _blocked(request, why, call, reply)]
@@ -120,7 +121,7 @@ class LLMHandler:
         self._show(reply, call)
         return [*guarding.verdicts, _completed(call, replace(reply, parts=message.parts))]
 
-    async def _ask(self, call: _Call) -> Reply:
+    async def _complete_or_fall_back(self, call: _ModelCall) -> Reply:
         """Return the reply of the first client that has one.
 
         Raises:
@@ -138,7 +139,7 @@ class LLMHandler:
                 call.fall_back(client, error)
         return await self._try(call)
 
-    async def _try(self, call: _Call) -> Reply:
+    async def _try(self, call: _ModelCall) -> Reply:
         async def attempt() -> Reply:
             call.attempts += 1
             try:
@@ -157,11 +158,11 @@ class LLMHandler:
             on_retry=partial(_log_retry, call.request, self._retries),
         )
 
-    def recover(self, request: Event) -> Draft | None:
+    def recover(self, request: Event) -> PendingEvent | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
         return None
 
-    def _priced(self, reply: Reply, call: _Call) -> Reply:
+    def _with_cost(self, reply: Reply, call: _ModelCall) -> Reply:
         if self._prices is None:
             return reply
         return with_cost(
@@ -172,7 +173,7 @@ class LLMHandler:
             at=call.context.clock.now(),
         )
 
-    def _warn_of_no_cost(self, reply: Reply, call: _Call) -> None:
+    def _warn_of_no_cost(self, reply: Reply, call: _ModelCall) -> None:
         if self._warned or call.context.budget.cost is None or reply.usage.cost is not None:
             return
         self._warned = True
@@ -185,18 +186,18 @@ class LLMHandler:
             call.provider,
         )
 
-    async def _call(self, call: _Call) -> Reply:
+    async def _call(self, call: _ModelCall) -> Reply:
         decided, context = call.decided, call.context
         messages = await load(decided.history, context.blobs)
         options: dict[str, Any] = {
             "model": None if call.failed else decided.model,
-            "tools": context.offers.chosen(decided.tools),
+            "tools": context.offers.select(decided.tools),
             "output": decided.output,
             "settings": decided.settings,
         }
         if call.state is not None:
             options["state"] = {**call.state, "covers": decided.covers}
-        if context.live is None or self._holds_back:
+        if context.on_delta is None or self._holds_back:
             return await call.client.complete(messages, **options)
         key, begun = call.request.data["key"], context.clock.monotonic()
         call.first_chunk_s = None
@@ -205,18 +206,18 @@ class LLMHandler:
                 call.first_chunk_s = round(context.clock.monotonic() - begun, 6)
             if isinstance(piece, Reply):
                 return piece
-            context.live(Live(key=key, attempt=call.attempts, delta=piece))
+            context.on_delta(LiveDelta(key=key, attempt=call.attempts, delta=piece))
         raise InvalidReply("the client's stream ended without a reply", retryable=True)
 
-    def _show(self, reply: Reply, call: _Call) -> None:
+    def _show(self, reply: Reply, call: _ModelCall) -> None:
         """Show a reply that was held back, now that the guards have seen it."""
-        live, key = call.context.live, call.request.data["key"]
-        if live is not None and self._holds_back:
+        on_delta, key = call.context.on_delta, call.request.data["key"]
+        if on_delta is not None and self._holds_back:
             for delta in deltas_of(reply):
-                live(Live(key=key, attempt=call.attempts, delta=delta))
+                on_delta(LiveDelta(key=key, attempt=call.attempts, delta=delta))
 
 
-class _Call:
+class _ModelCall:
     """One model call: its attempts, at one client after the other.
 
     Attributes:
@@ -256,7 +257,7 @@ class _Call:
         """Go on with the next client, which knows nothing of what another provider holds."""
         before = {"model": self.model or self.client.model, "provider": self.provider}
         known = {name: value for name, value in before.items() if value}
-        self.failed.append({**known, "error": _described(error)})
+        self.failed.append({**known, "error": _error_json(error)})
         self.client, self.state, self.first_chunk_s = client, None, None
 
     def attempted(self) -> dict[str, Any]:
@@ -276,7 +277,9 @@ def _as_clients(given: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:
         list(given) if isinstance(given, list | tuple) else [cast("LLMClient", given)]
     )
     for each in clients:
-        check_has(each, "complete", "is no client: an LLMHandler takes one such as ChatClient(…)")
+        require_attribute(
+            each, "complete", "is no client: an LLMHandler takes one such as ChatClient(…)"
+        )
     if not clients:
         raise ValueError("expected a client or several, got an empty list")
     return clients
@@ -290,7 +293,7 @@ def _log_retry(
     log_run(logging.INFO, request.run_id, what, *facts, logger=LLM_LOG)
 
 
-def _completed(call: _Call, reply: Reply) -> Draft:
+def _completed(call: _ModelCall, reply: Reply) -> PendingEvent:
     if call.failed:  # what this provider holds is not what the first one is asked for next time
         reply = replace(reply, state=None, model=reply.model or call.client.model)
     data = call.attempted()
@@ -298,14 +301,14 @@ def _completed(call: _Call, reply: Reply) -> Draft:
     if is_empty(reply):
         data["empty"] = True
     output = call.decided.output
-    if output is not None and not reply.tool_calls and (misfit := _misfit(reply, output)):
+    if output is not None and not reply.tool_calls and (misfit := _output_mismatch(reply, output)):
         data["misfit"] = misfit
     if call.first_chunk_s is not None:
         data["first_chunk_s"] = call.first_chunk_s
-    return Draft(k.LLM_COMPLETED, data)
+    return PendingEvent(k.LLM_COMPLETED, data)
 
 
-def _misfit(reply: Reply, output: Mapping[str, Any]) -> str:
+def _output_mismatch(reply: Reply, output: Mapping[str, Any]) -> str:
     try:
         parse_output(reply, output)
     except InvalidReply as error:
@@ -340,8 +343,8 @@ def _distinct(call_id: str, seen: set[str]) -> str:
 
 
 def _blocked(
-    request: Event, why: str, call: _Call | None = None, reply: Reply | None = None
-) -> Draft:
+    request: Event, why: str, call: _ModelCall | None = None, reply: Reply | None = None
+) -> PendingEvent:
     """Return how a call ends that guards have stopped; what it cost is kept, what it said not."""
     data = {"key": request.data["key"]} if call is None else call.attempted()
     message = f"the {'reply' if reply else 'input'} is {why}"
@@ -350,15 +353,45 @@ def _blocked(
         data["usage"] = usage
     if reply is not None and reply.model:
         data["model"] = reply.model
-    return Draft(k.LLM_FAILED, data)
+    return PendingEvent(k.LLM_FAILED, data)
 
 
-def _failed(call: _Call, error: LLMError | BlobError) -> Draft:
-    return Draft(k.LLM_FAILED, {**call.attempted(), "reason": "error", "error": _described(error)})
+def _failed(call: _ModelCall, error: LLMError | BlobError) -> PendingEvent:
+    return PendingEvent(
+        k.LLM_FAILED, {**call.attempted(), "reason": "error", "error": _error_json(error)}
+    )
 
 
-def _described(error: LLMError | BlobError) -> dict[str, Any]:
+def _error_json(error: LLMError | BlobError) -> dict[str, Any]:
     described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, LLMError) and error.status is not None:
         described["status"] = error.status
     return described
+
+
+UNWRITABLE: Final = "(not JSON, or nested too deeply)"
+
+
+def with_writable_calls(reply: Reply) -> Reply:
+    """Return the reply with arguments that are JSON, and not nested too deeply to be written.
+
+    Other arguments are marked as invalid, which the model is told as the result of its call. Our
+    clients do so themselves; this is for all others.
+    """
+    if all(_is_writable(call.arguments) for call in reply.tool_calls):
+        return reply
+    parts = [
+        replace(part, arguments={}, invalid=UNWRITABLE)
+        if isinstance(part, ToolCall) and not _is_writable(part.arguments)
+        else part
+        for part in reply.parts
+    ]
+    return replace(reply, parts=tuple(parts))
+
+
+def _is_writable(arguments: Mapping[str, Any]) -> bool:
+    try:
+        canonical(arguments)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return is_shallow(arguments)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 from lib._util.json import copied
+from lib._util.operations import Notebook
 from lib.content.hygiene import clean, fenced, new_boundary
 from lib.engine.core.algorithm import Request, ToolRequest
-from lib.engine.core.settle import OUTCOME_UNKNOWN, Draft, requested, tool_failed
-from lib.engine.handler import Admission, Context
-from lib.engine.handlers.guarding import Guarding, as_guards
-from lib.engine.handlers.operations import noting_operations
+from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, tool_failed, tool_requested
+from lib.engine.handlers.base import Admission, Context
+from lib.engine.handlers.guards import RequestGuards, as_guards
 from lib.engine.logs import log_run
 from lib.errors import ToolError
 from lib.events import Event
@@ -32,6 +34,32 @@ from lib.tools import (
 )
 from lib.tools.checks import ask_check
 from lib.tools.output import as_text, clip
+
+F = TypeVar("F", bound=Callable[..., Awaitable[Sequence[PendingEvent]]])
+
+_RESULTS = frozenset({k.TOOL_COMPLETED, k.TOOL_FAILED})
+
+
+def recording_operations(handle: F) -> F:
+    """Wrap a handler's `handle` so that searches inside it stand in the result, as `operations`."""
+
+    @wraps(handle)
+    async def noted(handler: object, request: Event, context: Context) -> Sequence[PendingEvent]:
+        notebook = Notebook(context.clock)
+        with notebook.open():
+            pending_events = await handle(handler, request, context)
+        operations = notebook.to_json()
+        if not operations:
+            return pending_events
+        return [
+            replace(pending, data={**pending.data, "operations": operations})
+            if pending.kind in _RESULTS
+            else pending
+            for pending in pending_events
+        ]
+
+    return cast("F", noted)
+
 
 _log = logging.getLogger("lib.engine")
 
@@ -83,34 +111,34 @@ class ToolHandler:
         """What a model is told of each tool."""
         return [tool.spec for tool in self._tools]
 
-    def admit(self, request: Request, admission: Admission) -> Draft:
+    def admit(self, request: Request, admission: Admission) -> PendingEvent:
         """Return the intent with the tool's declared effect, or the question to a person."""
         request = cast("ToolRequest", request)
-        tool = self._known(request)
+        tool = self._find(request)
         if tool and not admission.approved and request.invalid is None:
             if admission.repeats and _asks_before_repeating(tool):
-                asked = requested(request, reason=REPEATS, repeats=admission.repeats)
-                return Draft(k.APPROVAL_REQUESTED, asked.data)
-            if _asks(tool, request.arguments):
-                return Draft(k.APPROVAL_REQUESTED, requested(request).data)
+                asked = tool_requested(request, reason=REPEATS, repeats=admission.repeats)
+                return PendingEvent(k.APPROVAL_REQUESTED, asked.data)
+            if _needs_approval(tool, request.arguments):
+                return PendingEvent(k.APPROVAL_REQUESTED, tool_requested(request).data)
         more: dict[str, Any] = {
             "effects": tool.effects if tool else "none",
             "idempotency_key": f"{admission.run_id}:{request.key.removeprefix('tool/')}",
         }
         if request.invalid is not None:
             more["invalid"] = request.invalid
-        return requested(request, **more)
+        return tool_requested(request, **more)
 
-    @noting_operations
-    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+    @recording_operations
+    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
         """Make the call and return its output, or why there is none.
 
         What became of an interrupted call that must not be repeated is asked of its tool first.
         """
         if context.interrupted and (tool := self._checkable(request)) is not None:
-            return await self._settle(tool, request, context)
+            return await self._check_and_settle(tool, request, context)
         data, offered = request.data, cast("ToolRequest", context.decided).offered
-        guarding = Guarding(self._guards, request, context)
+        guarding = RequestGuards(self._guards, request, context)
         try:
             tool = self._tools.get(data["name"], among=offered)
             if "invalid" in data:
@@ -119,25 +147,27 @@ class ToolHandler:
                 raise ToolError("blocked", f"not called: {why}")  # noqa: TRY301 - likewise
         except ToolError as error:
             return [*guarding.verdicts, _failed(data, error)]
-        result = await self._made(tool, data, self._call(tool, data, context), guarding)
+        result = await self._guarded_result(tool, data, self._call(tool, data, context), guarding)
         return [*guarding.verdicts, result]
 
-    async def _settle(self, tool: Tool, request: Event, context: Context) -> Sequence[Draft]:
+    async def _check_and_settle(
+        self, tool: Tool, request: Event, context: Context
+    ) -> Sequence[PendingEvent]:
         """Ask the tool what became of an interrupted call; return what follows from its answer."""
         data = request.data
-        guarding = Guarding(self._guards, request, context)
-        answer = await _checked(tool, data, context)
-        drafts = [_check(data, answer)]
+        guarding = RequestGuards(self._guards, request, context)
+        answer = await _ask_check(tool, data, context)
+        pending_events = [_tool_checked(data, answer)]
         if isinstance(answer, Happened):
-            result = await self._made(tool, data, _shown(answer), guarding)
-            drafts += [*guarding.verdicts, result]
+            result = await self._guarded_result(tool, data, _text_of(answer), guarding)
+            pending_events += [*guarding.verdicts, result]
         elif isinstance(answer, CannotTell):
-            drafts.append(tool_failed(data, "unknown", "unknown", OUTCOME_UNKNOWN))
-        return drafts
+            pending_events.append(tool_failed(data, "unknown", "unknown", OUTCOME_UNKNOWN))
+        return pending_events
 
-    async def _made(
-        self, tool: Tool, data: Mapping[str, Any], text: Awaitable[str], guarding: Guarding
-    ) -> Draft:
+    async def _guarded_result(
+        self, tool: Tool, data: Mapping[str, Any], text: Awaitable[str], guarding: RequestGuards
+    ) -> PendingEvent:
         """Return the result of a call, once its output is there and the guards have seen it."""
         result, said = await self._result(tool, data, text)
         if said is not None and (why := await guarding.result(data, said)):
@@ -147,7 +177,7 @@ class ToolHandler:
 
     async def _result(
         self, tool: Tool, data: Mapping[str, Any], output: Awaitable[str]
-    ) -> tuple[Draft, str | None]:
+    ) -> tuple[PendingEvent, str | None]:
         """Return the result of a call, and what others than we say in it, if anything."""
         try:
             text = await output
@@ -164,9 +194,9 @@ class ToolHandler:
         }
         if cut:
             result["truncated"] = cut
-        return Draft(k.TOOL_COMPLETED, result), text
+        return PendingEvent(k.TOOL_COMPLETED, result), text
 
-    def recover(self, request: Event) -> Draft | None:
+    def recover(self, request: Event) -> PendingEvent | None:
         """Repeat what may be repeated, or checked; else say that the outcome is unknown."""
         if request.data.get("effects", "once") != "once" or self._checkable(request) is not None:
             return None
@@ -200,7 +230,7 @@ class ToolHandler:
         name = request.data.get("name")
         return next((tool for tool in self._tools if tool.name == name and tool.check), None)
 
-    def _known(self, request: ToolRequest) -> Tool | None:
+    def _find(self, request: ToolRequest) -> Tool | None:
         try:
             return self._tools.get(request.name, among=request.offered)
         except ToolError:
@@ -226,7 +256,7 @@ def _call_context(data: Mapping[str, Any], context: Context) -> ToolContext:
     )
 
 
-async def _checked(tool: Tool, data: Mapping[str, Any], context: Context) -> CheckResult:
+async def _ask_check(tool: Tool, data: Mapping[str, Any], context: Context) -> CheckResult:
     """Return what the tool's check answers; if it fails, it cannot tell."""
     assert tool.check is not None  # noqa: S101 - seen by `_checkable`
     deadline = asyncio.timeout(tool.timeout_s)
@@ -247,20 +277,20 @@ async def _checked(tool: Tool, data: Mapping[str, Any], context: Context) -> Che
     return CannotTell(clip(why, MAX_MESSAGE_CHARS)[0])
 
 
-def _check(data: Mapping[str, Any], answer: CheckResult) -> Draft:
+def _tool_checked(data: Mapping[str, Any], answer: CheckResult) -> PendingEvent:
     """Return what a check has answered as an event to be."""
     checked: dict[str, Any] = {"key": data["key"], "call_id": data["call_id"]}
     checked["answer"] = _ANSWERS[type(answer)]
     if isinstance(answer, CannotTell) and answer.reason:
         checked["reason"] = answer.reason
-    return Draft(k.TOOL_CHECKED, checked)
+    return PendingEvent(k.TOOL_CHECKED, checked)
 
 
-async def _shown(answer: Happened) -> str:
+async def _text_of(answer: Happened) -> str:
     return as_text(answer.output)
 
 
-def _failed(data: Mapping[str, Any], error: ToolError) -> Draft:
+def _failed(data: Mapping[str, Any], error: ToolError) -> PendingEvent:
     message, _ = clip(error.message, MAX_MESSAGE_CHARS)
     return tool_failed(data, _reason(error, data), error.code, message)
 
@@ -280,7 +310,7 @@ def _asks_before_repeating(tool: Tool) -> bool:
     return tool.effects != "none" and tool.repeat_after_unknown == "ask"
 
 
-def _asks(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+def _needs_approval(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     try:
         return tool.needs_approval(copied(dict(arguments)))
     # Around a tool's own code: when in doubt, a person decides.

@@ -9,8 +9,8 @@ from lib._util.json import digest
 from lib.engine.core.algorithm import Request, TurnRequest
 from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
-from lib.engine.core.settle import Draft
-from lib.engine.handler import Admission, Context
+from lib.engine.core.settle import PendingEvent
+from lib.engine.handlers.base import Admission, Context
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import ToolSpec
@@ -28,7 +28,7 @@ class TurnHandler:
     request_type = TurnRequest
     offers: Sequence[ToolSpec] = ()
 
-    def admit(self, request: Request, admission: Admission) -> Draft:
+    def admit(self, request: Request, admission: Admission) -> PendingEvent:
         """Return the intent to answer a turn, with what its run may spend."""
         request = cast("TurnRequest", request)
         ceiling = Budget.from_json(dict(request.budget or {}))
@@ -38,13 +38,13 @@ class TurnHandler:
             "algorithm": request.algorithm,
             "upto": admission.upto,
         }
-        budget = grant(admission.left, ceiling, sharers=admission.sharers).to_json()
-        return Draft(k.TURN_STARTED, {**data, "budget": budget} if budget else data)
+        budget = grant(admission.remaining, ceiling, sharers=admission.sharers).to_json()
+        return PendingEvent(k.TURN_STARTED, {**data, "budget": budget} if budget else data)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[Draft]:
+    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
         """Start the turn's run unless it is there, and return how it ended."""
         decided, data = cast("TurnRequest", context.decided), request.data
-        result = await context.derived.run(
+        result = await context.children.run(
             request,
             algorithm=data["algorithm"],
             input=decided.input,
@@ -53,8 +53,8 @@ class TurnHandler:
             upto=data["upto"],
         )
         names = {"key": data["key"], "signal_id": data["key"]}
-        return [Draft(k.TURN_COMPLETED, {**names, **result.to_json()})]
+        return [PendingEvent(k.TURN_COMPLETED, {**names, **result.to_json()})]
 
-    def recover(self, request: Event) -> Draft | None:
+    def recover(self, request: Event) -> PendingEvent | None:
         """Wait for the turn's run again: whoever holds it goes on with it."""
         return None

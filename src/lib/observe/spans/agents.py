@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lib.engine.core.calls import call_result
+from lib.engine.core.settle import call_result
 from lib.events import Event
 from lib.observe import attributes as a
 from lib.observe.spans.calls import answer, begin_call

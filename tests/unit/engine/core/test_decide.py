@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lib.engine import Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.engine.core.conversation import History
 from lib.engine.core.decide import WAIT, next_step
-from lib.engine.core.history import History
-from lib.engine.core.settle import fail_open
+from lib.engine.core.settle import fail_pending
 from lib.engine.core.state import MAX_RESUMES, evolve, fold
 from lib.events import Event
 from lib.events import kinds as k
@@ -101,7 +101,7 @@ def test_a_run_that_gets_nowhere_is_ended_with_everything_settled() -> None:
 def test_a_cancelled_model_call_fails_under_its_key() -> None:
     request = Event("r", 2, k.LLM_REQUESTED, {"key": "llm/1"}, AT)
 
-    assert fail_open(request, "cancelled", "stopped").data == {
+    assert fail_pending(request, "cancelled", "stopped").data == {
         "key": "llm/1",
         "reason": "cancelled",
         "error": {"type": "cancelled", "message": "stopped"},

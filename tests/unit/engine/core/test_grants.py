@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lib.algorithms import React
 from lib.engine import Budget, LLMRequest, Spend, ToolRequest
-from lib.engine.core.grants import MAX_DEPTH, grant, left_after, left_beside
-from lib.engine.core.history import History
+from lib.engine.core.conversation import History
+from lib.engine.core.grants import MAX_DEPTH, grant, remaining_after, remaining_beside
 from lib.engine.core.state import RunState, begin, fold
 from lib.events import Event
 from lib.events import kinds as k
@@ -44,15 +44,15 @@ def test_what_is_left_is_what_was_neither_spent_nor_granted() -> None:
     budget = Budget(tokens=100, cost=2.0, llm_calls=10, tool_calls=9, seconds=60)
     granted = Budget(tokens=30, cost=0.5, llm_calls=2, tool_calls=1, seconds=60, depth=7)
 
-    left = left_after(state(budget, child(1, granted), child(2)), CALLS)
+    left = remaining_after(state(budget, child(1, granted), child(2)), CALLS)
 
     # Two calls of agents are made, three tool calls are about to be, one is granted.
     assert left == Budget(
         tokens=70, cost=1.5, llm_calls=8, tool_calls=3, seconds=60, depth=MAX_DEPTH
     )
     asked = LLMRequest(key="llm/1", messages=History())
-    assert left_after(state(Budget(llm_calls=1)), [asked]).llm_calls == 0
-    assert left_after(state(Budget(depth=2)), []) == Budget(depth=2)
+    assert remaining_after(state(Budget(llm_calls=1)), [asked]).llm_calls == 0
+    assert remaining_after(state(Budget(depth=2)), []) == Budget(depth=2)
 
 
 def test_what_is_left_is_never_negative() -> None:
@@ -60,7 +60,7 @@ def test_what_is_left_is_never_negative() -> None:
     asked = (k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"})
     answered = (k.LLM_COMPLETED, {"key": "llm/1", "reply": reply})
 
-    left = left_after(state(Budget(tokens=100, tool_calls=1), asked, answered), CALLS)
+    left = remaining_after(state(Budget(tokens=100, tool_calls=1), asked, answered), CALLS)
 
     assert (left.tokens, left.tool_calls) == (0, 0)
 
@@ -76,7 +76,7 @@ def test_a_result_gives_back_what_was_granted_and_not_spent() -> None:
     assert before.granted == Spend(tokens=50)
     assert after.granted == Spend()
     assert after.spend == Spend(tokens=10, cost=0.25, llm_calls=1, tool_calls=3)
-    assert left_after(after, []).tokens == 90
+    assert remaining_after(after, []).tokens == 90
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_a_grant_is_an_even_share_or_the_agents_own_ceiling() -> None:
 def test_only_what_starts_a_run_takes_from_what_is_left() -> None:
     left = Budget(tokens=10, cost=1.0, depth=3)
 
-    assert left_beside(left, k.TOOL_REQUESTED, {"budget": {"tokens": 5}}) == left
-    assert left_beside(left, *child(1)) == left
+    assert remaining_beside(left, k.TOOL_REQUESTED, {"budget": {"tokens": 5}}) == left
+    assert remaining_beside(left, *child(1)) == left
     granted = Budget(tokens=4, cost=0.25, llm_calls=3, seconds=5, depth=2)
-    assert left_beside(left, *child(1, granted)) == Budget(tokens=6, cost=0.75, depth=3)
+    assert remaining_beside(left, *child(1, granted)) == Budget(tokens=6, cost=0.75, depth=3)
 
 
 ceilings = st.builds(
@@ -133,7 +133,7 @@ ceilings = st.builds(
 def test_the_grants_of_a_batch_are_no_more_than_there_is_and_nobody_starves(
     budget: Budget, wanted: list[Budget | None]
 ) -> None:
-    first = left = left_after(begin(React(), events(budget)[0]), [])
+    first = left = remaining_after(begin(React(), events(budget)[0]), [])
     depth = left.depth or 0
     if not depth:
         return
@@ -149,7 +149,7 @@ def test_the_grants_of_a_batch_are_no_more_than_there_is_and_nobody_starves(
                 assert gets <= min(each for each in (has, wants) if each is not None)
                 assert gets >= getattr(least, name) - 1e-9
         assert (given_.depth or 0) < depth
-        left = left_beside(left, *child(number, given_))
+        left = remaining_beside(left, *child(number, given_))
     for name in SHARED:
         assert getattr(left, name) is None or getattr(left, name) >= 0
 

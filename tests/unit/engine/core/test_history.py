@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.engine.core.history import History, Tail
+from lib.engine.core.conversation import History, Tail
 from lib.llm import BlobRef, Image, Message, ToolCall
 
 texts = st.lists(st.text(max_size=5), max_size=8)
@@ -42,17 +42,17 @@ def test_a_digest_is_reckoned_bit_by_bit_and_is_the_same() -> None:
     whole, history = History().extend(messages), History().extend(messages)
     shorter, longer = history, history.extend([Message.user("7"), Message.user("8")])
 
-    assert [shorter.reckon(1_200) for _ in range(4)] == [True, True, False, False]
-    assert [longer.reckon(1) for _ in range(3)] == [True, False, False]
+    assert [shorter.hash_incrementally(1_200) for _ in range(4)] == [True, True, False, False]
+    assert [longer.hash_incrementally(1) for _ in range(3)] == [True, False, False]
     assert shorter.digest == whole.digest
     assert longer.digest == whole.extend(list(longer[7:])).digest
-    assert not History().reckon(1)
+    assert not History().hash_incrementally(1)
 
 
 def test_a_long_message_counts_as_what_it_is() -> None:
     history = History().extend([Message.user("x" * 9_000), *map(Message.user, "abc")])
 
-    assert [history.reckon(9_000) for _ in range(2)] == [True, False]
+    assert [history.hash_incrementally(9_000) for _ in range(2)] == [True, False]
 
 
 def test_what_is_folded_again_is_neither_kept_nor_hashed_twice() -> None:
@@ -66,10 +66,10 @@ def test_what_is_folded_again_is_neither_kept_nor_hashed_twice() -> None:
     again = begun.append(word(2)).append(word(3))
     other = begun.append(Message.user("2", "")).append(word(3))
 
-    assert not again.reckon(0)
+    assert not again.hash_incrementally(0)
     assert again.digest == hashed
     assert all(one is same for one, same in zip(again, driven, strict=True))
-    assert other.reckon(0)
+    assert other.hash_incrementally(0)
     assert other.digest != hashed
     assert [message.text for message in driven.append(word(4))] == list("01234")
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_hashed_can_be_folded_again() -> None:
 
     assert [len(history) for history in folded] == [2, 2, 2]
     with pytest.raises(ValueError, match="digits"):
-        folded[0].reckon(1e9)
+        folded[0].hash_incrementally(1e9)
 
 
 def test_a_history_knows_which_messages_a_blob_store_has() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lib.engine.core.blind import BLIND
+from lib.engine.core.algorithm import NULL_ALGORITHM
 from lib.engine.core.state import MAX_RESUMES, RunState, fold
 from lib.events import Event
 from lib.events import kinds as k
@@ -15,7 +15,7 @@ MANY = 3 * MAX_RESUMES
 def folded(*entries: tuple[str, dict[str, Any]]) -> RunState[None]:
     start: tuple[str, dict[str, Any]] = (k.RUN_STARTED, {"algorithm": "react"})
     events = [Event("r", n, *entry, AT) for n, entry in enumerate([start, *entries], 1)]
-    return fold(BLIND, events)
+    return fold(NULL_ALGORITHM, events)
 
 
 def taken(epoch: int) -> tuple[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from lib.algorithms import SessionLoop
 from lib.engine import Finish, TurnRequest, Wait
-from lib.engine.core.session import Keys
+from lib.engine.core.session import KeySet
 from lib.engine.core.state import begin, evolve, fold
 from lib.events import Event
 from lib.events import kinds as k
@@ -102,11 +102,11 @@ def test_an_evolved_state_leaves_the_one_before_as_it_was() -> None:
 
 
 def test_a_set_of_keys_that_branches_keeps_both_branches() -> None:
-    root = Keys().add("a")
+    root = KeySet().add("a")
     left, right = root.add("b"), root.add("c")
     again = left.add("d")
 
-    assert [list(keys) for keys in (Keys(), root, left, right, again)] == [
+    assert [list(keys) for keys in (KeySet(), root, left, right, again)] == [
         [],
         ["a"],
         ["a", "b"],
@@ -115,7 +115,7 @@ def test_a_set_of_keys_that_branches_keeps_both_branches() -> None:
     ]
     assert ("b" in root, "c" in left, "b" in right, "a" in right) == (False, False, False, True)
     assert len(again) == 3
-    assert (left == right, left == Keys().add("a").add("b"), left == ["a", "b"]) == (
+    assert (left == right, left == KeySet().add("a").add("b"), left == ["a", "b"]) == (
         False,
         True,
         False,

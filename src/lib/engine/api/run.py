@@ -1,0 +1,363 @@
+"""One run in the hands of its user."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Final, Generic, Self, cast
+
+from typing_extensions import TypeVar
+
+from lib.engine.api.stream import Deltas, StreamItem, stream_of
+from lib.engine.api.waiting import WaitingLog, unknown_in, waiting_for
+from lib.engine.arguments import check_wait, require_text
+from lib.engine.core.algorithm import NULL_ALGORITHM
+from lib.engine.core.decide import rehydrate
+from lib.engine.core.result import Result
+from lib.engine.core.state import RunState, fold
+from lib.engine.core.waiting import PendingApproval, pending_in
+from lib.engine.handlers.base import LiveDelta
+from lib.engine.runtime.services import EngineAPI
+from lib.errors import NotPending, RunAbandoned, RunNotFound, StoreClosed
+from lib.evals import Score, ScoreSource, as_score
+from lib.events import Event, RunInfo
+from lib.events import kinds as k
+from lib.events.wakeups import Listener
+
+_IDLE_POLLS: Final = 10
+T = TypeVar("T", default=str)
+
+
+class Waiter:
+    """Tells a caller who waits that the engine was closed meanwhile, and its store with it.
+
+    Attributes:
+        waits: whether the caller waits by now; before, a store that is closed is a mistake.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        """Look for the first time."""
+        self.waits = False
+        self._run_id = run_id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _at: object) -> None:
+        """Raise the error that a closing engine raises."""
+        if self.waits and isinstance(error, StoreClosed):
+            raise RunAbandoned(self._run_id, "the engine is closing") from error
+
+
+class Run(Generic[T]):
+    """A handle on a run; any number may exist, in any process, of a run in any state.
+
+    Attributes:
+        id: the run.
+    """
+
+    def __init__(
+        self,
+        engine: EngineAPI,
+        run_id: str,
+        *,
+        parse: Callable[[str], T] | None = None,
+    ) -> None:
+        """Made by `Engine.start` and `Engine.run`.
+
+        Args:
+            engine: drives and stores.
+            run_id: the run.
+            parse: makes the output of the answer's text, None for the text itself.
+        """
+        self._engine = engine
+        self.id = run_id
+        self._parse = parse
+        self._deltas: Deltas | None = None
+
+    async def info(self) -> RunInfo:
+        """Return what the store lists of it.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        info = await self._engine.store.run(self.id)
+        if info is None:
+            raise RunNotFound(self.id)
+        return info
+
+    async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result[T]:
+        """Wait for the end and return it, driving the run here whenever nobody else does.
+
+        A run that waits for a person, or for the lease of another worker, makes this wait, too;
+        the logger `lib.engine` says so once, with the reason.
+
+        Args:
+            wait: False returns at once what is known by now, and drives nothing.
+            timeout_s: seconds to wait at most, None for as long as it takes; then what is known
+                is returned, and the run goes on. The `outcome` of a run that has not ended is
+                None, and its `waiting_for` says what it waits for.
+
+        Raises:
+            RunNotFound: there is no such run.
+            RunAbandoned: the engine is closing.
+            UnknownAlgorithm: the engine does not have its algorithm.
+            MissingHandler: it asks for what no handler of the engine fulfils.
+            InvalidReply: its agent has another `output=` by now, which the answer does not fit.
+            ValueError: the timeout is negative, or none.
+            StoreError: its store failed; other errors are faults of a handler or an algorithm.
+        """
+        check_wait(wait, timeout_s)
+        if wait:
+            deadline = asyncio.timeout(timeout_s)
+            try:
+                async with deadline:
+                    return self._typed(await self._end())
+            except TimeoutError:
+                if not deadline.expired():
+                    raise  # a fault of a handler
+        info = await self.info()
+        state = await self._state_without_algorithm()
+        if state.outcome is not None:
+            return self._typed(Result.of(state))
+        waits_for = await waiting_for(self._engine.store, info)
+        return self._typed(Result.unfinished(state, waits_for))
+
+    def _typed(self, result: Result) -> Result[T]:
+        if self._parse is None:
+            return cast("Result[T]", result)  # then T is str
+        return result.typed(self._parse)
+
+    async def _end(self) -> Result:
+        reasons = WaitingLog(self._engine.store, drives=self._engine.drives)
+        with self._engine.store.wakeups.listen(self.id) as wake, Waiter(self.id) as waiter:
+            while True:
+                state = await self._engine.wait_while_driven(self.id)
+                if state is not None and state.outcome is not None:
+                    return Result.of(state)
+                info = await self.info()
+                if info.status == "closed":
+                    return Result.of(await self._state_without_algorithm())
+                if not (info.ready and await self._engine.resume(self.id)):
+                    await reasons.note(info)
+                    waiter.waits = True
+                    await self._wait_for_change(wake, info)
+
+    async def _wait_for_change(self, wake: Listener, info: RunInfo) -> None:
+        """Wait until it is worth looking at it again.
+
+        Nothing becomes of a run that nobody holds and that is not ready until something is
+        appended: there is no lease that might end. Whoever waits for thousands of those must not
+        look at them all at each commit of another process. That another process has erased one is
+        seen at the next look.
+        """
+        poll_s = self._engine.poll_s
+        if info.ready or info.owner is not None:
+            await wake.wait(poll_s)
+        else:
+            await wake.wait(poll_s * _IDLE_POLLS, rest_s=poll_s)
+
+    async def _state_without_algorithm(self) -> RunState[Any]:
+        """Return what does not depend on its algorithm, which need not be here, nor work."""
+        return fold(NULL_ALGORITHM, await self._log())
+
+    async def _log(self) -> list[Event]:
+        log = await self._engine.store.read(self.id)
+        if not log:
+            raise RunNotFound(self.id)
+        return log
+
+    async def state(self) -> RunState[Any]:
+        """Return the fold of its log, as it is now.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UnknownAlgorithm: the engine does not have its algorithm.
+        """
+        log = await self._log()
+        algorithm = self._engine.algorithm(str(log[0].data.get("algorithm", "")))
+        past = await self._engine.conversations.before(log[0])
+        return rehydrate(algorithm, log, past.conversation)[0]
+
+    async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
+        """Yield its events in order as they are appended, until it is closed.
+
+        Args:
+            after: the `seq` after which to begin; give the last one seen to go on.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        with self._engine.store.wakeups.listen(self.id) as wake:
+            while True:
+                for event in await self._engine.store.read(self.id, after=after, limit=256):
+                    yield event
+                    after = event.seq
+                info = await self.info()
+                if info.head > after:
+                    continue
+                if info.status == "closed":
+                    return
+                await wake.wait(self._engine.poll_s)
+
+    async def stream(self, *, after: int = 0) -> AsyncGenerator[StreamItem[T]]:
+        """Yield what happens in the run until it ends: deltas, calls, verdicts, approvals, the end.
+
+        The run is driven here unless another process drives it; then there are no deltas. Close
+        the generator (`contextlib.aclosing`) if you leave it early: the run goes on.
+
+        Args:
+            after: the `seq` of the last item seen, to go on behind it.
+
+        Raises:
+            RunNotFound: there is no such run.
+            Exception: as `result` does.
+        """
+        deltas, self._deltas = self.keep_deltas(), None
+        try:
+            async with aclosing(stream_of(self, deltas, after=after)) as items:
+                async for item in items:
+                    yield item
+        finally:
+            self._engine.hub.discard(self.id, deltas)
+
+    def keep_deltas(self) -> Deltas:
+        """Keep the pieces of its replies from now on, for `stream`, until this handle is gone."""
+        if self._deltas is None:
+            self._deltas = Deltas()
+            self._engine.hub.add(self.id, self._deltas)
+            weakref.finalize(self, self._engine.hub.discard, self.id, self._deltas)
+        return self._deltas
+
+    def deltas(self) -> AsyncGenerator[LiveDelta]:
+        """Yield replies while they are written, as long as this process drives the run.
+
+        Nothing, if it does not. Best effort and never stored: read `events()` for what is durable.
+        """
+        return self._engine.watch(self.id)
+
+    async def score(
+        self,
+        score: Score | str | None = None,
+        value: float | str | None = None,
+        *,
+        name: str | None = None,
+        comment: str | None = None,
+        source: ScoreSource | None = None,
+        at: datetime | None = None,
+        meta: Mapping[str, Any] | None = None,
+        span_id: str | None = None,
+        signal_id: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Append a judgement of the run, or of one span of it, to its log, after its end as well.
+
+        `run.score("helpful", 0.8)`, `run.score(name="helpful", value=0.8)` and
+        `run.score(Score(name="helpful", value=0.8))` are the same. It passes the engine's redactor
+        and does not open the run again.
+
+        Args:
+            score: a score, or the name of one.
+            value: a finite number, True or False, or a label.
+            name: what was judged, in place of the first argument.
+            comment: why.
+            source: who judged: "code", "llm" or "human"; None for "code".
+            at: when, with a time zone; None for now.
+            meta: whatever else is known, as JSON.
+            span_id: the span that was judged; None for the run as a whole.
+            signal_id: names the judgement: repeated under the same id it counts once. None makes
+                one.
+            user: who caused it.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ValueError: it is no score, such as NaN or a blank name.
+            TypeError: a Score and its fields are mixed, or no name or value is there.
+        """
+        judged = as_score(score, value, name=name, comment=comment, source=source, at=at, meta=meta)
+        await self._engine.add_score(
+            self.id, judged, span_id=span_id, signal_id=signal_id, user=user
+        )
+
+    async def pending(self) -> list[PendingApproval]:
+        """Return the calls that wait for a person, oldest first.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        return pending_in(await self._log())
+
+    async def approve(self, key: str, *, comment: str = "", user: str | None = None) -> None:
+        """Let a call that waits for a person be made.
+
+        Raises:
+            NotPending: no such call waits; the first decision counts.
+            TypeError: the comment is no text.
+        """
+        await self._decide(key, comment=comment, user=user, approved=True)
+
+    async def deny(self, key: str, *, comment: str = "", user: str | None = None) -> None:
+        """Refuse a call that waits for a person; the model is told, with the comment.
+
+        Raises:
+            NotPending: no such call waits; the first decision counts.
+            TypeError: the comment is no text.
+        """
+        await self._decide(key, comment=comment, user=user, approved=False)
+
+    async def _decide(self, key: str, *, comment: str, user: str | None, approved: bool) -> None:
+        require_text(comment=comment)
+        if key not in {call.key for call in await self.pending()}:
+            raise NotPending(self.id, key)
+        data: dict[str, Any] = {"key": key, "approved": approved}
+        if comment:
+            data["comment"] = comment
+        await self._engine.signal(self.id, k.APPROVAL_DECIDED, data, user=user)
+
+    async def settle(
+        self, key: str, *, happened: bool, result: Any = None, user: str | None = None
+    ) -> None:
+        """Write down what became of a call whose outcome is unknown; see `unknown_calls`.
+
+        If it happened, the next equal call of the run is not made, and its model reads the result
+        instead. If it did not, an equal call may be made, and none that waits for a person because
+        of it waits any longer for that.
+
+        Args:
+            key: names the call in its run.
+            happened: whether it had its effect.
+            result: what it returned, as plain JSON; None if that is not known.
+            user: who has found that out.
+
+        Raises:
+            NotPending: the outcome of no such call is unknown; the first settlement counts.
+            RunNotFound: there is no such run.
+            InvalidEvent: `happened` is no bool.
+        """
+        await self.info()
+        if key not in await unknown_in(self._engine.store, self.id):
+            raise NotPending(self.id, key)
+        data: dict[str, Any] = {"key": key, "happened": happened}
+        if result is not None:
+            data["result"] = result
+        await self._engine.signal(self.id, k.CALL_SETTLED, data, user=user)
+
+    async def cancel(self, reason: str = "", *, user: str | None = None) -> bool:
+        """Ask the run to stop; return False if it has ended already.
+
+        What is under way is interrupted, every open call gets a result, and the run ends as
+        CANCELLED: `await run.result()` to see it done.
+
+        Raises:
+            RunNotFound: there is no such run.
+            TypeError: the reason is no text.
+        """
+        require_text(reason=reason)
+        if (await self.info()).status == "closed":
+            return False
+        data = {"reason": reason} if reason else {}
+        await self._engine.signal(self.id, k.CANCEL_REQUESTED, data, user=user)
+        return True

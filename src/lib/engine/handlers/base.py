@@ -1,0 +1,217 @@
+"""What fulfils requests: the place of every effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lib._util.clock import Clock
+from lib._util.json import canonical, digest
+from lib._util.trace_context import TraceContext
+from lib.engine.core.algorithm import Request
+from lib.engine.core.budget import UNLIMITED, Budget
+from lib.engine.core.result import Result
+from lib.engine.core.settle import PendingEvent
+from lib.engine.handlers.redaction import NOTHING_REDACTED, Redaction
+from lib.events import BlobStore, Event
+from lib.llm import Delta, ToolSpec
+from lib.tools import Deps
+from lib.tools.definition import NO_DEPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDelta:
+    """A piece of a reply while it is being written; never an event.
+
+    Attributes:
+        key: the request that it belongs to.
+        attempt: from 1; a higher one starts the reply anew.
+        delta: what has been added.
+    """
+
+    key: str
+    attempt: int
+    delta: Delta
+
+
+class ToolOffers:
+    """The tools that all handlers of an engine offer to models, in a fixed order."""
+
+    def __init__(
+        self, specs: Iterable[ToolSpec], *, only_by_name: Collection[str] = frozenset()
+    ) -> None:
+        """Keep the specifications.
+
+        Args:
+            specs: all of them.
+            only_by_name: the names of those that are not offered to who takes whatever there is.
+        """
+        self._specs = tuple(specs)
+        self._unrestricted = tuple(spec for spec in self._specs if spec.name not in only_by_name)
+        self._digests: dict[tuple[str, ...] | None, str] = {}
+
+    def select(self, names: Sequence[str] | None) -> Sequence[ToolSpec]:
+        """Return those of these names; None means all that need not be named."""
+        if names is None:
+            return self._unrestricted
+        return [spec for spec in self._specs if spec.name in names]
+
+    def digest(self, names: Sequence[str] | None) -> str:
+        """Return a digest of what a model is told of those, "" if there are none."""
+        key = None if names is None else tuple(names)
+        if key not in self._digests:
+            self._digests[key] = self.digest_of(names)
+        return self._digests[key]
+
+    def digest_of(self, names: Sequence[str] | None) -> str:
+        """Return the same digest, and remember nothing: for names from anywhere."""
+        described = [canonical([s.name, s.description, s.input_schema]) for s in self.select(names)]
+        return digest(*described) if described else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What a handler knows when it puts a request into words.
+
+    Attributes:
+        run_id: the run that asks.
+        upto: the `seq` of the last event that the request rests on.
+        offers: what all handlers of the engine offer to models.
+        approved: whether a person has approved the request.
+        repeats: the key of an equal tool call of the run whose outcome is unknown, None if there
+            is none.
+        remaining: what the run may still spend, beside what it has granted to others.
+        sharers: how many requests of this batch a grant has still to do for, this one included.
+    """
+
+    run_id: str
+    upto: int
+    offers: ToolOffers
+    approved: bool = False
+    repeats: str | None = None
+    remaining: Budget = UNLIMITED
+    sharers: int = 1
+
+
+class ChildRuns(Protocol):
+    """The runs that one run starts: its children, or the turns of a session.
+
+    While the store fails, it is asked again for as long as the lease lasts.
+    """
+
+    async def exists(self, request: Event) -> bool:
+        """Tell whether the run that the request names has begun, even if it was erased since."""
+        ...
+
+    async def run(
+        self,
+        request: Event,
+        *,
+        algorithm: str,
+        input: Sequence[Mapping[str, Any]],  # noqa: A002 - the name in the log
+        budget: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        upto: int | None = None,
+    ) -> Result:
+        """Start the run that the request names, unless it is there already; wait for its end.
+
+        Meanwhile it is driven here whenever nobody else does. When the run that asks is
+        cancelled, so is this one, and its end is waited for all the same.
+
+        Args:
+            request: a request event whose payload has `key` and `run_id`.
+            algorithm: how the run goes on; one of the engine's.
+            input: its messages, as JSON.
+            budget: what it may spend, as JSON; None for no limit.
+            user: who asks; None for the user of the run that asks.
+            upto: see `lib.run.started`.
+
+        Raises:
+            UnknownAlgorithm: the engine has no such algorithm.
+            RunAbandoned: the engine is closing.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a handler knows of the run that asks.
+
+    Attributes:
+        decided: the request as the algorithm decided it, the same as the event's; None where the
+            algorithm has changed and would not ask for a run that it has started already.
+        children: starts other runs for it.
+        offers: what all handlers of the engine offer to models.
+        blobs: where large content is kept, if anywhere.
+        on_delta: takes pieces of a reply; None when nobody listens.
+        redacted: what is done to every payload before it enters the log.
+        first_model_call: whether no model of the run has read its input yet, so that guards
+            check all of it.
+        interrupted: whether a process died while it carried the request out, and the handler has
+            not been asked about that since.
+        budget: what the run may spend in all.
+        trace: the span of this request in the application's trace, with the headers to send on as
+            `traceparent` and `state`; None if the run was started within no trace.
+        deps: the application's own objects, for its tools.
+    """
+
+    run_id: str
+    tenant: str | None
+    user: str | None
+    decided: Request | None
+    offers: ToolOffers
+    blobs: BlobStore | None
+    clock: Clock
+    children: ChildRuns
+    on_delta: Callable[[LiveDelta], None] | None = None
+    redacted: Redaction = NOTHING_REDACTED
+    first_model_call: bool = False
+    interrupted: bool = False
+    budget: Budget = UNLIMITED
+    trace: TraceContext | None = None
+    deps: Deps = NO_DEPS
+
+
+class Handler(Protocol):
+    """Carries out one kind of request."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the request events that it fulfils."""
+        ...
+
+    @property
+    def request_type(self) -> type[Request]:
+        """The type of the decided requests that it admits.
+
+        A tool request goes to the handler that offers a tool of its name, and to the handler of
+        `lib.tool.requested` if there is none.
+        """
+        ...
+
+    @property
+    def offers(self) -> Sequence[ToolSpec]:
+        """What models may call through it."""
+        ...
+
+    def admit(self, request: Request, admission: Admission) -> PendingEvent:
+        """Return the intent to record before the effect, or the question to a person.
+
+        Raises:
+            ToolError: this tool request is refused: the model is told why, and nothing is begun.
+        """
+        ...
+
+    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+        """Have the effect and return what happened; the last draft is the result.
+
+        It does not raise for what the outside world does wrong: that is a result, too. Where the
+        request is an interrupted tool call, the last draft may be `lib.tool.checked` with the
+        answer "did_not_happen": once that is in the log, this is called again to make the call.
+        """
+        ...
+
+    def recover(self, request: Event) -> PendingEvent | None:
+        """Return the result of a request whose process died, or None to carry it out again."""
+        ...

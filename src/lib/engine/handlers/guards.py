@@ -1,0 +1,159 @@
+"""What the guards of a handler are shown of a request, and the verdicts that go into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lib._util.json import canonical
+from lib.engine.arguments import as_list, require_attribute
+from lib.engine.core.settle import PendingEvent
+from lib.engine.handlers.attachments import load_part
+from lib.engine.handlers.base import Context
+from lib.engine.handlers.redaction import off_loop_if_large
+from lib.events import Event
+from lib.events import kinds as k
+from lib.guards import Guard, GuardContent, Stage, check_all
+from lib.llm import Attachment, Message, Part, Reply, Thinking, ToolCall, ToolResult
+from lib.llm.messages import text_of
+from lib.llm.pieces import arguments_text
+
+
+class RequestGuards:
+    """The guards of one handler at work on one request.
+
+    Attributes:
+        verdicts: to be recorded, in the same append before the result of the request.
+    """
+
+    def __init__(self, guards: Sequence[Guard], request: Event, context: Context) -> None:
+        """Begin without verdicts."""
+        self.verdicts: list[PendingEvent] = []
+        self._guards = guards
+        self._request = request
+        self._context = context
+
+    def watches(self, stage: Stage) -> bool:
+        """Tell whether any of the guards is asked at this stage."""
+        return any_watches(self._guards, stage)
+
+    async def input(self, messages: Sequence[Message]) -> str | None:
+        """Return why what is new to the model is not allowed, None if it is.
+
+        Raises:
+            BlobError: an attachment that a guard asks for cannot be read.
+        """
+        if not self.watches("input"):
+            return None
+        new = _new_messages(messages, first_model_call=self._context.first_model_call)
+        parts = tuple([part for message in new for part in message.parts])
+        text = _joined(text_ for message in new for text_ in _texts(message.parts))
+        return await self._check("input", text, parts=await self._loaded(parts))
+
+    async def output(self, reply: Reply) -> str | None:
+        """Return why the reply is not allowed, None if it is; thinking is part of it."""
+        if not self.watches("output"):
+            return None
+        return await self._check("output", _joined(_texts(reply.parts)), parts=reply.parts)
+
+    async def call(self, data: Mapping[str, Any]) -> str | None:
+        """Return why the call is not allowed, None if it is."""
+        if not self.watches("tool_call"):
+            return None
+        return await self._check("tool_call", canonical(data["args"]), call=data)
+
+    async def result(self, data: Mapping[str, Any], text: str) -> str | None:
+        """Return why what came of the call is not allowed, None if it is."""
+        if not self.watches("tool_result"):
+            return None
+        return await self._check("tool_result", text, call=data)
+
+    async def _loaded(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Return the parts with the bytes of those attachments that a guard wants to see."""
+        wanted = [getattr(each, "attachment_bytes", 0) for each in self._guards]
+        left = max(wanted, default=0)
+        loaded: list[Part] = []
+        for part in parts:
+            if isinstance(part, Attachment) and part.blob is not None and part.blob.size <= left:
+                left -= part.blob.size
+                part = await load_part(part, self._context.blobs)  # noqa: PLW2901 - the same part
+            loaded.append(part)
+        return tuple(loaded)
+
+    async def _check(
+        self,
+        stage: Stage,
+        text: str,
+        *,
+        parts: tuple[Part, ...] = (),
+        call: Mapping[str, Any] | None = None,
+    ) -> str | None:
+        content = GuardContent(
+            stage=stage,
+            text=text,
+            parts=parts,
+            run_id=self._context.run_id,
+            tenant=self._context.tenant,
+            user=self._context.user,
+            tool=None if call is None else call["name"],
+            arguments=None if call is None else call.get("args"),
+        )
+        # Hashed as the log would keep it, so that no hash tells of more than the log.
+        redact = self._context.redacted
+        kept: str = (await off_loop_if_large(redact, k.TOOL_COMPLETED, {"output": text}))["output"]
+        checks = await check_all(
+            self._guards, content, kept=lambda _text: kept, clock=self._context.clock
+        )
+        key = self._request.data["key"]
+        self.verdicts += [
+            PendingEvent(k.GUARD_VERDICT, check.to_json(key)) for check in checks.made
+        ]
+        return checks.blocked
+
+
+def as_guards(given: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Return the guards that a handler was given.
+
+    Raises:
+        TypeError: one is none, or is given alone.
+    """
+    guards = tuple(as_list(given, "guards", "[InjectionGuard()]"))
+    for guard in guards:
+        require_attribute(
+            guard, "stages", "is no guard: give an instance, such as InjectionGuard()"
+        )
+    return guards
+
+
+def any_watches(guards: Iterable[Guard], stage: Stage) -> bool:
+    """Tell whether any of the guards is asked at this stage."""
+    return any(stage in guard.stages for guard in guards)
+
+
+def _new_messages(messages: Sequence[Message], *, first_model_call: bool) -> list[Message]:
+    """Return what was said since the last reply; all that was said where there was none yet."""
+    new: list[Message] = []
+    for message in reversed(messages):
+        if message.role == "assistant" and not first_model_call:
+            break
+        if message.role != "system":
+            new.append(message)
+    return new[::-1]
+
+
+def _texts(parts: Sequence[Part]) -> Iterator[str]:
+    """Yield what a message or a reply says: thinking, text, results, and arguments as JSON."""
+    yield "".join([part.text for part in parts if isinstance(part, Thinking)])
+    yield text_of(parts)
+    for part in parts:
+        match part:
+            case ToolResult(content=content):
+                yield content
+            case ToolCall():
+                yield arguments_text(part)
+            case _:
+                pass
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(filter(None, texts))

@@ -1,0 +1,293 @@
+"""The handlers and algorithms of an engine, by name, and the words in which requests are logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from lib.engine.arguments import as_list, require_attribute, type_label
+from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
+from lib.engine.core.grants import remaining_after, remaining_beside
+from lib.engine.core.session import SESSION, SessionLoop
+from lib.engine.core.settle import PendingEvent, calls_not_made, reason_of
+from lib.engine.core.state import RunState, call_digest
+from lib.engine.handlers.agent_tool import ChildHandler
+from lib.engine.handlers.base import Admission, Handler, ToolOffers
+from lib.engine.handlers.redaction import Redaction
+from lib.engine.handlers.tool import ToolHandler
+from lib.engine.handlers.turn import TurnHandler
+from lib.errors import MissingHandler, RedactionFailed, ToolError, UnknownAlgorithm, UnknownTool
+from lib.events import kinds as k
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class HandlerRegistry:
+    """The handlers of an engine, and which request each of them admits.
+
+    Attributes:
+        by_kind: each handler by the kind of the request events that it fulfils.
+        offers: what models are told of all of them.
+    """
+
+    def __init__(
+        self, handlers: Iterable[Handler], *, own: Mapping[str, HandlerRegistry] = _NONE
+    ) -> None:
+        """Keep the handlers, in this order.
+
+        Args:
+            handlers: for the runs of all algorithms that have none of their own.
+            own: the handlers of agents that have theirs, by the name of the agent.
+
+        Raises:
+            ValueError: two fulfil one kind, or two offer a tool of one name.
+        """
+        self.by_kind: dict[str, Handler] = {}
+        self._by_tool: dict[str, Handler] = {}
+        self._own: frozenset[str] = frozenset()
+        for handler in handlers:
+            if handler.kind in self.by_kind:
+                raise ValueError(f"two handlers of one engine have the kind {handler.kind!r}")
+            self.by_kind[handler.kind] = handler
+            for spec in handler.offers:
+                if spec.name in self._by_tool:
+                    raise ValueError(f"two tools of one engine have the name {spec.name!r}")
+                self._by_tool[spec.name] = handler
+        self.offers = ToolOffers(spec for each in self.by_kind.values() for spec in each.offers)
+        self._views: dict[str, HandlerRegistry] = dict(own)
+
+    def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
+        """Refuse algorithms that offer what there is not, where they tell: see `React.tool_names`.
+
+        Raises:
+            UnknownTool: one of them does.
+        """
+        for algorithm in algorithms:
+            seen = self.for_algorithm(algorithm.name)
+            names = [spec.name for each in seen.by_kind.values() for spec in each.offers]
+            for name in getattr(algorithm, "tool_names", None) or ():
+                if name not in names:
+                    raise UnknownTool(name, algorithm=algorithm.name, known=tuple(names))
+
+    def for_algorithm(self, algorithm: str) -> HandlerRegistry:
+        """Return these as the runs of an algorithm see them.
+
+        An agent is not offered to the runs of its own algorithm, unless they name it: a model that
+        can hand a task on to itself does, level below level.
+        """
+        if algorithm not in self._views:
+            self._views[algorithm] = self._without(algorithm)
+        return self._views[algorithm]
+
+    def _without(self, algorithm: str) -> HandlerRegistry:
+        agents = self.by_kind.get(k.CHILD_REQUESTED)
+        own = agents.agents_of(algorithm) if isinstance(agents, ChildHandler) else ()
+        if not own:
+            return self
+        seen = HandlerRegistry(self.by_kind.values())
+        specs = [spec for each in self.by_kind.values() for spec in each.offers]
+        seen.offers = ToolOffers(specs, only_by_name=own)
+        seen._own = frozenset(own)
+        return seen
+
+    def admit(self, requests: Sequence[Request], state: RunState[object]) -> list[PendingEvent]:
+        """Return the requests as events to be: intents, questions to people, and refusals.
+
+        Raises:
+            MissingHandler: nothing fulfils one of them.
+        """
+        select = [(request, self._handler(request, state.run_id)) for request in requests]
+        # Grants come last: a fold that stops within the batch still finds the rest affordable.
+        select.sort(key=lambda pair: pair[1].kind in k.SPAWNS_RUN)
+        sharers = sum(handler.kind in k.SPAWNS_RUN for _, handler in select)
+        remaining = remaining_after(state, requests)
+        pending_events: list[PendingEvent] = []
+        for request, handler in select:
+            admission = Admission(
+                run_id=state.run_id,
+                upto=state.head,
+                offers=self.offers,
+                approved=state.approvals.get(request.key) == "approved",
+                repeats=_repeated(request, state),
+                remaining=remaining,
+                sharers=max(sharers, 1),
+            )
+            admitted = _admit(handler, request, admission)
+            remaining = remaining_beside(remaining, admitted[0].kind, admitted[0].data)
+            sharers -= handler.kind in k.SPAWNS_RUN
+            pending_events += admitted
+        return pending_events
+
+    def _handler(self, request: Request, run_id: str) -> Handler:
+        if isinstance(request, ToolRequest):
+            return self._for_tool(request)
+        for handler in self.by_kind.values():
+            if isinstance(request, handler.request_type):
+                return handler
+        raise MissingHandler(run_id, type(request).__name__)
+
+    def _for_tool(self, request: ToolRequest) -> Handler:
+        """Return who offers the tool; if nobody does, the tool handler says so to the model."""
+        if request.offered is None:
+            offered = request.name not in self._own
+        else:
+            offered = request.name in request.offered
+        handler = self._by_tool.get(request.name) if offered else None
+        return handler or self.by_kind[k.TOOL_REQUESTED]
+
+
+def as_handlers(given: Iterable[Handler]) -> list[Handler]:
+    """Return the handlers that an engine was given, and those that every engine has.
+
+    Raises:
+        TypeError: one is none, or is given alone.
+    """
+    handlers = as_list(given, "handlers", "[LLMHandler(…), ToolHandler(…)]")
+    definitions = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
+    for handler in handlers:
+        require_attribute(handler, "kind", definitions)
+    kinds = {handler.kind for handler in handlers}
+    if k.TOOL_REQUESTED not in kinds:
+        # A model may make up a call where there are no tools: that is answered, too.
+        handlers.append(ToolHandler(()))
+    if k.TURN_STARTED not in kinds:
+        handlers.append(TurnHandler())
+    return handlers
+
+
+def _repeated(request: Request, state: RunState[object]) -> str | None:
+    """Return the key of an equal call of the run whose outcome is unknown."""
+    if not state.unknown or not isinstance(request, ToolRequest):
+        return None
+    return state.unknown.get(call_digest(request.name, request.arguments))
+
+
+def _admit(handler: Handler, request: Request, admission: Admission) -> list[PendingEvent]:
+    try:
+        return [handler.admit(request, admission)]
+    except ToolError as error:
+        if not isinstance(request, ToolRequest):
+            raise
+        return calls_not_made([request], reason_of(error), error.message, code=error.code)
+
+
+class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
+    """Algorithms by name; that of sessions is among them without being told.
+
+    Attributes:
+        default: the name of the first one.
+    """
+
+    def __init__(self, algorithms: Iterable[Algorithm[Any]]) -> None:
+        """Keep them.
+
+        Raises:
+            TypeError: one is none, or is given alone.
+            ValueError: two have one name, or there is none.
+        """
+        self._by_name: dict[str, Algorithm[Any]] = {SESSION: SessionLoop()}
+        given: list[str] = []
+        for algorithm in as_list(algorithms, "algorithms", "[React()]"):
+            require_attribute(
+                algorithm, "decide", "is no algorithm: give an instance, such as React()"
+            )
+            taken = algorithm.name == SESSION and not isinstance(algorithm, SessionLoop)
+            if taken or algorithm.name in given:
+                raise ValueError(f"two algorithms of one engine have the name {algorithm.name!r}")
+            given.append(algorithm.name)
+            self._by_name[algorithm.name] = algorithm
+        if not given:
+            raise ValueError("an engine needs at least one algorithm")
+        self.default = given[0]
+        self._names = tuple(given)
+
+    def select(self, name: object) -> Algorithm[Any]:
+        """Return the algorithm that somebody has named, the first one for None.
+
+        Raises:
+            UnknownAlgorithm: there is none.
+            TypeError: it is no name, such as the algorithm itself.
+        """
+        if name is not None and not isinstance(name, str):
+            definitions = f"an algorithm is named, as by {self.default!r}"
+            raise TypeError(f"{definitions}, got {type_label(name)}")
+        return self.require(name or self.default)
+
+    def require(self, name: str) -> Algorithm[Any]:
+        """Return the algorithm of this name.
+
+        Raises:
+            UnknownAlgorithm: there is none.
+        """
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownAlgorithm(name, known=self._names) from None
+
+    def __getitem__(self, name: str) -> Algorithm[Any]:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+_log = logging.getLogger("lib.engine")
+
+
+class ToolDefinitions:
+    """Tells the definitions of tools as models get them, as long as they are what the log says."""
+
+    def __init__(self, offers: Iterable[ToolOffers], redacted: Redaction) -> None:
+        """Take the tools, and what is done to whatever leaves the engine for a log.
+
+        Args:
+            offers: those of the engine's handlers, and those of each agent.
+            redacted: the engine's redaction.
+        """
+        self._offers = tuple(offers)
+        self._redacted = redacted
+        self._cache: dict[str, Sequence[Mapping[str, Any]] | None] = {}
+
+    def __call__(
+        self, names: Sequence[str], tools_digest: str
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Return the definitions of these tools, redacted.
+
+        Args:
+            names: of the tools.
+            tools_digest: of what the model was told of them.
+
+        Returns:
+            None if the tools of this engine are others, or cannot be redacted.
+        """
+        if tools_digest in self._cache:
+            return self._cache[tools_digest]
+        for offers in self._offers:
+            if offers.digest_of(names) == tools_digest:
+                self._cache[tools_digest] = definitions = self._definitions(offers, names)
+                return definitions
+        return None  # not remembered: logs hold any number of others
+
+    def _definitions(
+        self, offers: ToolOffers, names: Sequence[str]
+    ) -> Sequence[Mapping[str, Any]] | None:
+        definitions = [
+            {
+                "type": "function",
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": spec.input_schema,
+            }
+            for spec in offers.select(names)
+        ]
+        try:
+            redacted = self._redacted(k.LLM_REQUESTED, {"definitions": definitions})
+        except RedactionFailed:
+            _log.warning("traces show tools by name only: their definitions cannot be redacted")
+            return None
+        return cast("Sequence[Mapping[str, Any]]", redacted["definitions"])
