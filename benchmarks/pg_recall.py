@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from search import clustered
 
-from lib.testing.servers import postgres
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from lib.vector import PostgresVectorStore, Record
+from servers import postgres
 
 K = 10
 SHARES = {"half": 2, "tenth": 10, "twentieth": 20, "hundredth": 100}

@@ -16,6 +16,7 @@ import asyncio
 import gzip
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -166,7 +167,8 @@ def stores(dimension: int, *, postgres: bool) -> dict[str, Callable[[], Any]]:
         "SQLite": lambda: SQLiteVectorStore(dimension=dimension),
     }
     if postgres:
-        url = import_module("lib.testing.servers.postgres").url()
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        url = import_module("servers.postgres").url()
         compared["PostgreSQL"] = lambda: PostgresVectorStore(url, dimension=dimension)
     return compared
 

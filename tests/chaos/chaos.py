@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import workload
@@ -54,7 +55,7 @@ def sqlite(world: Path) -> Place:
 
 
 def postgres(_world: Path) -> Place:
-    from lib.testing.servers.postgres import PostgresServer
+    from servers.postgres import PostgresServer
 
     server = PostgresServer(durable=True)
 
@@ -67,7 +68,7 @@ def postgres(_world: Path) -> Place:
 
 
 def redis(_world: Path) -> Place:
-    from lib.testing.servers.redis import own_server
+    from servers.redis import own_server
 
     server = own_server("--appendfsync", "always")
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lib.testing.embedder import TEXTS, EmbedderContract, EmbedderKind
-from lib.testing.model_servers import (
+from fakes.model_servers import (
     API_KEY,
     DIMENSION,
     CohereServer,
@@ -16,6 +15,7 @@ from lib.testing.model_servers import (
     VoyageServer,
     vector_of,
 )
+from lib.testing.embedder import TEXTS, EmbedderContract, EmbedderKind
 from lib.vector import (
     CohereEmbedder,
     Embedder,

@@ -27,7 +27,6 @@ from lib.llm import FunctionClient, Image, Message, Reply, Text, ToolCall, ToolR
 from lib.privacy import erase_tenant
 from lib.testing.agents import make_engine
 from lib.testing.event_store import StoreKind
-from lib.testing.servers import postgres, redis
 from lib.tools import tool
 from lib.vector import (
     LanceDBVectorStore,
@@ -37,6 +36,7 @@ from lib.vector import (
     VectorStore,
 )
 from lib.vector.tenant import TenantVectorStore
+from servers import postgres, redis
 
 
 def _table() -> Any:

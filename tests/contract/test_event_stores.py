@@ -6,7 +6,7 @@ from lib.events import MemoryEventStore, SQLiteEventStore
 from lib.events.stores.postgres import PostgresEventStore
 from lib.events.stores.redis import RedisEventStore
 from lib.testing.event_store import EventStoreContract, StoreKind, check_against_memory
-from lib.testing.servers import postgres, redis
+from servers import postgres, redis
 
 EVENT_STORES = {
     "memory": StoreKind(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from fakes.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer, relevance
 from lib.llm import Message
 from lib.llm.scripted import FunctionClient
-from lib.testing.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer, relevance
 from lib.testing.reranker import RerankerContract, RerankerKind
 from lib.vector import CohereReranker, LLMReranker, Reranker, VoyageReranker
 

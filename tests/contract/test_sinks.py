@@ -9,6 +9,9 @@ import httpx2
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from fakes.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer, TraceServer
+from fakes.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
+from fakes.trace_servers.langsmith import API_KEY
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe import (
@@ -23,9 +26,6 @@ from lib.observe import (
     TraceSink,
 )
 from lib.testing.sink import OpenSink, SinkContract, SinkKind, make_trace
-from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer, TraceServer
-from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
-from lib.testing.trace_servers.langsmith import API_KEY
 
 
 def open_memory() -> OpenSink:

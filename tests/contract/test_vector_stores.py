@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
-from lib.testing.servers import chroma, postgres
+from fakes.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.testing.vector_store import (
     StoreKind,
     VectorStoreContract,
@@ -23,6 +22,7 @@ from lib.vector import (
     QdrantVectorStore,
     SQLiteVectorStore,
 )
+from servers import chroma, postgres
 
 
 def in_a_table_of_its_own(place: Path, dimension: int, metric: Metric) -> PostgresVectorStore:

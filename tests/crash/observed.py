@@ -14,10 +14,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from agent import LaterClock
 
+from fakes.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
+from fakes.trace_servers.langsmith import API_KEY
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, ToolHandler
 from lib.events import SQLiteEventStore
@@ -31,8 +34,6 @@ from lib.observe import (
     PhoenixSink,
     Span,
 )
-from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
-from lib.testing.trace_servers.langsmith import API_KEY
 from lib.tools import tool
 
 CALLS = 21

@@ -12,6 +12,7 @@ go on, as read off the reference store; not that anything would survive the end 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from agent import CrashingStore, CrashPlan, LaterClock
 from breaker import POSTGRES, REDIS, Breaker, Streams
 from psycopg import sql
@@ -27,7 +31,7 @@ from psycopg import sql
 from lib.events import MemoryEventStore, SQLiteEventStore
 from lib.events.stores.postgres import PostgresEventStore
 from lib.events.stores.redis import RedisEventStore
-from lib.testing.servers import postgres, redis
+from servers import postgres, redis
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lib.testing.servers import postgres, redis
+from servers import postgres, redis
 
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 pytestmark = pytest.mark.timeout(7200 if LONG else 2400)  # hundreds of processes live and die here

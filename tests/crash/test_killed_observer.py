@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from fakes.otlp_receiver import Hang, OTLPReceiver, attributes_of
+from fakes.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer
 from lib.evals import Score, score_event
 from lib.events import Event, SQLiteEventStore
 from lib.observe import Span, spans_from_events
 from lib.observe.spans import interrupt
-from lib.testing.otlp_receiver import Hang, OTLPReceiver, attributes_of
-from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 
 import lib
-from lib.testing.llm_server import API_KEY
-from lib.testing.responses_server import ResponsesServer
+from fakes.llm_server import API_KEY
+from fakes.responses_server import ResponsesServer
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "docs_src").glob("*.py"))

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.random_logs import logs, traces
 from lib._util.json import canonical
 from lib.evals import score_of
 from lib.events import Event, MemoryEventStore
@@ -18,7 +19,7 @@ from lib.observe import Span, span_id_of, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.span import SPAN_KINDS
 from lib.observe.spans.readers import READERS
-from lib.testing.logs import logs, make_log, store_log, traces
+from lib.testing.logs import make_log, store_log
 
 SECRET = "hunter2-\U0001f511-swordfish"
 NOTHING: dict[str, Any] = {}

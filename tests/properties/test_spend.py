@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.random_logs import logs, traces
 from lib.engine import Wait
 from lib.engine.core.state import fold
 from lib.events import Event
 from lib.llm import Message
 from lib.observe import SpendFold, TotalSpend, spans_from_events, spend_by, spend_of
 from lib.observe import attributes as a
-from lib.testing.logs import logs, traces
 
 
 class Prices:

@@ -1,91 +1,15 @@
-"""Random logs that keep every rule of a log, for property tests of whatever reads them.
-
-They look like those of agents, and have more in them than any agent of today writes: kinds that
-nobody knows, signals that come twice or too late, clocks that go back, takeovers at any moment.
-"""
+"""Logs written by hand, for tests of what reads logs: sinks, observers, folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from lib.events import Event, EventStore, NewEvent
 from lib.events import kinds as k
-from lib.observe import span_id_of
-from lib.testing.extra import strategies as st
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
-_MAX_CALLS: Final = 3
-_WORDS: Final = st.sampled_from(["alpha", "beta", "gamma"])
-_ALGORITHMS: Final = st.sampled_from(["alpha", "beta", "session", "swarm", "debate", "reflexion"])
-_MEMORIES: Final = st.sampled_from(["search_memory", "upsert_memory", "delete_memory"])
-_STEPS: Final = st.integers(-1_000, 60_000).map(lambda ms: timedelta(milliseconds=ms))
-_COUNTED: Final = ("input", "output", "cache_read", "cache_write", "reasoning")
-_TOKENS: Final = {f"{name}_tokens": st.integers(0, 5_000) for name in _COUNTED}
-_COST: Final = st.integers(0, 64).map(lambda cents: cents / 64)
-_USAGES: Final = st.fixed_dictionaries({}, optional={**_TOKENS, "cost": _COST})
-
-
-@st.composite
-def logs(
-    draw: st.DrawFn,
-    *,
-    run_id: str = "run",
-    parent: Mapping[str, str] | None = None,
-    content: st.SearchStrategy[str] | None = None,
-    words: st.SearchStrategy[str] | None = None,
-    max_steps: int = 25,
-) -> list[Event]:
-    """Draw the log of one run, at any point of its life.
-
-    Args:
-        draw: given by hypothesis.
-        run_id: the run.
-        parent: for a child run: `root`, and the `run_id` and `key` of what started it.
-        content: what people, models and tools say.
-        words: what they, and servers, call things: tools, calls, models, errors, reasons.
-        max_steps: about how many events there are at most.
-    """
-    said = st.text(max_size=12) if content is None else content
-    log = _Log(draw, run_id, said, _WORDS if words is None else words)
-    log.start(dict(parent) if parent else None)
-    for _ in range(draw(st.integers(0, max_steps) | st.just(max_steps))):
-        steps = log.possible()
-        steps[draw(st.integers(0, len(steps) - 1))]()
-    return log.events
-
-
-@st.composite
-def traces(
-    draw: st.DrawFn,
-    *,
-    content: st.SearchStrategy[str] | None = None,
-    words: st.SearchStrategy[str] | None = None,
-    max_children: int = 3,
-    max_steps: int = 15,
-) -> list[list[Event]]:
-    """Draw the logs of a root run and of runs below it, every parent before its children.
-
-    The arguments are those of `logs`, for each log.
-    """
-
-    def log(run_id: str, parent: Mapping[str, str] | None = None) -> list[Event]:
-        options = {"content": content, "words": words}
-        return draw(logs(run_id=run_id, parent=parent, max_steps=max_steps, **options))
-
-    out = [log("run-0")]
-    for number in range(1, draw(st.integers(0, max_children)) + 1):
-        above = draw(st.sampled_from(out))
-        starters = [
-            event.data.get("key") or event.data["signal_id"]
-            for event in above
-            if event.kind in (k.TOOL_REQUESTED, k.TURN_REQUESTED, k.CHILD_REQUESTED)
-        ]
-        key = draw(st.sampled_from([*starters, "nothing"]))
-        parent = {"root": "run-0", "run_id": above[0].run_id, "key": key}
-        out.append(log(f"run-{number}", parent))
-    return out
 
 
 def make_log(
@@ -119,292 +43,69 @@ async def store_log(store: EventStore, log: Sequence[Event]) -> None:
     await store.append(log[0].run_id, events, expected=0)
 
 
-class _Log:
-    """A log that grows by one possible step after the other."""
+def talkative_log(secret: str, *, run_id: str = "run") -> list[Event]:
+    """Return the log of a run that has ended and in whose every content there is `secret`.
 
-    def __init__(
-        self,
-        draw: st.DrawFn,
-        run_id: str,
-        content: st.SearchStrategy[str],
-        words: st.SearchStrategy[str],
-    ) -> None:
-        self.events: list[Event] = []
-        self._keys: list[str] = []
-        self._draw = draw
-        self._run_id = run_id
-        self._content = content
-        self._words = words
-        self._at = _START
-        self._count = 0
-        self._due: dict[str, dict[str, Any]] = {}
-        self._open: dict[str, Event] = {}
-        self._asked: list[str] = []
-        self._turns: list[str] = []
-        self._said: set[str] = set()
-        self._ended = False
-        self._tenant = draw(st.none() | _WORDS)
+    It is in prompts, replies, arguments, results, the texts of errors and summaries, what a person
+    has typed, and in the comment and meta of a score.
+    """
+    message = {"role": "user", "content": secret}
+    parts: list[Any] = [
+        {"type": "text", "text": secret},
+        {"type": "tool_call", "id": "a", "name": "search", "arguments": {"query": secret}},
+    ]
+    error = {"type": "SomeError", "message": secret}
+    score = {"name": "quality", "value": 0.5, "comment": secret, "meta": {"why": secret}}
+    return make_log(
+        (0, k.RUN_STARTED, _started(message, secret)),
+        (1, k.GUARD_VERDICT, {"guard": "pii", "stage": "input", "verdict": "allow"}),
+        (1, k.LLM_REQUESTED, {**_model("llm/1"), "settings": {"stop": [secret], "seed": 1}}),
+        (2, k.LLM_COMPLETED, {"key": "llm/1", "reply": {"parts": parts, "usage": _USAGE}}),
+        (3, k.APPROVAL_REQUESTED, _call("a", secret)),
+        (4, k.APPROVAL_DECIDED, {**_decided("a"), "comment": secret}),
+        (5, k.TOOL_REQUESTED, _call("a", secret)),
+        (6, k.TOOL_COMPLETED, {"key": "tool/a", "call_id": "a", "output": secret}),
+        (7, k.TOOL_REQUESTED, _call("b", secret)),
+        (8, k.TOOL_CHECKED, {**_checked("b"), "reason": secret}),
+        (8, k.TOOL_FAILED, {**_failed("b"), "code": "failed", "message": secret}),
+        (9, k.LLM_REQUESTED, _model("llm/2")),
+        (10, k.LLM_FAILED, {"key": "llm/2", "reason": "error", "error": error}),
+        (11, k.MEMORY_REQUESTED, {**_MEMORY, "query": secret}),
+        (12, k.MEMORY_COMPLETED, {"key": "memory/1", "records": [{"text": secret}]}),
+        (13, k.CONTEXT_SUMMARY, {"covers": "cd34", "text": secret}),
+        (14, k.REFLEXION_FEEDBACK, {"text": secret}),
+        (15, k.DEBATE_TURN, {"agent": "alpha", "round": 1, "text": secret}),
+        (16, k.EVAL_SCORE, {"signal_id": "s", **score}),
+        (17, k.CANCEL_REQUESTED, {"signal_id": "c", "reason": secret}),
+        (18, k.RUN_COMPLETED, {"outcome": "FAILED", "output": secret, "error": error}),
+        run_id=run_id,
+    )
 
-    def start(self, parent: dict[str, str] | None) -> None:
-        """Begin the run."""
-        data: dict[str, Any] = {"algorithm": self._draw(_ALGORITHMS), "input": [self._message()]}
-        data |= self._some(
-            config=lambda: {"system": self._say()},
-            budget=lambda: {"tokens": 1000},
-            request=self._word,
-        )
-        if parent is not None:
-            data |= {"root": parent.pop("root"), "parent": parent}
-        self._add(k.RUN_STARTED, data)
 
-    def possible(self) -> list[Callable[[], object]]:
-        """Return the steps that the rules allow now."""
-        steps: list[Callable[[], object]] = [self._signal]
-        steps += [self._decide] * (3 if self._asked else 0)
-        if self._ended:
-            return steps
-        steps += [self._annotate, self._resume, self._ask_memory, self._ask_child]
-        steps += [self._begin_turn] * bool(self._turns)
-        steps += [self._check] * bool(self._interrupted())
-        steps += [self._answer] * (6 if self._open else 0)
-        if self._due:
-            return [*steps, *[self._call] * 6, *[self._ask_person] * 4]
-        if not any(key.startswith(("llm/", "tool/")) for key in self._open):
-            steps += [self._ask_model] * 8
-        return steps if self._open else [*steps, self._end]
+_USAGE = {"input_tokens": 100, "output_tokens": 20}
+_MEMORY = {"key": "memory/1", "operation": "search_memory"}
 
-    # -- the run and its signals -----------------------------------------------------------
 
-    def _end(self) -> None:
-        outcome = self._outcome()
-        data = {"outcome": outcome, **self._some(output=self._say, error=self._error)}
-        if outcome == "CANCELLED":
-            data["reason"] = self._say()  # what a person has typed
-        elif outcome != "COMPLETED":
-            data |= self._some(reason=self._word)
-        self._add(k.RUN_COMPLETED, data)
-        self._ended = True
+def _started(message: dict[str, str], secret: str) -> dict[str, Any]:
+    return {"algorithm": "react", "input": [message], "config": {"system": secret}}
 
-    def _resume(self) -> None:
-        self._add(k.RUN_RESUMED, {"worker": "worker-2", "epoch": self._number()})
 
-    def _annotate(self) -> None:
-        """Add something that asks for nothing."""
-        spent = self._some(usage=self._usage, model=self._word, provider=self._word)
-        verdict = {"guard": "pii", "stage": self._word(), "verdict": self._word()}
-        data: dict[str, dict[str, Any]] = {
-            k.GUARD_VERDICT: {**verdict, "content_hash": "ab12", **spent},
-            k.CONTEXT_SUMMARY: {"covers": "cd34", "text": self._say(), **spent},
-            k.SWARM_HANDOFF: {"source": "alpha", "target": "beta"},
-            k.REFLEXION_FEEDBACK: {"text": self._say()},
-            k.DEBATE_TURN: {"agent": "alpha", "round": 1, "text": self._say()},
-            "lib.from.a.newer.release": {"key": "llm/1", "text": self._say()},
-        }
-        kind = self._draw(st.sampled_from(sorted(data)))
-        self._add(kind, data[kind])
+def _model(key: str) -> dict[str, Any]:
+    return {"key": key, "upto": 1, "digest": "ef56", "model": "m-1"}
 
-    def _signal(self) -> None:
-        """Add what anybody may add at any time, once, twice, or too late."""
-        signal = f"signal-{self._draw(st.integers(0, 3))}"
-        data: dict[str, dict[str, Any]] = {
-            k.CANCEL_REQUESTED: self._some(reason=self._say),
-            k.TURN_REQUESTED: {"input": [self._message()]},
-            k.EVAL_SCORE: self._score(),
-            "user.note": {"text": self._say()},
-        }
-        kind = self._draw(st.sampled_from(sorted(data)))
-        if kind == k.TURN_REQUESTED and signal not in self._said:
-            self._said.add(signal)
-            self._turns.append(signal)
-        self._add(kind, {"signal_id": signal, **data[kind]})
 
-    def _score(self) -> dict[str, Any]:
-        value = self._draw(st.floats(0, 1, width=16) | st.booleans() | self._words | self._content)
-        return {
-            "name": "quality",
-            "value": value,
-            **self._some(
-                comment=self._say,
-                meta=lambda: {"note": self._say()},
-                source=lambda: self._draw(st.sampled_from(["llm", "human", "nobody"])),
-                span_id=self._span_id,
-            ),
-        }
+def _call(name: str, secret: str) -> dict[str, Any]:
+    call = {"key": f"tool/{name}", "call_id": name, "name": "search", "args": {"query": secret}}
+    return {**call, "effects": "none"}
 
-    def _span_id(self) -> str:  # of a span of this run, of one that may follow, or of none
-        key = self._draw(st.sampled_from([*self._keys, "llm/1", "nothing"]))
-        return span_id_of(self._run_id, key.partition("/")[0], key)
 
-    def _decide(self) -> None:
-        """Say yes or no to a call, whether it still waits or not."""
-        key = self._draw(st.sampled_from([*self._asked, "nothing"]))
-        said = {"signal_id": key, "key": key, "approved": self._draw(st.booleans())}
-        self._add(k.APPROVAL_DECIDED, {**said, **self._some(comment=self._say)})
+def _decided(name: str) -> dict[str, Any]:
+    return {"signal_id": f"d-{name}", "key": f"tool/{name}", "approved": True}
 
-    # -- requests --------------------------------------------------------------------------
 
-    def _ask_model(self) -> None:
-        data: dict[str, Any] = {"key": self._key("llm"), "upto": len(self.events), "digest": "ef56"}
-        settings = {"temperature": 0.5, "stop": [self._say()], "reasoning_effort": self._word()}
-        data |= self._some(model=lambda: "model-1", provider=self._word, settings=lambda: settings)
-        self._add(k.LLM_REQUESTED, data)
+def _checked(name: str) -> dict[str, Any]:
+    return {"key": f"tool/{name}", "call_id": name, "answer": "did_not_happen"}
 
-    def _ask_memory(self) -> None:
-        data: dict[str, Any] = {"key": self._key("memory"), "operation": self._draw(_MEMORIES)}
-        data |= self._some(
-            query=self._say,
-            filter=lambda: {"topic": self._say()},
-            records=lambda: [self._say()],
-            record_id=self._word,
-            store=self._word,
-        )
-        self._add(k.MEMORY_REQUESTED, data)
 
-    def _ask_child(self) -> None:
-        key = self._key("child")
-        self._add(k.CHILD_REQUESTED, {"key": key, "run_id": f"{self._run_id}-{key}"})
-
-    def _begin_turn(self) -> None:
-        data = {"key": self._turns.pop(0), "run_id": "child", "algorithm": "react"}
-        self._add(k.TURN_STARTED, {**data, "upto": len(self.events)})
-
-    def _ask_person(self) -> None:
-        key = self._draw(st.sampled_from(sorted(self._due)))
-        if key not in self._asked:
-            self._asked.append(key)
-            self._add(k.APPROVAL_REQUESTED, dict(self._due[key]))
-
-    def _call(self) -> None:
-        data = self._due.pop(self._draw(st.sampled_from(sorted(self._due))))
-        if self._draw(st.integers(0, 3)):
-            effects = self._draw(st.sampled_from(["none", "idempotent", "once"]))
-            more = {"effects": effects, "idempotency_key": f"{self._run_id}:{data['call_id']}"}
-            told = {"method": "tools/call", "session_id": self._word(), "uri": self._say()}
-            more |= self._some(mcp=lambda: told, invalid=self._say)
-            self._add(k.TOOL_REQUESTED, {**data, **more})
-        else:
-            request = self._add(k.TOOL_REQUESTED, {**data, "unstarted": True})
-            self._fail_tool(request)
-
-    def _interrupted(self) -> list[Event]:
-        return [each for each in self._open.values() if each.data.get("effects") == "once"]
-
-    def _check(self) -> None:
-        """Ask what became of a call, which stays open."""
-        request = self._draw(st.sampled_from(self._interrupted()))
-        data = {name: request.data[name] for name in ("key", "call_id")}
-        data |= self._some(reason=self._say)
-        self._add(k.TOOL_CHECKED, {**data, "answer": "did_not_happen"})
-
-    # -- results ---------------------------------------------------------------------------
-
-    def _answer(self) -> None:
-        request = self._open[self._draw(st.sampled_from(sorted(self._open)))]
-        answers = {
-            k.LLM_REQUESTED: self._answer_model,
-            k.TOOL_REQUESTED: self._answer_tool,
-            k.MEMORY_REQUESTED: self._answer_memory,
-            k.CHILD_REQUESTED: self._answer_run,
-            k.TURN_STARTED: self._answer_run,
-        }
-        answers[request.kind](request)
-
-    def _answer_model(self, request: Event) -> None:
-        key = {"key": request.data["key"], **self._some(attempts=lambda: 2)}
-        if self._draw(st.integers(0, 3)) == 0:
-            error = {**self._error(), **self._some(status=lambda: 500)}
-            self._add(k.LLM_FAILED, {**key, "reason": self._reason(), "error": error})
-            return
-        calls = [self._new_call() for _ in range(self._draw(st.integers(0, _MAX_CALLS)))]
-        parts = [{"type": "text", "text": self._say()}, *calls]
-        more = self._some(
-            usage=self._usage,
-            model=self._word,
-            id=self._word,
-            stop=self._word,
-            state=lambda: {"thread": self._say()},
-        )
-        key |= self._some(misfit=self._say, empty=lambda: True)
-        self._add(k.LLM_COMPLETED, {**key, "reply": {"parts": parts, **more}})
-
-    def _new_call(self) -> dict[str, Any]:
-        key = self._key("tool", f"/{self._word()}")
-        name, arguments = self._word(), {"text": self._say()}
-        self._due[key] = {"key": key, "call_id": key, "name": name, "args": arguments}
-        return {"type": "tool_call", "id": key, "name": name, "arguments": arguments}
-
-    def _answer_tool(self, request: Event) -> None:
-        if self._draw(st.booleans()):
-            self._fail_tool(request)
-            return
-        data = {name: request.data[name] for name in ("key", "call_id")}
-        data |= {"output": self._say(), **self._some(truncated=lambda: 100)}
-        self._add(k.TOOL_COMPLETED, data)
-
-    def _fail_tool(self, request: Event) -> None:
-        data = {name: request.data[name] for name in ("key", "call_id")}
-        data |= {"reason": self._reason(), "code": self._word(), "message": self._say()}
-        self._add(k.TOOL_FAILED, data)
-
-    def _answer_memory(self, request: Event) -> None:
-        key = {"key": request.data["key"]}
-        if self._draw(st.booleans()):
-            found = self._some(records=lambda: [self._say()], count=lambda: 2, usage=self._usage)
-            self._add(k.MEMORY_COMPLETED, {**key, **found})
-        else:
-            self._add(k.MEMORY_FAILED, {**key, "error": self._error()})
-
-    def _answer_run(self, request: Event) -> None:
-        told = self._some(output=self._say, reason=self._word, error=self._error)
-        told |= {**request.data, "outcome": self._outcome()}
-        turn = request.kind == k.TURN_STARTED
-        told |= {"signal_id": told["key"]} if turn else {}
-        self._add(k.TURN_COMPLETED if turn else k.CHILD_COMPLETED, told)
-
-    # -- drawing ---------------------------------------------------------------------------
-
-    def _add(self, kind: str, data: dict[str, Any]) -> Event:
-        self._at += self._draw(_STEPS)
-        user = self._draw(_WORDS)
-        seq = len(self.events) + 1
-        event = Event(self._run_id, seq, kind, data, self._at, self._tenant, user)
-        self.events.append(event)
-        if kind in k.REQUESTS:
-            self._open[data["key"]] = event
-        elif kind in k.RESULTS:
-            del self._open[data["key"]]
-        return event
-
-    def _number(self) -> int:
-        self._count += 1
-        return self._count
-
-    def _key(self, family: str, rest: str = "") -> str:
-        key = f"{family}/{self._number()}{rest}"
-        self._keys.append(key)
-        return key
-
-    def _usage(self) -> dict[str, Any]:
-        return self._draw(_USAGES)
-
-    def _error(self) -> dict[str, Any]:
-        return {"type": self._word(), "message": self._say()}
-
-    def _word(self) -> str:
-        return self._draw(self._words)
-
-    def _say(self) -> str:
-        return self._draw(self._content)
-
-    def _message(self) -> dict[str, Any]:
-        return {"role": "user", "content": self._say()}
-
-    def _outcome(self) -> str:
-        return self._draw(st.sampled_from(k.OUTCOMES))
-
-    def _reason(self) -> str:
-        return self._draw(st.sampled_from(k.REASONS))
-
-    def _some(self, **fields: Callable[[], Any]) -> dict[str, Any]:
-        """Return some of the fields: each of them may be missing."""
-        return {name: value() for name, value in fields.items() if self._draw(st.booleans())}
+def _failed(name: str) -> dict[str, Any]:
+    return {"key": f"tool/{name}", "call_id": name, "reason": "error"}

@@ -31,7 +31,7 @@ from lib.observe import (
 from lib.observe.span import ScoringSink
 from lib.testing.aio import run
 from lib.testing.extra import pytest
-from lib.testing.talkative import talkative_log
+from lib.testing.logs import talkative_log
 
 _START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

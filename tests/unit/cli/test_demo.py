@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fakes.llm_server import API_KEY, MODEL, ChatServer
 from lib.cli import main
 from lib.cli.demo import own_documents
 from lib.cli.models import choose_model
@@ -18,7 +19,6 @@ from lib.cli.payment import Payments, pay_and_be_killed
 from lib.events import SQLiteEventStore
 from lib.llm import FunctionClient, Reply, ToolCall
 from lib.testing.agents import make_engine
-from lib.testing.llm_server import API_KEY, MODEL, ChatServer
 
 LIB = [sys.executable, "-m", "lib.cli"]
 

@@ -15,9 +15,9 @@ from lib.events import DirectoryBlobStore, EventStore, NewEvent, RedisEventStore
 from lib.events import kinds as k
 from lib.testing.aio import run
 from lib.testing.event_store.kit import attached
-from lib.testing.servers import redis
 from lib.vector import Record, SQLiteVectorStore
 from lib.vector.tenant import TenantVectorStore
+from servers import redis
 
 
 async def log_of(

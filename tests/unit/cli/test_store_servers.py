@@ -12,7 +12,7 @@ from lib.events import Event, open_store
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.urls import store_place
 from lib.testing.event_store.kit import all_events, begin
-from lib.testing.servers import postgres, redis
+from servers import postgres, redis
 
 SERVERS: dict[str, Callable[[], str]] = {
     "postgresql": postgres.fresh_url,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from fakes.team import boss_of, task, team
 from lib.cli import main
 from lib.cli.spend import EVENTS_PER_PAGE, RUNS_PER_PAGE, cost_text, runs_with_spend
 from lib.events import EventStore, MemoryEventStore, RunInfo, RunQuery, SQLiteEventStore
@@ -17,7 +18,6 @@ from lib.events import kinds as k
 from lib.observe import ModelSpend, TotalSpend
 from lib.testing.aio import run
 from lib.testing.logs import make_log, store_log
-from lib.testing.team import boss_of, task, team
 
 Entry = tuple[float, str, dict[str, Any]]
 START: Entry = (0, k.RUN_STARTED, {"algorithm": "react", "input": []})

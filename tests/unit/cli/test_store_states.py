@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from fakes.team import boss_of, task, team
 from lib.cli import main
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.testing.clock import ManualClock
-from lib.testing.team import boss_of, task, team
 
 AT = ManualClock().now()
 START: dict[str, Any] = {"algorithm": "react", "input": []}

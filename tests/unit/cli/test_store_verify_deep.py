@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from fakes.team import boss_of, child_of, task, team
 from lib.cli import main
 from lib.events import Event, EventStore, NewEvent, SQLiteEventStore
 from lib.events import kinds as k
@@ -16,7 +17,6 @@ from lib.events.paging import each_run
 from lib.llm import ScriptedClient
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
-from lib.testing.team import boss_of, child_of, task, team
 
 APP = """
 from lib.algorithms import React

@@ -12,8 +12,8 @@ import pytest
 
 import lib.vector
 from lib.testing.aio import run
-from lib.testing.servers import postgres
 from lib.vector import Metric, Record, SQLiteVectorStore
+from servers import postgres
 
 from .vector_kit import call, contents, fill, lines, shop
 

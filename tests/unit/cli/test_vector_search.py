@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 import lib.vector
-from lib.testing.model_servers import API_KEY, DIMENSION, OpenAIServer, vector_of
+from fakes.model_servers import API_KEY, DIMENSION, OpenAIServer, vector_of
 from lib.vector import Match, Record, SQLiteVectorStore
 
 from .vector_kit import call, fill, lines, shop

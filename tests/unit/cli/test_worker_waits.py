@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.servers.redis import RedisServer
+from servers.redis import RedisServer
 
 APP = """
 import os

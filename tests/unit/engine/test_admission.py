@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fakes.team import AGENT
 from lib.algorithms import React
 from lib.engine import (
     Admission,
@@ -25,7 +26,6 @@ from lib.errors import ToolError
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import ScriptedClient
-from lib.testing.team import AGENT
 from lib.tools import tool
 
 ASK_MODEL = LLMRequest(key="llm/1", messages=History())

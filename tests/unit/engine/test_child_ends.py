@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fakes.team import boss_of, child_of, children_of, echo, say, task, team, until, verified
 from lib.engine import Result, Run
 from lib.engine.core.settle import fail_pending
 from lib.engine.core.state import MAX_RESUMES
@@ -15,7 +16,6 @@ from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ScriptedClient, ToolCall
 from lib.testing.agents import kinds, make_engine
-from lib.testing.team import boss_of, child_of, children_of, echo, say, task, team, until, verified
 from lib.tools import tool
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

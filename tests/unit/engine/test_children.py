@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from lib.engine import AgentTool, Budget, ChildHandler, Engine, Result, UnknownAlgorithm
-from lib.errors import LLMError, RunErased
-from lib.events import Event, MemoryEventStore
-from lib.events import kinds as k
-from lib.llm import Message, Reply, ToolCall
-from lib.observe import spans_from_events, spend_of
-from lib.testing.agents import kinds
-from lib.testing.team import (
+from fakes.team import (
     AGENT,
     HELPER,
     boss_of,
@@ -28,6 +21,13 @@ from lib.testing.team import (
     until,
     verified,
 )
+from lib.engine import AgentTool, Budget, ChildHandler, Engine, Result, UnknownAlgorithm
+from lib.errors import LLMError, RunErased
+from lib.events import Event, MemoryEventStore
+from lib.events import kinds as k
+from lib.llm import Message, Reply, ToolCall
+from lib.observe import spans_from_events, spend_of
+from lib.testing.agents import kinds
 from lib.tools import tool
 
 

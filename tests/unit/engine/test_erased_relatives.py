@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fakes.team import boss_of, call, child_of, echo, say, task, team, until
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import React
 from lib.engine import AgentTool, Budget, Engine
@@ -16,7 +17,6 @@ from lib.llm import Message, Reply, ToolCall
 from lib.privacy import erase_run, erase_tenant
 from lib.testing.agents import make_engine
 from lib.testing.providers import KeepingClient, StrictClient
-from lib.testing.team import boss_of, call, child_of, echo, say, task, team, until
 from lib.tools import tool
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from fakes.team import child_of, until
 from lib.algorithms import React
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
 from lib.errors import StoreError
@@ -14,7 +15,6 @@ from lib.events.verify import verify_store
 from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.privacy import erase_run
-from lib.testing.team import child_of, until
 
 
 class Fickle:

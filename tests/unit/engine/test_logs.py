@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from fakes.team import boss_of, child_of, task, team
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler
 from lib.events import MemoryEventStore
@@ -12,7 +13,6 @@ from lib.llm import ChatClient, ScriptedClient
 from lib.resilience import RetryPolicy
 from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
-from lib.testing.team import boss_of, child_of, task, team
 from lib.tools import tool
 
 from .run_kit import NEVER_ANSWERS, Kept, add, ask, reached, told

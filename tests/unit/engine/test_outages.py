@@ -19,9 +19,9 @@ from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall
 from lib.testing.agents import kinds, make_engine
 from lib.testing.clock import ManualClock
-from lib.testing.servers import postgres
-from lib.testing.servers.redis import own_server
 from lib.tools import Tool, tool
+from servers import postgres
+from servers.redis import own_server
 
 CALL = Reply((ToolCall("c1", "pay"),), stop="tool_calls")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from fakes.team import boss_of, call, say, task, told
 from lib.algorithms import React
 from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler
 from lib.events import MemoryEventStore, RunQuery
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, ToolSpec
-from lib.testing.team import boss_of, call, say, task, told
 
 HELPER = AgentTool("helper", "Helps.", "helper")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fakes.team import boss_of, call, child_of, say, task, team, told
 from lib.engine import Engine, Result, Run, Spend, Turn, WaitingFor
 from lib.engine.core.waiting import condition
 from lib.events import RunInfo
@@ -18,7 +19,6 @@ from lib.events import kinds as k
 from lib.events.runs import FARTHEST_LEASE
 from lib.llm import FunctionClient, ScriptedClient
 from lib.testing.agents import make_engine
-from lib.testing.team import boss_of, call, child_of, say, task, team, told
 from lib.tools import tool
 
 from .run_kit import NEVER_ANSWERS, Kept, ask, reached

@@ -9,7 +9,7 @@ import psycopg
 
 from lib.errors import StoreError
 from lib.events import PostgresEventStore
-from lib.testing.servers import postgres
+from servers import postgres
 
 LOST = "may or may not"
 

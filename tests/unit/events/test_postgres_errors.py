@@ -11,7 +11,7 @@ from lib.errors import StoreError, StoreReadOnly
 from lib.events.stores.postgres import writer as module
 from lib.events.stores.postgres.errors import typed_errors
 from lib.testing.event_store.kit import begin
-from lib.testing.servers import postgres
+from servers import postgres
 
 from .postgres_kit import LOST, opened
 

@@ -25,7 +25,7 @@ from lib.events.stores.postgres import reader as reading
 from lib.events.stores.postgres.place import place_of
 from lib.events.stores.postgres.rows import run_name
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
-from lib.testing.servers import postgres
+from servers import postgres
 
 from .postgres_kit import opened
 

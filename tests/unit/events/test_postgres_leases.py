@@ -12,7 +12,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.events import EventStore, Lease, PostgresEventStore
 from lib.testing.event_store.kit import begin
-from lib.testing.servers import postgres
+from servers import postgres
 
 RUNS = [f"run-{number}" for number in range(20)]
 

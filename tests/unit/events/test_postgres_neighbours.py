@@ -11,7 +11,7 @@ from lib.errors import Conflict, RunErased, RunNotFound, StoreError
 from lib.events.runs import partition_of
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import all_events, begin, note, started
-from lib.testing.servers import postgres
+from servers import postgres
 
 from .postgres_kit import LOST, execute, hasty, opened, until_blocked
 

@@ -12,8 +12,8 @@ from lib.events import PostgresEventStore
 from lib.events.stores.postgres import writer as module
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin, note
-from lib.testing.servers import postgres
-from lib.testing.servers.postgres import PostgresServer
+from servers import postgres
+from servers.postgres import PostgresServer
 
 from .postgres_kit import LOST, called, execute, hasty, opened, until_blocked
 

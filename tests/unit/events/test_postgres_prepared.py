@@ -11,7 +11,7 @@ import pytest
 from lib._util import postgres as driver
 from lib.events import PostgresEventStore
 from lib.testing.event_store.kit import begin, note
-from lib.testing.servers import postgres
+from servers import postgres
 
 from .postgres_kit import opened
 

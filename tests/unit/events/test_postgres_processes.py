@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lib.events import PostgresEventStore
 from lib.testing.event_store.kit import all_events
-from lib.testing.servers import postgres
+from servers import postgres
 
 APPENDER = Path(__file__).with_name("appender.py")
 

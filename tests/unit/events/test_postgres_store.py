@@ -26,7 +26,7 @@ from lib.events.stores.postgres.batch import Append, Batch
 from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.rows import MAX_NAME_BYTES, text, untext
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
-from lib.testing.servers import postgres
+from servers import postgres
 
 from .postgres_kit import opened
 

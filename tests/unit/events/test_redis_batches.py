@@ -9,7 +9,7 @@ from lib.events import NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.stores.redis import lanes, operations, reader
 from lib.testing.event_store.kit import AT, NOTE, begin, ended, note, started
-from lib.testing.servers import redis
+from servers import redis
 
 from .redis_kit import everything, opened
 

@@ -8,7 +8,7 @@ from lib.errors import StoreClosed, StoreError
 from lib.events import RedisEventStore
 from lib.events.stores.redis.server import Server
 from lib.testing.event_store.kit import begin, note
-from lib.testing.servers.redis import fresh_url
+from servers.redis import fresh_url
 
 from .redis_kit import opened
 

@@ -8,7 +8,7 @@ from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnl
 from lib.events import RedisEventStore, RunQuery
 from lib.events.stores.redis import layout
 from lib.testing.event_store.kit import attached, begin, note, started
-from lib.testing.servers import redis
+from servers import redis
 
 from .redis_kit import admin
 

@@ -7,7 +7,7 @@ import pytest
 from lib.events.codec import decode_time
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
-from lib.testing.servers import redis
+from servers import redis
 
 from .redis_kit import admin, opened
 

@@ -14,7 +14,7 @@ from lib.events import RedisEventStore
 from lib.events.runs import RunQuery
 from lib.events.store import END
 from lib.testing.event_store.kit import begin, note, started
-from lib.testing.servers.redis import RedisServer, own_server
+from servers.redis import RedisServer, own_server
 
 from .redis_kit import do, hasty, opened, surely
 

@@ -10,7 +10,7 @@ import pytest
 
 from lib.events import RedisEventStore
 from lib.events.verify import verify_store
-from lib.testing.servers.redis import fresh_url, own_server
+from servers.redis import fresh_url, own_server
 
 from .redis_kit import everything, feeds
 

@@ -14,7 +14,7 @@ from lib.errors import StoreCorrupt, StoreError
 from lib.events import RedisEventStore
 from lib.events.store import run_mark
 from lib.testing.event_store.kit import begin, note
-from lib.testing.servers.redis import RedisServer, own_server
+from servers.redis import RedisServer, own_server
 
 from .redis_kit import do, opened
 

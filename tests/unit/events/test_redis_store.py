@@ -6,7 +6,7 @@ from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnl
 from lib.events import RunQuery
 from lib.events.store import run_mark
 from lib.testing.event_store.kit import attached, begin, note
-from lib.testing.servers import redis
+from servers import redis
 
 from .redis_kit import commands, everything, opened
 

@@ -6,7 +6,7 @@ from lib.events.stores.redis.watch import Heads
 from lib.events.wakeups import Wakeups
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
-from lib.testing.servers import redis
+from servers import redis
 
 from .redis_kit import opened
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from fakes.llm_server import API_KEY, Answer, ChatServer
 from lib.errors import LLMError
 from lib.llm import ChatClient, Delta, Message, Reply, Text, ToolSpec, Usage
-from lib.testing.llm_server import API_KEY, Answer, ChatServer
 
 PROMPT = "the secret plan"
 HI = [Message.user(PROMPT)]

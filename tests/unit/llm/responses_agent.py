@@ -6,14 +6,17 @@ It is told as JSON: where the model is, where the store is, which session, and w
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from fakes.llm_server import API_KEY
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, ToolHandler
 from lib.events import EventStore, SQLiteEventStore
 from lib.llm import OpenAIClient
 from lib.resilience import RetryPolicy
-from lib.testing.llm_server import API_KEY
 from lib.tools import tool
 
 AGENT = React(system="be kind", provider_state=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fakes.llm_server import API_KEY, Answers
+from fakes.responses_server import ResponsesServer
 from lib.errors import LLMError
 from lib.llm import Delta, Message, OpenAIClient, Reply, Text, ToolSpec, Usage
-from lib.testing.llm_server import API_KEY, Answers
-from lib.testing.responses_server import ResponsesServer
 
 PROMPT = "the secret plan"
 HI = [Message.user(PROMPT)]

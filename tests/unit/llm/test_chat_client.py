@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from fakes.llm_server import API_KEY
 from lib.errors import LLMError, UnsupportedModality
 from lib.llm import (
     ChatClient,
@@ -19,7 +20,6 @@ from lib.llm import (
     ToolCallDelta,
     ToolResult,
 )
-from lib.testing.llm_server import API_KEY
 
 from .chat_kit import HI, ONE, SPEC, connected, reply, streamed
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import httpx2
 import pytest
 
+from fakes.llm_server import API_KEY, ChatServer, Hang
 from lib.llm import ChatClient, Delta, Message, Reply
-from lib.testing.llm_server import API_KEY, ChatServer, Hang
 
 from .chat_kit import HI, connected, failure, reply
 

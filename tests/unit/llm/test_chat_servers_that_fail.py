@@ -9,11 +9,11 @@ from typing import Any, cast
 import httpx2
 import pytest
 
+from fakes.llm_dialects import DIALECTS, event_stream
+from fakes.llm_server import API_KEY, Answer, Drop, Raw, refused
 from lib.errors import InvalidReply, LLMError
 from lib.llm import ChatClient, Delta, Reply, Text
 from lib.testing.clock import ManualClock
-from lib.testing.llm_dialects import DIALECTS, event_stream
-from lib.testing.llm_server import API_KEY, Answer, Drop, Raw, refused
 
 from .chat_kit import HI, JSON, SSE, connected, facts, failure, reply, streamed
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from fakes.llm_server import API_KEY, ChatServer
 from lib.errors import LLMError, ScriptError
 from lib.llm import ChatClient, Message, Reply
 from lib.testing.llm_rules import refusal
-from lib.testing.llm_server import API_KEY, ChatServer
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from fakes.llm_server import API_KEY
 from lib.errors import UnsupportedModality
 from lib.llm import (
     Delta,
@@ -21,7 +22,6 @@ from lib.llm import (
     ToolResult,
 )
 from lib.testing.aio import run
-from lib.testing.llm_server import API_KEY
 
 from .responses_kit import HI, HOST, ONE, SPEC, asked, connected, handle, reply, streamed
 

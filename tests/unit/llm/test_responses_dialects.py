@@ -11,6 +11,15 @@ from openai import APIStatusError, AsyncOpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from fakes.llm_server import API_KEY, refused
+from fakes.responses_server import ResponsesServer
+from fakes.responses_wire import (
+    RESPONSES_DIALECTS,
+    ResponsesDialect,
+    event_stream,
+    events_of,
+    response,
+)
 from lib.llm import Delta, Message, Reply, Text, Thinking, ToolCall, Usage
 from lib.llm.client import Stop
 from lib.llm.parts import Part
@@ -18,15 +27,6 @@ from lib.llm.responses.client import take_event
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import unsealed
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder
-from lib.testing.llm_server import API_KEY, refused
-from lib.testing.responses_server import ResponsesServer
-from lib.testing.responses_wire import (
-    RESPONSES_DIALECTS,
-    ResponsesDialect,
-    event_stream,
-    events_of,
-    response,
-)
 
 from .responses_kit import HI, HOST, SPEC, connected
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from fakes.llm_server import API_KEY, Hang
+from fakes.responses_server import ResponsesServer
 from lib.algorithms import React
 from lib.engine import Result
 from lib.engine.api.check import request_check
@@ -18,8 +20,6 @@ from lib.events.unlock import end_lease
 from lib.events.verify import verify_store
 from lib.llm import Delta, OpenAIClient, Reply, Text, Thinking, ToolCall
 from lib.privacy.redactor import PatternRedactor
-from lib.testing.llm_server import API_KEY, Hang
-from lib.testing.responses_server import ResponsesServer
 
 from .responses_agent import AGENT, engine
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from fakes.llm_server import API_KEY
+from fakes.responses_server import ResponsesServer, problems
+from fakes.responses_wire import RESPONSES_DIALECTS, items_of
 from lib.errors import LLMError, ScriptError
 from lib.llm import Image, Message, OpenAIClient, Reply, ToolCall, ToolResult
-from lib.testing.llm_server import API_KEY
-from lib.testing.responses_server import ResponsesServer, problems
-from lib.testing.responses_wire import RESPONSES_DIALECTS, items_of
 
 from .responses_kit import HI, connected, failure, handle, reply
 

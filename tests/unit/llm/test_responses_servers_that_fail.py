@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from fakes.llm_server import Answer, Drop, Raw, refused
+from fakes.responses_wire import RESPONSES_DIALECTS, event_stream, response
 from lib.errors import InvalidReply, LLMError
 from lib.llm import Delta, Message, Reply, Text, Thinking
 from lib.testing.clock import ManualClock
-from lib.testing.llm_server import Answer, Drop, Raw, refused
-from lib.testing.responses_wire import RESPONSES_DIALECTS, event_stream, response
 
 from .responses_kit import HI, HOST, JSON, SSE, connected, facts, failure, reply, streamed
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fakes.observed import HandEngine, within
 from lib.evals import Score, score_event
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Span
 from lib.testing.logs import at, make_log
-from lib.testing.observed import HandEngine, within
 
 CALL: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
 

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fakes.observed import HandEngine, observed
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Observer, Span
 from lib.testing.logs import make_log
-from lib.testing.observed import HandEngine, observed
 
 
 @asynccontextmanager

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import pytest
 
+from fakes.observed import ended, observed
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.observe.ledger import StoreLedger
 from lib.testing.logs import make_log
-from lib.testing.observed import ended, observed
 
 from .delivery_kit import Backend, Engine, Telling, called, main
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events.store import run_mark
 from lib.observe import Observer
 from lib.observe.ledger import StoreLedger
-from lib.testing.observed import ended, observed, until
 
 from .delivery_kit import Backend, Engine, main
 

@@ -3,12 +3,12 @@
 import asyncio
 from datetime import datetime
 
+from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events import MemoryEventStore
 from lib.observe import Observer, Span, span_id_of, trace_id_of
 from lib.observe.ledger import Account, StoreLedger
 from lib.testing.logs import at
-from lib.testing.observed import ended, observed, until
 
 from .delivery_kit import Backend, Engine, Telling, called, main
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from fakes.observed import observed, until
 from lib.events import NewEvent
 from lib.events import kinds as k
 from lib.testing.logs import at
-from lib.testing.observed import observed, until
 
 from .delivery_kit import CALL, Backend, Engine, begun, called, main
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from fakes.observed import ended, observed, until
 from lib.errors import ExportError, StoreCorrupt
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.store import run_mark
 from lib.testing.logs import make_log
-from lib.testing.observed import ended, observed, until
 
 from .delivery_kit import Backend, Engine, begun, called, main
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from fakes.observed import ended, observed
 from lib.errors import ExportError
 from lib.evals import Score, score_event
 from lib.events import MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.observe import span_id_of, trace_id_of
 from lib.testing.logs import at
-from lib.testing.observed import ended, observed
 
 from .delivery_kit import Backend, Engine, begun, main
 

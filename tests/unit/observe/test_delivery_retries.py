@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events import kinds as k
 from lib.observe import span_id_of
-from lib.testing.observed import ended, observed, until
 
 from .delivery_kit import Backend, Engine, called, main
 

@@ -10,6 +10,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ReceivedSpan
 from opentelemetry.sdk.trace import TracerProvider
 
+from fakes.llm_server import API_KEY, ChatServer
+from fakes.otlp_receiver import OTLPReceiver, attributes_of
+from fakes.team import boss_of, children_of, task, team
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import ChatClient, FunctionClient, Reply, ScriptedClient, ToolCall
@@ -30,9 +33,6 @@ from lib.privacy import PatternRedactor
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
 from lib.testing.http import Handler, HTTPServer, Response
-from lib.testing.llm_server import API_KEY, ChatServer
-from lib.testing.otlp_receiver import OTLPReceiver, attributes_of
-from lib.testing.team import boss_of, children_of, task, team
 from lib.tools import Tool, ToolContext, tool
 from lib.tools.builtin import FetchPolicy, http_fetch_tool
 

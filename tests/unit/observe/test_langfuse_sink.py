@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from fakes.otlp_receiver import Drop, Hang, Response, attributes_of
+from fakes.pinecone_server.clock import HurryingClock
+from fakes.trace_servers import LangfuseServer
+from fakes.trace_servers.base import too_many
+from fakes.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.llm import ScriptedClient
@@ -14,12 +19,7 @@ from lib.observe import Observer
 from lib.observe.sinks.langfuse import LangfuseSink, normalized, score_id
 from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
-from lib.testing.otlp_receiver import Drop, Hang, Response, attributes_of
-from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
-from lib.testing.trace_servers import LangfuseServer
-from lib.testing.trace_servers.base import too_many
-from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
 
 from .vendor_kit import LANGFUSE, ROOT, SECRET, TRACE
 

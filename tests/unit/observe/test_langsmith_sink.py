@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from fakes.otlp_receiver import Response, attributes_of
+from fakes.pinecone_server.clock import HurryingClock
+from fakes.trace_servers import LangSmithServer
+from fakes.trace_servers.langsmith import API_KEY
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe import OTelSink
 from lib.observe.sinks.langsmith import LangSmithSink, feedback_id, run_id_of
-from lib.testing.otlp_receiver import Response, attributes_of
-from lib.testing.pinecone_server.clock import HurryingClock
-from lib.testing.trace_servers import LangSmithServer
-from lib.testing.trace_servers.langsmith import API_KEY
 
 from .vendor_kit import AT, LANGSMITH, ROOT, SCORE, SECRET, TRACE, judged
 

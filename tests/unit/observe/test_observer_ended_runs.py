@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from fakes.observed import HandEngine
 from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall, message_to_json
 from lib.observe import CallableSink, InMemorySink, Observer, Span, spans_from_events, trace_id_of
 from lib.testing.agents import make_engine
 from lib.testing.logs import make_log
-from lib.testing.observed import HandEngine
 from lib.tools import tool
 
 from .observer_kit import Recorder, ended, names, observing

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fakes.observed import HandEngine, until
 from lib.errors import RunNotFound, StoreCorrupt
 from lib.events import Event, MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
@@ -13,7 +14,6 @@ from lib.observe import InMemorySink, Observer, spans_from_events
 from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
 from lib.testing.logs import at, make_log, store_log
-from lib.testing.observed import HandEngine, until
 from lib.tools import tool
 
 from .observer_kit import Recorder, cut_off, ended, names, observing

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fakes.observed import HandEngine, until
 from lib.errors import ExportError
 from lib.events import Event
 from lib.observe import InMemorySink, Observer
-from lib.testing.observed import HandEngine, until
 
 from .observer_kit import Recorder, ended, names, observing
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fakes.observed import HandEngine
 from lib.errors import ExportError
 from lib.evals import Score, score_event
 from lib.events import Event, MemoryEventStore, NewEvent
@@ -12,7 +13,6 @@ from lib.events import kinds as k
 from lib.observe import Observer, Span, span_id_of
 from lib.observe.ledger import StoreLedger
 from lib.testing.logs import at, make_log, store_log
-from lib.testing.observed import HandEngine
 
 
 class Engine(HandEngine):

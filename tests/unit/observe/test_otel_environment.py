@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from fakes.otlp_receiver import OTLPReceiver, attributes_of
 from lib.observe import OTelSink
 from lib.observe.sinks.environment import (
     check_protocol,
@@ -17,7 +18,6 @@ from lib.observe.sinks.environment import (
     traces_timeout_s,
     traces_url,
 )
-from lib.testing.otlp_receiver import OTLPReceiver, attributes_of
 from lib.testing.sink import make_trace
 
 from .otel_kit import Sending

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.random_logs import traces
 from lib.evals import Score
 from lib.events import Event
 from lib.observe import Span, SpanEvent, spans_from_events
 from lib.observe.page import Page, render_page
 from lib.observe.page.data import script_json, trace_data, visible
-from lib.testing.logs import traces
 from lib.testing.sink import make_trace
 
 ROOT, CALL, TOOL = make_trace()

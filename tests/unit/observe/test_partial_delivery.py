@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from fakes.observed import ended, observed
 from lib.errors import ExportError
 from lib.events import kinds as k
 from lib.observe import Span, span_id_of
-from lib.testing.observed import ended, observed
 
 from .delivery_kit import CALL, Backend, Engine, begun, called, main
 

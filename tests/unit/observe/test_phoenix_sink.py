@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from fakes.otlp_receiver import Response, attributes_of
+from fakes.pinecone_server.clock import HurryingClock
+from fakes.trace_servers import PhoenixServer
 from lib.evals import Score
 from lib.observe.sinks.phoenix import PhoenixSink
-from lib.testing.otlp_receiver import Response, attributes_of
-from lib.testing.pinecone_server.clock import HurryingClock
-from lib.testing.trace_servers import PhoenixServer
 
 from .vendor_kit import AT, PHOENIX, PHOENIX_KEY, ROOT, SCORE, SECRET, TRACE, judged
 

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from fakes.random_logs import traces
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Span, render_trace, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.tree import rows, totals
 from lib.observe.words import duration, state_of, status_words
-from lib.testing.logs import make_log, traces
+from lib.testing.logs import make_log
 from lib.testing.sink import make_trace
 
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import httpx2
 import pytest
 
+from fakes.otlp_receiver import Drop, Hang, HTTPServer, Request, Response
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe.sinks.rest import Reply, RestAPI, checked_key, checked_url, place_of, send_each
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
-from lib.testing.otlp_receiver import Drop, Hang, HTTPServer, Request, Response
 
 SECRET = "5ecret"
 

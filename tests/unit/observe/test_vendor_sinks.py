@@ -8,19 +8,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.llm import ScriptedClient
-from lib.observe import Observer, OTelSink, spans_from_events
-from lib.testing.agents import make_engine
-from lib.testing.logs import store_log
-from lib.testing.otlp_receiver import redirect
-from lib.testing.trace_servers import (
+from fakes.otlp_receiver import redirect
+from fakes.trace_servers import (
     LangfuseServer,
     LangSmithServer,
     PhoenixServer,
     TraceServer,
-    talkative_log,
 )
-from lib.testing.trace_servers.base import too_many
+from fakes.trace_servers.base import too_many
+from lib.llm import ScriptedClient
+from lib.observe import Observer, OTelSink, spans_from_events
+from lib.testing.agents import make_engine
+from lib.testing.logs import store_log, talkative_log
 
 from .vendor_kit import LANGFUSE, LANGSMITH, PHOENIX, SECRET, TRACE, Vendor, judged
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from fakes.random_logs import traces
 from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Span, SpanEvent, spans_from_events
@@ -22,7 +23,7 @@ from lib.observe.span import LOST, RESUMED
 from lib.observe.spans import interrupt
 from lib.observe.tree import rows
 from lib.observe.waterfall import Columns, Shown, Waterfall, columns, select
-from lib.testing.logs import make_log, traces
+from lib.testing.logs import make_log
 from lib.testing.sink import make_trace
 
 PARENT = make_log(

@@ -7,15 +7,15 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
+from fakes.pinecone_server.clock import HurryingClock
+from fakes.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer, TraceServer
+from fakes.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
+from fakes.trace_servers.langsmith import API_KEY
 from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe import LangfuseSink, LangSmithSink, OTelSink, PhoenixSink
 from lib.testing.aio import run
-from lib.testing.pinecone_server.clock import HurryingClock
 from lib.testing.sink import make_trace
-from lib.testing.trace_servers import LangfuseServer, LangSmithServer, PhoenixServer, TraceServer
-from lib.testing.trace_servers.langfuse import PUBLIC_KEY, SECRET_KEY
-from lib.testing.trace_servers.langsmith import API_KEY
 
 TRACE = make_trace()
 ROOT = TRACE[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.servers import chroma
+from servers import chroma
 
 
 def test_it_is_started_once_and_answers() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.testing.model_servers import (
+from fakes.model_servers import (
     API_KEY,
     CohereServer,
     OpenAIServer,

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from lib.testing.otlp_receiver import (
+from fakes.otlp_receiver import (
     Answer,
     Drop,
     Handler,

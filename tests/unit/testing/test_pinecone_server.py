@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.testing.pinecone_server import API_KEY, PineconeServer
+from fakes.pinecone_server import API_KEY, PineconeServer
 
 HEADERS = {"api-key": API_KEY, "x-pinecone-api-version": "2025-10"}
 GOOD: dict[str, Any] = {"id": "a", "values": [1.0, 0.0], "metadata": {"x": "a", "l": ["a", "b"]}}

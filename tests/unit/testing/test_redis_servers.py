@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.testing.servers import redis
+from servers import redis
 
 
 def test_a_server_keeps_its_data_over_a_stop_and_may_be_stopped_twice() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from lib.testing.search_server import API_KEY, AskedOfSearXNG, BraveServer, SearXNGServer, WebPage
+from fakes.search_server import API_KEY, AskedOfSearXNG, BraveServer, SearXNGServer, WebPage
 
 PAGES = [
     WebPage(url="https://rust.example/book", title="Rust & you", text="Rust isn't iron <oxide>."),

@@ -8,11 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib.observe.otlp.encode import encode_request, encode_span
-from lib.testing.clock import ManualClock
-from lib.testing.otlp_receiver import Request
-from lib.testing.sink import make_trace
-from lib.testing.trace_servers import (
+from fakes.otlp_receiver import Request
+from fakes.trace_servers import (
     LangfuseServer,
     LangSmithServer,
     PhoenixServer,
@@ -20,6 +17,9 @@ from lib.testing.trace_servers import (
     langfuse,
     langsmith,
 )
+from lib.observe.otlp.encode import encode_request, encode_span
+from lib.testing.clock import ManualClock
+from lib.testing.sink import make_trace
 
 PAIR = base64.b64encode(f"{langfuse.PUBLIC_KEY}:{langfuse.SECRET_KEY}".encode()).decode()
 LANGFUSE = {"authorization": f"Basic {PAIR}"}

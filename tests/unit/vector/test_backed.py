@@ -1,7 +1,7 @@
 """What every store before a database judges and does alike."""
 
-from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
+from servers import postgres
 
 
 async def test_more_results_than_a_database_can_count_are_all_there_are() -> None:

@@ -9,10 +9,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from lib.errors import InvalidReply, LLMError, VectorError
-from lib.resilience import RetryPolicy
-from lib.testing.clock import ManualClock
-from lib.testing.model_servers import (
+from fakes.model_servers import (
     API_KEY,
     DIMENSION,
     CohereServer,
@@ -21,6 +18,9 @@ from lib.testing.model_servers import (
     VoyageServer,
     vector_of,
 )
+from lib.errors import InvalidReply, LLMError, VectorError
+from lib.resilience import RetryPolicy
+from lib.testing.clock import ManualClock
 from lib.vector import CohereEmbedder, OpenAIEmbedder, VoyageEmbedder
 from lib.vector.embed.remote import RemoteEmbedder
 

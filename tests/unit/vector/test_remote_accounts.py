@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib.testing.model_servers import CohereServer, VendorServer, VoyageServer
+from fakes.model_servers import CohereServer, VendorServer, VoyageServer
 from lib.vector import CohereEmbedder, CohereReranker, VoyageEmbedder, VoyageReranker
 
 Connect = Callable[..., Any]

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from fakes.llm_server import API_KEY
 from lib.llm import ChatClient, Delta, Message, Reply
 from lib.testing.aio import run
-from lib.testing.llm_server import API_KEY
 from lib.vector import OpenAIEmbedder
 
 from .wire_kit import Server, ask, wire

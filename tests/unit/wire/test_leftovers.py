@@ -12,8 +12,8 @@ import httpx
 import httpx2
 import pytest
 
+from fakes.raw_server import raw_server
 from lib.errors import RemoteError
-from lib.testing.raw_server import raw_server
 from lib.wire.leftovers import watch
 
 from .wire_kit import wire

@@ -11,7 +11,7 @@ from lib.observe import attributes as a
 from lib.observe.dialects import Enriched
 from lib.observe.dialects.langsmith import with_exception_event
 from lib.testing.dialect import check_attributes, make_span
-from lib.testing.trace_servers import talkative_log
+from lib.testing.logs import talkative_log
 
 
 def parsed(span: Span, dialect: Any, name: str) -> Any:

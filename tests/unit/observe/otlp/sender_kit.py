@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from fakes.otlp_receiver import Answer, OTLPReceiver
 from lib.errors import ExportError
 from lib.observe import Span, span_id_of, trace_id_of
 from lib.observe.dialect import AttributeValue
 from lib.observe.otlp import OTLPSender
-from lib.testing.otlp_receiver import Answer, OTLPReceiver
 
 KEY = "pk-secret-0123456789"
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

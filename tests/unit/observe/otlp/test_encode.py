@@ -21,12 +21,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
+from fakes.otlp_receiver import attributes_of
 from lib import __version__
 from lib.observe import Span, SpanEvent, span_id_of, trace_id_of
 from lib.observe.attributes import SCHEMA_URL
 from lib.observe.otlp import encode_request, encode_span
 from lib.observe.span import SPAN_KINDS
-from lib.testing.otlp_receiver import attributes_of
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

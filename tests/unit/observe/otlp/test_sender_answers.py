@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from fakes.otlp_receiver import OTLPReceiver, Response, partial_success, redirect
 from lib.errors import ExportError
 from lib.observe.otlp.answer import rejected_spans
 from lib.testing.clock import ManualClock
-from lib.testing.otlp_receiver import OTLPReceiver, Response, partial_success, redirect
 
 from .sender_kit import PROTOBUF, failure, make_spans, names, send, sender_to, sent, sizes
 

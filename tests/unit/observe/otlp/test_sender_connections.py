@@ -10,10 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lib._util.clock import SYSTEM_CLOCK
-from lib.errors import ExportError
-from lib.observe.otlp import OTLPSender
-from lib.testing.otlp_receiver import (
+from fakes.otlp_receiver import (
     Answer,
     Drop,
     Hang,
@@ -23,6 +20,9 @@ from lib.testing.otlp_receiver import (
     Response,
     partial_success,
 )
+from lib._util.clock import SYSTEM_CLOCK
+from lib.errors import ExportError
+from lib.observe.otlp import OTLPSender
 
 from .sender_kit import KEY, PROTOBUF, Plain, failure, make_spans, names, send, sender_to
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from fakes.otlp_receiver import OTLPReceiver, attributes_of
 from lib import __version__
 from lib._util.clock import SYSTEM_CLOCK
 from lib.observe import Span, SpanEvent
 from lib.observe.dialect import AttributeValue
 from lib.observe.otlp.sender import gzipped
-from lib.testing.otlp_receiver import OTLPReceiver, attributes_of
 
 from .sender_kit import KEY, START, Plain, make_spans, names, sender_to, sent, sizes
 

@@ -9,10 +9,10 @@ import httpx
 import httpx2
 import pytest
 
+from fakes.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer
 from lib.errors import LLMError
 from lib.resilience import RetryPolicy
 from lib.testing.clock import ManualClock
-from lib.testing.model_servers import API_KEY, CohereServer, VendorServer, VoyageServer
 from lib.vector import CohereReranker, RerankerA, RerankerB, VoyageReranker
 from lib.vector.rerank.http import HTTPReranker
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fakes.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.resilience import RetryPolicy
-from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.vector import PineconeVectorStore
 
 ONCE = RetryPolicy(attempts=1)

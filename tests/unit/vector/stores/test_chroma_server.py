@@ -13,10 +13,10 @@ from chromadb.config import Settings
 from chromadb.errors import NotFoundError, RateLimitError
 
 from lib.errors import StoreClosed, StoreUnavailable
-from lib.testing.servers.chroma import chroma_server, forget_collections
 from lib.vector import ChromaVectorStore, Record
 from lib.vector.stores.chroma import client as clients
 from lib.vector.stores.chroma import failures
+from servers.chroma import chroma_server, forget_collections
 
 X = [1.0, 0.0]
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from lib.errors import SchemaTooNew, StoreClosed, StoreCorrupt, StoreUnavailable
-from lib.testing.servers import postgres
 from lib.vector import (
     ChromaVectorStore,
     LanceDBVectorStore,
@@ -18,6 +17,7 @@ from lib.vector import (
     SQLiteVectorStore,
 )
 from lib.vector.records import Layout
+from servers import postgres
 
 KEPT: dict[str, Callable[[Path], Any]] = {
     "sqlite": lambda place: SQLiteVectorStore(place / "v.db", dimension=3),

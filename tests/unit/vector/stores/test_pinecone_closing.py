@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from fakes.pinecone_server import API_KEY, PineconeServer
 from lib.errors import StoreClosed, StoreUnavailable
-from lib.testing.pinecone_server import API_KEY, PineconeServer
 from lib.vector import PineconeVectorStore
 
 from .pinecone_kit import ONCE, opened

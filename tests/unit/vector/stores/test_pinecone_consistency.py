@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
+from fakes.pinecone_server import HurryingClock, PineconeServer
 from lib.errors import ConsistencyTimeout, StoreUnavailable
 from lib.testing.clock import ManualClock
-from lib.testing.pinecone_server import HurryingClock, PineconeServer
 from lib.vector import EVERYTHING, PineconeVectorStore, Record
 
 from .pinecone_kit import opened

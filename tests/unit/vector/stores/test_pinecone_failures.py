@@ -5,8 +5,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from fakes.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.errors import StoreCorrupt, StoreUnavailable
-from lib.testing.pinecone_server import API_KEY, HurryingClock, PineconeServer
 from lib.vector import Record
 
 from .pinecone_kit import ONCE, bodies, opened

@@ -5,8 +5,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from fakes.pinecone_server import API_KEY, PineconeServer
 from lib.errors import DimensionMismatch, MetricMismatch, StoreUnavailable
-from lib.testing.pinecone_server import API_KEY, PineconeServer
 from lib.vector import PineconeVectorStore, Record
 from lib.vector.records import Layout
 

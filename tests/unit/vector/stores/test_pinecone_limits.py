@@ -7,8 +7,8 @@ import httpx2
 import numpy as np
 import pytest
 
+from fakes.pinecone_server import PineconeServer
 from lib.errors import InvalidMeta
-from lib.testing.pinecone_server import PineconeServer
 from lib.vector import Record
 from lib.vector.stores.pinecone import records
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from fakes.pinecone_server import PineconeServer
 from lib.errors import UnsupportedFilter
-from lib.testing.pinecone_server import PineconeServer
 from lib.vector import EVERYTHING, F, Filter, Record
 from lib.vector.stores.pinecone.filter import condition
 

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from lib.errors import StoreCorrupt
-from lib.testing.servers import postgres
 from lib.vector import InMemoryVectorStore, PostgresVectorStore, Record
 from lib.vector.records import Layout
 from lib.vector.stores.postgres import search as plans
+from servers import postgres
 
 _names = count()
 TABLE = """

@@ -15,11 +15,11 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
-from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
 from lib.vector.stores.postgres import store as module
 from lib.vector.stores.postgres import writing
 from lib.vector.stores.postgres.driver import typed_errors
+from servers import postgres
 
 _names = count()
 WRITER = """

@@ -10,9 +10,9 @@ from psycopg import sql
 from psycopg_pool import AsyncConnectionPool
 
 from lib.errors import StoreUnavailable
-from lib.testing.servers import postgres
 from lib.vector import F, PostgresVectorStore, Record
 from lib.vector.stores.postgres import setup
+from servers import postgres
 
 _names = count()
 LEVELS = ["repeatable%5C%20read", "serializable"]

@@ -16,9 +16,9 @@ import pytest
 from psycopg_pool import AsyncConnectionPool
 
 from lib.errors import InvalidMeta, StoreClosed, StoreUnavailable
-from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
 from lib.vector.stores.postgres import database, lexical, writing
+from servers import postgres
 
 _names = count()
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lib.testing.aio import run
-from lib.testing.servers import postgres
 from lib.vector import F, InMemoryVectorStore, Match, Metric, PostgresVectorStore, Record
 from lib.vector.filter import matches
 from lib.vector.stores.postgres import search as plans
+from servers import postgres
 
 _names = count()
 

@@ -17,10 +17,10 @@ from lib.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from lib.testing.servers import postgres
 from lib.vector import PostgresVectorStore, Record
 from lib.vector.stores.postgres import driver, setup
 from lib.vector.stores.postgres.config import Table
+from servers import postgres
 
 _names = count()
 COLUMNS = "namespace text, id text, v vector(2), text text, meta jsonb"

@@ -7,7 +7,7 @@ from typing import Any
 import httpcore2
 import pytest
 
-from lib.testing.hostile_server import HostileServer, blackhole
+from fakes.hostile_server import HostileServer, blackhole
 
 
 class Detour:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from fakes.hostile_server import HostileServer, bombs
+from fakes.hostile_server.scenarios import BOMB_MEBIBYTES
 from lib.errors import FetchBlocked, ToolError
 from lib.testing.aio import run
-from lib.testing.hostile_server import HostileServer, bombs
-from lib.testing.hostile_server.scenarios import BOMB_MEBIBYTES
 from lib.tools.builtin.fetch.body import (
     Body,
     decoders_for,

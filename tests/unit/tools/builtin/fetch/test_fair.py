@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from fakes.hostile_server import HostileServer
 from lib._util.effort import Effort, EffortSpent, check
 from lib._util.own_threads import OwnThreads
 from lib.content import extract
 from lib.errors import ToolError
 from lib.testing.aio import run
-from lib.testing.hostile_server import HostileServer
 from lib.tools.builtin.fetch import tool as module
 from lib.tools.builtin.fetch.body import MAX_CHUNKS, read_body
 from lib.tools.builtin.fetch.fair import FairTurns, LoopTurns, party_of

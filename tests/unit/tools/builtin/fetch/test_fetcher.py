@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fakes.hostile_server import HostileServer
 from lib.errors import FetchBlocked, ToolError
 from lib.testing.aio import run
-from lib.testing.hostile_server import HostileServer
 from lib.tools.builtin import FetchPolicy, SafeFetcher
 from lib.tools.builtin.fetch.fetcher import Page
 

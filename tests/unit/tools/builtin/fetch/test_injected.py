@@ -8,8 +8,8 @@ import httpx
 import httpx2
 import pytest
 
+from fakes.hostile_server import HostileServer
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.hostile_server import HostileServer
 from lib.tools.builtin import FetchPolicy, SafeFetcher
 
 TLS = Path(__file__).parents[4] / "data" / "builtin" / "tls"

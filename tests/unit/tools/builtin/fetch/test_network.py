@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from fakes.hostile_server import SENT_AHEAD, HostileServer
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import FetchBlocked, ToolError
 from lib.testing.aio import run
-from lib.testing.hostile_server import SENT_AHEAD, HostileServer
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.network import PinnedBackend
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import pytest
 
+from fakes.hostile_server import HostileServer
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ToolError
 from lib.testing.aio import run
-from lib.testing.hostile_server import HostileServer
 from lib.tools.builtin.fetch import paced
 from lib.tools.builtin.fetch.answer import Answer
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher

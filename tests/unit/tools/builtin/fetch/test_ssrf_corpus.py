@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from fakes.hostile_server import Asked, HostileServer
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.hostile_server import Asked, HostileServer
 from lib.tools import ToolContext
 from lib.tools.builtin.fetch.address import read
 from lib.tools.builtin.fetch.fetcher import SafeFetcher

@@ -9,9 +9,9 @@ from typing import Any, Final
 import httpx2
 import pytest
 
+from fakes.hostile_server import SCENARIOS
+from fakes.raw_server import raw_server
 from lib.errors import FetchBlocked, ToolError
-from lib.testing.hostile_server import SCENARIOS
-from lib.testing.raw_server import raw_server
 from lib.tools import ToolContext
 from lib.tools.builtin import (
     BraveSearchProvider,

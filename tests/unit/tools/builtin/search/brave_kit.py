@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fakes.search_server import API_KEY, BraveServer, WebPage
 from lib.errors import ToolError
 from lib.testing.clock import ManualClock
 from lib.testing.http import Reaction
-from lib.testing.search_server import API_KEY, BraveServer, WebPage
 from lib.tools.builtin import BraveSearchProvider
 
 JSON = {"content-type": "application/json"}

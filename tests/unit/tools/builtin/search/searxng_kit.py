@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from fakes.search_server import SearXNGServer, WebPage
 from lib.errors import ToolError
 from lib.testing.http import Reaction
-from lib.testing.search_server import SearXNGServer, WebPage
 from lib.tools.builtin import SearXNGProvider
 from lib.tools.builtin.search.provider import SearchResults
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from fakes.search_server import API_KEY, BraveServer
 from lib.testing.http import Hang, Reaction, Response
-from lib.testing.search_server import API_KEY, BraveServer
 from lib.tools.builtin import BraveSearchProvider, SearchApiProvider, SearchResult
 
 from .brave_kit import JSON, PAGES, refusal, served

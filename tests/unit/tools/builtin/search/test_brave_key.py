@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from fakes.search_server import API_KEY
 from lib.errors import ToolError
 from lib.testing.http import Response
-from lib.testing.search_server import API_KEY
 from lib.tools.builtin import BraveSearchProvider
 
 from .brave_kit import JSON, refusal, served

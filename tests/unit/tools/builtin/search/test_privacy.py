@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib.testing.raw_server import raw_server
+from fakes.raw_server import raw_server
 from lib.tools.builtin import BraveSearchProvider, SearXNGProvider
 
 Make = Callable[..., Any]

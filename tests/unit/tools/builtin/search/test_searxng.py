@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fakes.search_server import AskedOfSearXNG, SearXNGServer
 from lib.errors import ToolError
-from lib.testing.search_server import AskedOfSearXNG, SearXNGServer
 from lib.tools.builtin import MetaSearchProvider, SearXNGProvider
 from lib.tools.builtin.search.searxng import obedient
 

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from fakes.search_server import SearXNGServer
 from lib.errors import ToolError
 from lib.testing.http import Drop, Hang, Reaction, Response
-from lib.testing.search_server import SearXNGServer
 from lib.tools.builtin import SearXNGProvider
 
 from .searxng_kit import JSON, PAGES, answering, refusal_of, served

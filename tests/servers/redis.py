@@ -73,7 +73,7 @@ class RedisServer:
             command += [f"--{name}", value]
         log = self.folder / "log"
         with log.open("ab") as out:
-            self._process = subprocess.Popen(  # noqa: S603 - a known program, our own arguments
+            self._process = subprocess.Popen(
                 [*command, *self._settings], stdin=subprocess.DEVNULL, stdout=out
             )
         deadline = time.monotonic() + _START_S

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lib.testing.hostile_server.scenarios import SCENARIOS, answer, ends_by_itself
+from fakes.hostile_server.scenarios import SCENARIOS, answer, ends_by_itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

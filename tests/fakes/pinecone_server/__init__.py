@@ -4,7 +4,7 @@ It keeps records, evaluates filters, and is as unpleasant as the real one: resul
 searches lag behind writes, limits hold to the byte, and it can be told to refuse or to be away.
 """
 
-from lib.testing.pinecone_server.clock import HurryingClock
-from lib.testing.pinecone_server.server import API_KEY, PineconeServer
+from fakes.pinecone_server.clock import HurryingClock
+from fakes.pinecone_server.server import API_KEY, PineconeServer
 
 __all__ = ["API_KEY", "HurryingClock", "PineconeServer"]

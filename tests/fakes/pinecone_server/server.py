@@ -10,10 +10,10 @@ from urllib.parse import unquote
 
 import httpx2
 
-from lib.testing.pinecone_server import limits
-from lib.testing.pinecone_server.data import Index
-from lib.testing.pinecone_server.language import passes
-from lib.testing.pinecone_server.limits import Refused
+from fakes.pinecone_server import limits
+from fakes.pinecone_server.data import Index
+from fakes.pinecone_server.language import passes
+from fakes.pinecone_server.limits import Refused
 
 API_KEY: Final = "pcsk_test_0123456789"
 API_VERSION: Final = "2025-10"

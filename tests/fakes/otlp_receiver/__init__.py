@@ -4,8 +4,7 @@ It keeps spans the way one of them does (`on_repeat`), answers what its script s
 further routes for what a vendor has beside traces. It needs opentelemetry-proto.
 """
 
-from lib.testing.http import Drop, Handler, Hang, HTTPServer, Request, Response
-from lib.testing.otlp_receiver.receiver import (
+from fakes.otlp_receiver.receiver import (
     Answer,
     OnRepeat,
     OTLPReceiver,
@@ -13,6 +12,7 @@ from lib.testing.otlp_receiver.receiver import (
     partial_success,
     redirect,
 )
+from lib.testing.http import Drop, Handler, Hang, HTTPServer, Request, Response
 
 __all__ = [
     "Answer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from lib.testing.otlp_receiver import Drop, Hang, OnRepeat, OTLPReceiver, Request, Response
+from fakes.otlp_receiver import Drop, Hang, OnRepeat, OTLPReceiver, Request, Response
 
 Planned: TypeAlias = Response | Hang | Drop
 Route: TypeAlias = Callable[[Request], Response]

@@ -8,12 +8,12 @@ import re
 from datetime import datetime
 from typing import Any, Final, cast
 
+from fakes.otlp_receiver import Request, Response
+from fakes.trace_servers.base import Refused, TraceServer, too_many
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.testing.otlp_receiver import Request, Response
-from lib.testing.trace_servers.base import Refused, TraceServer, too_many
 
 PUBLIC_KEY: Final = "pk-lf-0123456789"
-SECRET_KEY: Final = "sk-lf-9876543210"  # noqa: S105 - of a stand-in
+SECRET_KEY: Final = "sk-lf-9876543210"
 
 _NEWEST: Final = 4
 _MAX_PAGE: Final = 1000

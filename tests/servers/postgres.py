@@ -131,4 +131,4 @@ def _empty(schema: str) -> None:
     find = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
     for (table,) in shared().execute(find, schema):
         if table not in ("lib_meta", "lib_partitions"):
-            shared().execute(f"DELETE FROM {schema}.{table}")  # noqa: S608 - names of our own
+            shared().execute(f"DELETE FROM {schema}.{table}")

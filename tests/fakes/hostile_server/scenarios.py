@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
+from fakes.hostile_server import bombs
 from lib._util.clock import SYSTEM_CLOCK
-from lib.testing.hostile_server import bombs
 
 Scenario: TypeAlias = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 

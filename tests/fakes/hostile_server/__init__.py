@@ -4,7 +4,7 @@ It answers with the scenarios of `SCENARIOS`, redirects as told, by http and by 
 who asked for what. It keeps connections open, whatever stands on them.
 """
 
-from lib.testing.hostile_server.scenarios import SCENARIOS, SENT_AHEAD, Scenario
-from lib.testing.hostile_server.server import Asked, HostileServer, blackhole
+from fakes.hostile_server.scenarios import SCENARIOS, SENT_AHEAD, Scenario
+from fakes.hostile_server.server import Asked, HostileServer, blackhole
 
 __all__ = ["SCENARIOS", "SENT_AHEAD", "Asked", "HostileServer", "Scenario", "blackhole"]

@@ -6,8 +6,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from lib.testing.otlp_receiver import Request, Response
-from lib.testing.trace_servers.base import Refused, TraceServer
+from fakes.otlp_receiver import Request, Response
+from fakes.trace_servers.base import Refused, TraceServer
 
 API_KEY: Final = "lsv2_pt_0123456789"
 

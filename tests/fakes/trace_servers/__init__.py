@@ -5,10 +5,9 @@ comes is ingested later, what comes twice is doubled or ignored, orphans vanish.
 from the code and the documents of November 2026; Phoenix was run beside its stand-in.
 """
 
-from lib.testing.talkative import talkative_log
-from lib.testing.trace_servers.base import TraceServer
-from lib.testing.trace_servers.langfuse import LangfuseServer
-from lib.testing.trace_servers.langsmith import LangSmithServer
-from lib.testing.trace_servers.phoenix import PhoenixServer
+from fakes.trace_servers.base import TraceServer
+from fakes.trace_servers.langfuse import LangfuseServer
+from fakes.trace_servers.langsmith import LangSmithServer
+from fakes.trace_servers.phoenix import PhoenixServer
 
-__all__ = ["LangSmithServer", "LangfuseServer", "PhoenixServer", "TraceServer", "talkative_log"]
+__all__ = ["LangSmithServer", "LangfuseServer", "PhoenixServer", "TraceServer"]

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from lib.llm import Reply, Usage
-from lib.testing.llm_server import API_KEY, Answers, ModelServer, Raw, refused
-from lib.testing.responses_wire import (
+from fakes.llm_server import API_KEY, Answers, ModelServer, Raw, refused
+from fakes.responses_wire import (
     RESPONSES_DIALECTS,
     ResponsesDialect,
     event_stream,
     items_of,
     response,
 )
+from lib.llm import Reply, Usage
 
 _ROLES: Final = frozenset({"assistant", "developer", "system", "user"})
 # Of the other API, whose users bring them along.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import ge, gt, le, lt
 from typing import Any, Final, cast
 
-from lib.testing.pinecone_server.limits import Refused
+from fakes.pinecone_server.limits import Refused
 
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "$gt": gt,

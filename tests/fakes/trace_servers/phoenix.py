@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias, cast
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from lib.testing.otlp_receiver import Request, Response, attributes_of
-from lib.testing.trace_servers.base import Refused, TraceServer
+from fakes.otlp_receiver import Request, Response, attributes_of
+from fakes.trace_servers.base import Refused, TraceServer
 
 _KINDS: Final = frozenset({"LLM", "CODE", "HUMAN"})
 _DEFAULT: Final = "default"

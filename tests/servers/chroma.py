@@ -38,7 +38,7 @@ def chroma_server() -> tuple[str, int]:
 
 def forget_collections() -> None:
     """Delete all that this process's server holds: listing grows slow with what tests leave."""
-    import httpx2  # noqa: PLC0415 - nothing else here needs it
+    import httpx2
 
     host, port = chroma_server()
     database = f"http://{host}:{port}/api/v2/tenants/default_tenant/databases/default_database"
@@ -54,7 +54,7 @@ def _started() -> int:
     folder = tempfile.mkdtemp(prefix="lib-chroma-")
     port = _free_port()
     with Path(folder, "log").open("wb") as log:
-        server = subprocess.Popen(  # noqa: S603 - a program of this environment, fixed arguments
+        server = subprocess.Popen(
             [command, "run", "--path", folder, "--host", _HOST, "--port", str(port)],
             stdin=subprocess.DEVNULL,
             stdout=log,

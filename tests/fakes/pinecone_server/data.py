@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from lib.testing.pinecone_server import limits
-from lib.testing.pinecone_server.language import passes
-from lib.testing.pinecone_server.limits import Refused
+from fakes.pinecone_server import limits
+from fakes.pinecone_server.language import passes
+from fakes.pinecone_server.limits import Refused
 
 Rows = dict[str, dict[str, Any]]
 
@@ -140,7 +140,7 @@ class Index:
         scored.sort(key=lambda pair: pair[0], reverse=self.metric != "euclidean")
         best = scored[:size]
         if len(best) >= 3:
-            Random(len(best)).shuffle(best)  # noqa: S311 - tests repeat
+            Random(len(best)).shuffle(best)
         matches = [_shown(row, score, body) for score, row in best]
         if len(json.dumps(matches)) > limits.MAX_RESULT_BYTES:
             raise Refused(400, "the result is larger than 4 MB: ask for less")
