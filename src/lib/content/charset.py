@@ -15,6 +15,12 @@ PRESCAN_BYTES: Final = 1_024
 """How much of a page is searched for a meta element that names its encoding."""
 
 _MARKS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
+# UTF-32, which no page of the web is in, first: one of its marks begins like that of UTF-16.
+_FILE_MARKS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32le"),
+    (codecs.BOM_UTF32_BE, "utf-32be"),
+    *_MARKS,
+)
 _WIDE: Final = frozenset({"utf-16be", "utf-16le"})
 _MULTIBYTE: Final = frozenset(
     {"utf-8", "gbk", "gb18030", "big5", "euc-jp", "iso-2022-jp", "shift_jis", "euc-kr", *_WIDE}
@@ -59,6 +65,27 @@ def decode(body: bytes, *, charset: str | None, markup: str = "") -> Decoded:
     if text is not None:
         return Decoded(text, "utf-8")
     return Decoded(_decoded(body, "windows-1252"), "windows-1252")
+
+
+def decode_file(body: bytes, *, markup: str = "") -> Decoded:
+    """Return the text of a whole file, in the encoding that `decode` would take.
+
+    UTF-32 counts, too, where a byte order mark names it.
+
+    Args:
+        body: the file's content.
+        markup: as for `decode`.
+
+    Raises:
+        ValueError: it is not in the encoding of its byte order mark; the message names that.
+    """
+    for mark, encoding in _FILE_MARKS:
+        if body.startswith(mark):
+            try:
+                return Decoded(body[len(mark) :].decode(encoding), encoding)
+            except UnicodeDecodeError:
+                raise ValueError(encoding) from None
+    return decode(body, charset=None, markup=markup)
 
 
 def _as_utf8(body: bytes) -> str | None:

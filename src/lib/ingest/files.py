@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import os
 import re
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from lib.content.charset import decode_file
 from lib.ingest.document import Reader
 from lib.ingest.readers import read_markdown, read_plain, read_rst
 from lib.ingest.webpage import read_html
@@ -28,13 +28,6 @@ READERS: Final[Mapping[str, Reader]] = {
 """The reader of each suffix, in lower case."""
 
 _GENERATED: Final = frozenset({"__pycache__", "CVS", "node_modules", "site-packages", "venv"})
-_BYTE_ORDER_MARKS: Final = (  # UTF-32 first: its little-endian mark begins like that of UTF-16
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _control = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]").search
 
 
@@ -68,7 +61,7 @@ class Content:
     Attributes:
         text: with line feeds as the only line ends.
         digest: of the bytes.
-        encoding: "latin-1" says that the bytes are in no Unicode encoding: any text was guessed.
+        encoding: as the Encoding Standard names it, or "utf-32le" or "utf-32be".
     """
 
     text: str
@@ -158,24 +151,25 @@ def read_file(path: Path, max_bytes: int) -> Content:
         raise Unreadable(f"cannot be read: {error.strerror}", gone=False) from None
     if len(raw) > max_bytes:
         raise Unreadable(f"larger than {max_bytes} bytes")
-    text, encoding = _decoded(raw)
-    if "\0" in text:
-        raise Unreadable("binary")
+    text, encoding = _decoded(raw, "html" if READERS.get(suffix_of(path.name)) is read_html else "")
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return Content(lines, hashlib.sha256(raw).hexdigest(), encoding)
 
 
-def _decoded(raw: bytes) -> tuple[str, str]:
-    for mark, encoding in _BYTE_ORDER_MARKS:
-        if raw.startswith(mark):
-            try:
-                return raw.removeprefix(mark).decode(encoding), encoding
-            except UnicodeDecodeError:
-                raise Unreadable(f"begins like {encoding}, but is not") from None
+def _decoded(raw: bytes, markup: str) -> tuple[str, str]:
+    """Return the text of a file and its encoding.
+
+    Raises:
+        Unreadable: it holds no text.
+    """
     try:
-        return raw.decode(), "utf-8"
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-        if _control(text):
-            raise Unreadable("binary") from None
-        return text, "latin-1"
+        decoded = decode_file(raw, markup=markup)
+    except ValueError as error:
+        raise Unreadable(f"begins like {error}, but is not") from None
+    text, encoding = decoded.text, decoded.encoding
+    if encoding == "replacement":
+        raise Unreadable("in an encoding that is not read")
+    # Only Unicode rules out bytes: a file that is in none of its encodings may hold anything.
+    if "\0" in text or (not encoding.startswith("utf-") and _control(text)):
+        raise Unreadable("binary")
+    return text, encoding

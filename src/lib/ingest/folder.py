@@ -20,7 +20,7 @@ from lib.vector.records import Doc
 Progress: TypeAlias = Callable[[int, int, str], None]
 T = TypeVar("T")
 
-_CHUNKING: Final = 1  # to be raised when the same file gives other chunks
+_CHUNKING: Final = 2  # to be raised when the same file gives other chunks
 _FILES_AT_ONCE: Final = 32
 _IDS_AT_ONCE: Final = 500
 _DEFAULT_SPLITTER: Final = Splitter()

@@ -103,11 +103,12 @@ def test_a_root_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
         (b"", "", "utf-8"),
         ("naïve 猫".encode(), "naïve 猫", "utf-8"),
         (b"\xef\xbb\xbfmark", "mark", "utf-8"),
-        ("猫\n".encode("utf-16"), "猫\n", "utf-16-le"),
-        (b"\xfe\xff\x00a", "a", "utf-16-be"),
-        ("猫".encode("utf-32"), "猫", "utf-32-le"),
-        (b"\x00\x00\xfe\xff\x00\x00\x00a", "a", "utf-32-be"),
-        (b"caf\xe9", "café", "latin-1"),
+        ("猫\n".encode("utf-16"), "猫\n", "utf-16le"),
+        (b"\xfe\xff\x00a", "a", "utf-16be"),
+        ("猫".encode("utf-32"), "猫", "utf-32le"),
+        (b"\x00\x00\xfe\xff\x00\x00\x00a", "a", "utf-32be"),
+        (b"caf\xe9", "café", "windows-1252"),
+        (b"\x80", "€", "windows-1252"),
         (b"a\r\nb\rc\n", "a\nb\nc\n", "utf-8"),
         (b"\x1b[1mbold\x1b[0m \x0c", "\x1b[1mbold\x1b[0m \x0c", "utf-8"),
     ],
@@ -125,7 +126,7 @@ def test_bytes_become_text(tmp_path: Path, raw: bytes, text: str, encoding: str)
         (b"a \x00 b", "binary"),
         ("a\x00b".encode("utf-16"), "binary"),
         (b"\xfe\xed\xfa\xce\x07\x01", "binary"),
-        (b"\xff\xfea", "begins like utf-16-le, but is not"),
+        (b"\xff\xfea", "begins like utf-16le, but is not"),
         (b"\xef\xbb\xbf\xff", "begins like utf-8, but is not"),
         (b"12345678901", "larger than 10 bytes"),
     ],
@@ -135,6 +136,21 @@ def test_what_is_no_text_is_left_out(tmp_path: Path, raw: bytes, reason: str) ->
         read_file(write(tmp_path, "a.txt", raw), 10)
 
     assert (refused.value.reason, refused.value.gone) == (reason, True)
+
+
+def test_a_page_may_name_its_encoding(tmp_path: Path) -> None:
+    raw = "<meta charset=koi8-r><p>да".encode("koi8-r")
+
+    page = read_file(write(tmp_path, "a.html", raw), 100)
+    text = read_file(write(tmp_path, "a.txt", raw), 100)
+
+    assert (page.text, page.encoding) == ("<meta charset=koi8-r><p>да", "koi8-r")
+    assert text.encoding == "windows-1252"
+
+
+def test_a_page_in_an_encoding_that_browsers_refuse_is_left_out(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="in an encoding that is not read"):
+        read_file(write(tmp_path, "a.html", b"<meta charset=iso-2022-kr>\x1b$)C"), 100)
 
 
 def test_a_file_that_vanished_is_gone_and_one_that_is_refused_is_not(tmp_path: Path) -> None:

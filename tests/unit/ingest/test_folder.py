@@ -123,7 +123,7 @@ async def test_progress_counts_every_file_once(folder: Path, tmp_path: Path) -> 
     assert seen == [(1, 2, "more/notes.txt"), (2, 2, "guide.md")]
 
 
-async def test_encodings_and_long_names_are_told(tmp_path: Path) -> None:
+async def test_metadata_holds_the_encoding_and_ids_stay_short(tmp_path: Path) -> None:
     shelf, deep = Shelf(), "d" * 200
     path = tmp_path / deep / deep / deep / "a.txt"
     path.parent.mkdir(parents=True)
@@ -138,5 +138,5 @@ async def test_encodings_and_long_names_are_told(tmp_path: Path) -> None:
         "title": "a",
         "line": 1,
         "end_line": 1,
-        "encoding": "latin-1",
+        "encoding": "windows-1252",
     }

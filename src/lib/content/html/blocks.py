@@ -5,6 +5,7 @@ Nothing here is a tree of objects and nothing recurses, so depth costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -33,6 +34,8 @@ class Block:
         cell: the number of its cell, or 0.
         header: whether the cell is one of a header.
         language: of code, or "".
+        lines: ascending offsets into the text, each with the source line, from 1, that holds up to
+            the next offset; empty unless lines are tracked.
     """
 
     container: int
@@ -48,6 +51,7 @@ class Block:
     cell: int = 0
     header: bool = False
     language: str = ""
+    lines: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(slots=True)

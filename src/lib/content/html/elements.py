@@ -17,6 +17,9 @@ DROPPED: Final = frozenset({
 })  # fmt: skip
 """What a reader does not read."""
 
+NAVIGATION: Final = frozenset({"nav"})
+"""What leads to other pages; it is left out of files that are indexed."""
+
 VOID: Final = frozenset({
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input",
     "keygen", "link", "meta", "param", "source", "track", "wbr",

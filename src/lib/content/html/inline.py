@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from lib.content.markup import unescaped
 
 
@@ -18,14 +20,15 @@ class Inline:
         self._link_at = 0
         self._link_size = 0
         self._code_at: int | None = None
+        self._lines: list[tuple[int, int]] = []  # the number of a part, and its source line
 
     @property
     def empty(self) -> bool:
         """Whether no word was added since the last block was taken."""
         return not self._size
 
-    def add(self, text: str) -> None:
-        """Add a text as it stands in the source."""
+    def add(self, text: str, line: int = 0) -> None:
+        """Add a text as it stands in the source, with its source line if lines are tracked."""
         spaced = unescaped(text)
         words = " ".join(spaced.split())
         if not words:
@@ -33,6 +36,8 @@ class Inline:
             return
         if (self._gap or spaced[0].isspace()) and self._parts:
             self._space()
+        if line and (not self._lines or line != self._lines[-1][1]):
+            self._lines.append((len(self._parts), line))
         self._parts.append(words)
         self._size += len(words)
         if self._in_link:
@@ -94,11 +99,20 @@ class Inline:
                 self._parts.append(f"`{text}`")
         self._code_at = None
 
-    def take(self) -> tuple[str, int, int]:
-        """Return the text, its size and its linked size, and begin a new block."""
+    def take(self) -> tuple[str, int, int, list[tuple[int, int]]]:
+        """Return the text, its size, its linked size and its lines, and begin a new block."""
         self._mark_link()
-        taken = "".join(self._parts).strip(), self._size, self._linked
-        self._parts = []
+        lines = offsets_of(self._parts, self._lines)
+        taken = "".join(self._parts).strip(), self._size, self._linked, lines
+        self._parts, self._lines = [], []
         self._gap, self._size, self._linked, self._code_at = False, 0, 0, None
         self._link_at = self._link_size = 0
         return taken
+
+
+def offsets_of(parts: list[str], lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return source lines with the offsets of the parts in their joined text that they begin at."""
+    if not lines:
+        return []
+    starts = list(accumulate(map(len, parts), initial=0))
+    return [(starts[number], line) for number, line in lines]

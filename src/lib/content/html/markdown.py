@@ -24,7 +24,7 @@ def written(blocks: Sequence[Block], *, max_chars: int) -> tuple[str, bool]:
     length = 0
     last: Block | None = None
     for block, text in _pieces(blocks):
-        gap = "" if last is None else "\n" if _close(last, block) else "\n\n"
+        gap = "" if last is None else "\n" if is_close(last, block) else "\n\n"
         parts += gap, text
         length += len(gap) + len(text)
         last = block
@@ -66,8 +66,8 @@ def _cell(block: Block) -> str:
     return block.text.replace("\n", " ").replace("|", "\\|")
 
 
-def _close(last: Block, block: Block) -> bool:
-    """Say whether two blocks follow each other without an empty line."""
+def is_close(last: Block, block: Block) -> bool:
+    """Return True if two blocks follow each other without an empty line."""
     if last.row and block.row and last.kind == block.kind == "text":
         return True
     if block.marker == DEFINITION:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lib.content.html import elements as names
 from lib.content.html.blocks import DEFINITION, Block, Blocks
 from lib.content.html.hidden import Hidden
-from lib.content.html.inline import Inline
+from lib.content.html.inline import Inline, offsets_of
 from lib.content.html.visibility import sight_of
 from lib.content.links import Links
-from lib.content.markup import attributes, tokens, unescaped
+from lib.content.markup import Kind, Token, attributes, tokens, unescaped
 
 MAX_EVENTS: Final = 400_000
 """How many texts and tags of a page are read."""
@@ -24,11 +24,12 @@ MAX_BLOCKS: Final = 80_000
 _beginning: Final = re.compile(r"<[a-z/!?]", re.IGNORECASE).search
 _telling: Final = re.compile(r"hidden|popover", re.IGNORECASE).search
 _ends_of_dropped: Final = re.compile(
-    rf"</({'|'.join(sorted(names.DROPPED))})(?=[\s/>])", re.IGNORECASE
+    rf"</({'|'.join(sorted(names.DROPPED | names.NAVIGATION))})(?=[\s/>])", re.IGNORECASE
 ).finditer
 _language: Final = re.compile(
     r"(?:^|\s)(?:language|lang|highlight-source|brush:)[-\s]?([\w+#-]{1,20})(?!\S)"
 ).search
+_lines: Final = re.compile(r"[^\n]*\n|[^\n]+").findall
 _number: Final = re.compile(r"\s*([0-9]{1,6})\s*", re.ASCII).fullmatch
 _NO_ATTRIBUTES: Final[dict[str, str]] = {}
 
@@ -44,22 +45,50 @@ def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Block
         url: where it came from, for its links.
         max_events: how many texts and tags are read.
     """
-    reader, sight = _Reader(source, url), sight_of(source)
+    reader, sight = _Reader(source, Links(url)), sight_of(source)
     end_of_sight = len(source) if sight.end is None else sight.end
-    for number, (kind, value, start, end) in enumerate(
-        tokens(source, skipped=names.SKIPPED, raw=names.RAW)
-    ):
+    for number, (kind, value, start, end) in enumerate(_tokens(source)):
         if number >= max_events or reader.opened > MAX_BLOCKS or start >= end_of_sight:
             reader.page.cut = True
             break
         if kind == "text":
             if start not in sight.unseen:
-                reader.text(value, last=end == len(source))
-        elif kind == "close":
-            reader.close(value)
+                reader.text(value if end < len(source) else _complete(value))
         else:
-            reader.open(value, source[start:end], start)
+            reader.tag(kind, value, source[start:end], start)
     return reader.finished()
+
+
+def read_file_blocks(source: str) -> Blocks:
+    """Return the visible blocks of a whole page, each with the source lines of its text.
+
+    It is for files that an operator has chosen to index: there is no limit to their size,
+    navigation is left out, and neither links nor code within a text are marked.
+
+    Args:
+        source: HTML, with line feeds as the only ends of lines.
+    """
+    reader, sight = _Reader(source, None), sight_of(source)
+    line, counted = 1, 0
+    for kind, value, start, end in _tokens(source):
+        if kind != "text":
+            reader.tag(kind, value, source[start:end], start)
+        elif start not in sight.unseen:
+            line, counted = line + source.count("\n", counted, start), start
+            text = value if end < len(source) else _complete(value)
+            for number, part in enumerate(_lines(text)):
+                reader.text(part, line + number)
+    return reader.finished()
+
+
+def _tokens(source: str) -> Iterator[Token]:
+    return tokens(source, skipped=names.SKIPPED, raw=names.RAW)
+
+
+def _complete(last: str) -> str:
+    """Return the last text of a page without a tag or comment that does not end."""
+    cut = _beginning(last)
+    return last[: cut.start()] if cut else last
 
 
 @dataclass(slots=True)
@@ -78,11 +107,12 @@ class _Frame:
 class _Reader:
     """Follows the tags; a stack holds the open blocks, inline elements are not kept."""
 
-    def __init__(self, source: str, url: str) -> None:
+    def __init__(self, source: str, links: Links | None) -> None:
         self.page = Blocks()
         self.opened = 0
         self._last_ends = {end[1].lower(): end.start() for end in _ends_of_dropped(source)}
-        self._links = Links(url)
+        self._links = links  # None: neither links nor code are marked, and no navigation is read
+        self._dropped = names.DROPPED if links else names.DROPPED | names.NAVIGATION
         self._based = False
         self._inline = Inline()
         self._frames: list[_Frame] = []
@@ -93,6 +123,7 @@ class _Reader:
         self._title: list[str] = []
         self._in_title = self._titled = False
         self._code: list[str] | None = None
+        self._code_lines: list[tuple[int, int]] = []  # the number of a part, and its source line
         self._language = ""
         self._level = self._quotes = 0
         self._lists: list[int] = []  # the number of the next item, or -1
@@ -110,18 +141,24 @@ class _Reader:
 
     # -- tokens --------------------------------------------------------------------------------
 
-    def text(self, text: str, *, last: bool) -> None:
-        if last and (cut := _beginning(text)):
-            text = text[: cut.start()]  # a tag or comment that does not end
+    def text(self, text: str, line: int = 0) -> None:
         if self._hidden:
             return
         if self._in_title:
             if not self._titled:  # no other title is shown anywhere
                 self._title.append(text)
         elif self._code is not None:
+            if line:
+                self._code_lines.append((len(self._code), line))
             self._code.append(unescaped(text))
         else:
-            self._inline.add(text)
+            self._inline.add(text, line)
+
+    def tag(self, kind: Kind, name: str, tag: str, start: int) -> None:
+        if kind == "close":
+            self.close(name)
+        else:
+            self.open(name, tag, start)
 
     def open(self, name: str, tag: str, start: int) -> None:
         self._in_title = False
@@ -142,7 +179,7 @@ class _Reader:
 
     def _drops(self, name: str, tag: str, start: int) -> bool:
         """Say whether an element is one that is not read; one that does not end is read."""
-        if name not in names.DROPPED or (name in {"svg", "math"} and tag.endswith("/>")):
+        if name not in self._dropped or (name in {"svg", "math"} and tag.endswith("/>")):
             return False
         return name == "template" or self._last_ends.get(name, -1) > start
 
@@ -172,11 +209,13 @@ class _Reader:
 
     def _open_link(self, found: dict[str, str]) -> None:
         if self._code is None:
-            self._inline.open_link(self._links.absolute(found.get("href", "")))
+            links = self._links
+            self._inline.open_link(links and links.absolute(found.get("href", "")))
 
     def _open_code(self, found: dict[str, str]) -> None:
         if self._code is None:
-            self._inline.open_code()
+            if self._links:
+                self._inline.open_code()
         else:
             self._language = self._language or _language_of(found)
 
@@ -184,7 +223,7 @@ class _Reader:
         self._in_title, self._titled = True, bool(self._title)
 
     def _rebase(self, found: dict[str, str]) -> None:
-        if not self._based and "href" in found:
+        if self._links and not self._based and "href" in found:
             self._based = True
             self._links.rebase(found["href"])
 
@@ -291,12 +330,26 @@ class _Reader:
     def _end_code(self) -> None:
         if self._code is None:
             return
-        text = "".join(self._code).replace("\r\n", "\n").strip("\n").rstrip()
-        self._code = None
+        written = "".join(self._code).replace("\r\n", "\n")
+        text = written.strip("\n").rstrip()
+        leading = len(written) - len(written.lstrip("\n"))
+        lines = [
+            (max(offset - leading, 0), line)
+            for offset, line in offsets_of(self._code, self._code_lines)
+        ]
+        self._code, self._code_lines = None, []
         if text:
-            self._add(text, len(text), 0, code=True)
+            self._add(text, len(text), 0, lines, code=True)
 
-    def _add(self, text: str, size: int, linked: int, *, code: bool = False) -> None:
+    def _add(
+        self,
+        text: str,
+        size: int,
+        linked: int,
+        lines: Sequence[tuple[int, int]] = (),
+        *,
+        code: bool = False,
+    ) -> None:
         self.page.blocks.append(
             Block(
                 container=self._container(),
@@ -312,6 +365,7 @@ class _Reader:
                 cell=self._cell,
                 header=self._header,
                 language=self._language if code else "",
+                lines=lines,
             )
         )
         self._marker = ""
