@@ -8,8 +8,8 @@ from playwright.sync_api import Page
 
 from lib.evals import Score
 from lib.observe import Span, SpanEvent
-from lib.observe.page import Page as TracePage
-from lib.observe.page import render_page
+from lib.observe.view.page import Page as TracePage
+from lib.observe.view.page import render_page
 
 Show = Callable[..., Page]
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

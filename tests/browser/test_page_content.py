@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from lib.observe.axis import label
-from lib.observe.page import Page as TracePage
-from lib.observe.page import render_page
+from lib.observe.view.axis import label
+from lib.observe.view.page import Page as TracePage
+from lib.observe.view.page import render_page
 
 from .page_kit import NAMES, SPANS, TRACE, Show, box, many, names, press, span
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Error, expect
 
 from lib.observe import SpanEvent
-from lib.observe.page import Page as TracePage
-from lib.observe.page import render_page
+from lib.observe.view.page import Page as TracePage
+from lib.observe.view.page import render_page
 
 from .page_kit import TRACE, Show, at, span
 

@@ -11,7 +11,7 @@ from lib.events import kinds as k
 from lib.events.store import run_mark
 from lib.observe import Span, span_id_of, spans_from_events, trace_id_of
 from lib.observe import attributes as a
-from lib.observe.ledger import StoreLedger
+from lib.observe.export.outbox import StoreLedger
 from lib.observe.spans import interrupt
 from lib.observe.trace import is_dead
 from lib.testing.clock import ManualClock

@@ -18,7 +18,7 @@ from lib.events.rules import log_faults
 from lib.observe import Span, span_id_of, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.span import SPAN_KINDS
-from lib.observe.spans.readers import READERS
+from lib.observe.spans.derive import READERS
 from lib.testing.logs import make_log, store_log
 
 SECRET = "hunter2-\U0001f511-swordfish"

@@ -28,7 +28,7 @@ from lib.engine import Engine, LLMHandler, ToolHandler
 from lib.events import RunQuery, SQLiteEventStore
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult, message_from_json
 from lib.observe.trace import Capture, read_trace
-from lib.observe.waterfall import Waterfall
+from lib.observe.view.waterfall import Waterfall
 from lib.tools import Tool, tool
 
 LEASE_S: Final = 2.0

@@ -23,10 +23,10 @@ from lib.evals import Score
 from lib.events import RunInfo
 from lib.events.urls import StorePlace
 from lib.observe import Span
-from lib.observe.page import Page, render_page
 from lib.observe.trace import Capture, RunTrace, read_trace
-from lib.observe.waterfall import Waterfall
-from lib.observe.words import state_of, title_of
+from lib.observe.view.page import Page, render_page
+from lib.observe.view.waterfall import Waterfall
+from lib.observe.view.words import state_of, title_of
 
 PIPE_WIDTH: Final = 120
 """How wide a trace is drawn where no terminal says how wide it is."""

@@ -31,7 +31,6 @@ from lib.observe.spend import ModelSpend, SpendFold, TotalSpend, spend_by, spend
 
 if TYPE_CHECKING:
     from lib.observe.dialects import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE
-    from lib.observe.render import render_trace
     from lib.observe.sinks.console import ConsoleSink
     from lib.observe.sinks.langfuse import LangfuseSink
     from lib.observe.sinks.langfuse import LangfuseSink as TraceSinkA
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from lib.observe.sinks.otel import OTelSink
     from lib.observe.sinks.phoenix import PhoenixSink
     from lib.observe.sinks.phoenix import PhoenixSink as TraceSinkC
+    from lib.observe.view.terminal import render_trace
 
 __all__ = [
     "GENAI",
@@ -95,6 +95,6 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "TraceSinkA": "lib.observe.sinks.langfuse:LangfuseSink",
             "TraceSinkB": "lib.observe.sinks.langsmith:LangSmithSink",
             "TraceSinkC": "lib.observe.sinks.phoenix:PhoenixSink",
-            "render_trace": "lib.observe.render",
+            "render_trace": "lib.observe.view.terminal",
         },
     )

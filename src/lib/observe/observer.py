@@ -21,9 +21,9 @@ from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.paging import each_run
-from lib.observe.delivery import Delivery
-from lib.observe.lane import Lane, Result
-from lib.observe.ledger import Ledger, MemoryLedger, StoreLedger
+from lib.observe.export.delivery import Delivery
+from lib.observe.export.outbox import Ledger, MemoryLedger, StoreLedger
+from lib.observe.export.queue import Lane, Result
 from lib.observe.span import TraceSink, trace_id_of
 from lib.observe.trace import Capture
 

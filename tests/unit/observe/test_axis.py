@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.observe import Span, SpanEvent
-from lib.observe.axis import Axis, Stretch, Tick, axis_of, label, stretch, ticks
+from lib.observe.view.axis import Axis, Stretch, Tick, axis_of, label, stretch, ticks
 from lib.testing.sink import make_trace
 
 ROOT = make_trace()[0]

@@ -12,7 +12,7 @@ from lib.errors import ExportError
 from lib.evals import Score
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
-from lib.observe.ledger import StoreLedger
+from lib.observe.export.outbox import StoreLedger
 from lib.testing.logs import make_log
 
 from .delivery_kit import Backend, Engine, Telling, called, main

@@ -8,7 +8,7 @@ from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events.store import run_mark
 from lib.observe import Observer
-from lib.observe.ledger import StoreLedger
+from lib.observe.export.outbox import StoreLedger
 
 from .delivery_kit import Backend, Engine, main
 

@@ -7,7 +7,7 @@ from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events import MemoryEventStore
 from lib.observe import Observer, Span, span_id_of, trace_id_of
-from lib.observe.ledger import Account, StoreLedger
+from lib.observe.export.outbox import Account, StoreLedger
 from lib.testing.logs import at
 
 from .delivery_kit import Backend, Engine, Telling, called, main

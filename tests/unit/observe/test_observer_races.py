@@ -11,7 +11,7 @@ from lib.evals import Score, score_event
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.observe import Observer, Span, span_id_of
-from lib.observe.ledger import StoreLedger
+from lib.observe.export.outbox import StoreLedger
 from lib.testing.logs import at, make_log, store_log
 
 

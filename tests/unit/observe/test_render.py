@@ -15,8 +15,8 @@ from lib.events import Event
 from lib.events import kinds as k
 from lib.observe import Span, render_trace, spans_from_events
 from lib.observe import attributes as a
-from lib.observe.tree import rows, totals
-from lib.observe.words import duration, state_of, status_words
+from lib.observe.view.tree import rows, totals
+from lib.observe.view.words import duration, state_of, status_words
 from lib.testing.logs import make_log
 from lib.testing.sink import make_trace
 

@@ -21,8 +21,8 @@ from lib.observe import Span, SpanEvent, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.span import LOST, RESUMED
 from lib.observe.spans import interrupt
-from lib.observe.tree import rows
-from lib.observe.waterfall import Columns, Shown, Waterfall, columns, select
+from lib.observe.view.tree import rows
+from lib.observe.view.waterfall import Columns, Shown, Waterfall, columns, select
 from lib.testing.logs import make_log
 from lib.testing.sink import make_trace
 

@@ -7,11 +7,11 @@ each returns attributes to add. `clean` comes last, so no function needs to care
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lib.observe import attributes as a
-from lib.observe.dialect import AttributeValue
+from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects.values import clean
 from lib.observe.span import Span, SpanKind
 
@@ -88,6 +88,29 @@ class TableDialect:
         if name in self.names or (self.unsaid and name.startswith(self.unsaid)):
             return ()
         return (f"{self.rest}{name}" if name.startswith("lib.") else name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Enriched:
+    """Adds attributes to every span before a dialect puts them into its own words.
+
+    Attributes:
+        dialect: translates.
+        more: by our names, such as `lib.observe.attributes.TAGS`; what a span says itself wins.
+    """
+
+    dialect: Dialect
+    more: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """That of the dialect."""
+        return self.dialect.name
+
+    def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
+        """Return what the dialect makes of the span and what is added."""
+        whole = replace(span, attributes={**self.more, **span.attributes})
+        return self.dialect.attributes(whole)
 
 
 def usage_of(span: Span) -> Mapping[str, int | float]:

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from lib._util.contexts import AsyncClosable
 from lib.errors import ExportError
-from lib.observe.render import render_trace
 from lib.observe.sinks.thread import OneThread
 from lib.observe.span import Span
+from lib.observe.view.terminal import render_trace
 
 
 class ConsoleSink(AsyncClosable):

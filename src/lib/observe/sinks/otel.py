@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args, overload
 from urllib.parse import urlsplit
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -28,7 +28,6 @@ from lib.observe.sinks.environment import (
     traces_timeout_s,
     traces_url,
 )
-from lib.observe.sinks.lazily import Lazily
 from lib.observe.sinks.scores import score_span, timed
 from lib.observe.span import Span, SpanLink, Updates
 
@@ -168,7 +167,7 @@ class OTelSink(AsyncClosable):
         """
         self._note_roots(spans)
         sent = [span for span in spans if span.end is not None or self.updates == "replace"]
-        await self._send(Lazily(sent, self._changed), on_taken)
+        await self._send(LazySpans(sent, self._changed), on_taken)
 
     async def score(
         self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
@@ -194,7 +193,7 @@ class OTelSink(AsyncClosable):
             trace_id = root.trace_id
         spans = [score_span(timed(one, self._clock), trace_id, span_id, root) for one in scores]
         try:
-            await self._send(Lazily(spans, lambda span: self._outgoing(self._placed(span))))
+            await self._send(LazySpans(spans, lambda span: self._outgoing(self._placed(span))))
         except ExportError as error:
             taken = error.taken
             error.taken_scores = len([*takewhile(lambda span: span.span_id in taken, spans)])
@@ -257,6 +256,34 @@ class OTelSink(AsyncClosable):
                     self._roots.move_to_end(trace_id)
         while len(self._roots) > _MAX_ROOTS:
             self._roots.popitem(last=False)
+
+
+class LazySpans(Sequence[Span]):
+    """Spans, each of them changed whenever somebody looks at it."""
+
+    def __init__(self, spans: Sequence[Span], change: Callable[[Span], Span]) -> None:
+        """Take the spans, and what makes of each the one that is seen."""
+        self._spans, self._change = spans, change
+
+    @overload
+    def __getitem__(self, place: int) -> Span: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> LazySpans: ...
+
+    def __getitem__(self, place: int | slice) -> Span | LazySpans:
+        """Return one span, or some that are still to be changed."""
+        if isinstance(place, slice):
+            return LazySpans(self._spans[place], self._change)
+        return self._change(self._spans[place])
+
+    def __iter__(self) -> Iterator[Span]:
+        """Change one after the other."""
+        return map(self._change, self._spans)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._spans)
 
 
 def _traced(span: Span) -> Span:

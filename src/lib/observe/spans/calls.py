@@ -1,19 +1,29 @@
-"""What a run asks of models, tools, people and memories, and what comes of it. Pure."""
+"""Spans of calls: of models, tools, agents and memories, and the waits for approvals. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from lib._util.operations import MOST, OperationKind
+from lib.engine.core.settle import call_result
 from lib.events import Event
 from lib.observe import attributes as a
-from lib.observe.spans import operations
+from lib.observe.span import span_id_of
+from lib.observe.spans.lifecycle import OUTCOME_STATUS, UNKNOWN, error_type
 from lib.observe.spans.run import RunSpans
-from lib.observe.spans.values import identifier, items, mapping, name, number, text, word
+from lib.observe.spans.values import identifier, items, mapping, moment, name, number, text, word
 
 _CALLED_OFF: Final = frozenset({"cancelled", "denied"})
 _ASKED: Final = ("query", "filter", "records")
 """What goes into a memory, as far as it is content."""
+
+_OPERATIONS: Final[Mapping[OperationKind, str]] = {
+    "retriever": "retrieval",
+    "reranker": "rerank",
+    "embedding": "embeddings",
+}
 
 
 def _fail(
@@ -155,7 +165,7 @@ def tool_requested(run: RunSpans, event: Event, key: str) -> None:
         a.TOOL_EFFECTS: word(data.get("effects")),
         a.TOOL_UNSTARTED: unstarted,
     }
-    begin_call(run, event, "tool", key, attributes | _mcp(data))
+    _begin_call(run, event, "tool", key, attributes | _mcp(data))
 
 
 def tool_checked(run: RunSpans, event: Event, key: str) -> None:
@@ -167,8 +177,8 @@ def tool_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a tool call with its output."""
     data = event.data
     output = data.get("output")
-    answer(run, event, key, {"content": output})
-    operations.add_operations(run, event, key)
+    _answer(run, event, key, {"content": output})
+    _add_operations(run, event, key)
     attributes = {a.TOOL_TRUNCATED: number(data.get("truncated")), **_mcp(data)}
     run.finish(event.at, "tool", key, attributes, shown=run.content.show(output))
 
@@ -176,15 +186,15 @@ def tool_completed(run: RunSpans, event: Event, key: str) -> None:
 def tool_failed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a tool call that has failed, or that was never made."""
     data = event.data
-    answer(run, event, key, {"content": data.get("message"), "is_error": True})
-    operations.add_operations(run, event, key)
+    _answer(run, event, key, {"content": data.get("message"), "is_error": True})
+    _add_operations(run, event, key)
     error = {"type": data.get("code"), "message": data.get("message")}
     _fail(run, event, "tool", key, error=error, attributes=_mcp(data))
 
 
 def approval_requested(run: RunSpans, event: Event, key: str) -> None:
     """Begin to wait for a person."""
-    begin_call(
+    _begin_call(
         run, event, "approval", key, {a.APPROVAL_REPEATS: identifier(event.data.get("repeats"))}
     )
 
@@ -197,7 +207,7 @@ def approval_decided(run: RunSpans, event: Event, key: str) -> None:
     run.finish(event.at, "approval", key, attributes, shown=shown)
 
 
-def begin_call(
+def _begin_call(
     run: RunSpans, event: Event, family: str, key: str, attributes: dict[str, Any]
 ) -> None:
     """Begin a call that a model has made, or the waiting for a person to allow it."""
@@ -219,7 +229,7 @@ def begin_call(
     )
 
 
-def answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> None:
+def _answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> None:
     """Put what a call has answered into the conversation."""
     part = {"type": "tool_result", "call_id": event.data.get("call_id"), **result}
     run.conversation.answer(key, {"role": "tool", "parts": [part]})
@@ -228,6 +238,111 @@ def answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> 
 def _mcp(data: Mapping[str, Any]) -> dict[str, Any]:
     told = mapping(data.get("mcp"))
     return {a.MCP[field]: identifier(told.get(field)) for field in a.MCP if field in told}
+
+
+# -- operations within a tool call -----------------------------------------------------------------
+
+
+def _add_operations(run: RunSpans, event: Event, key: str) -> None:
+    """Add a span for each operation that the result of a call tells of."""
+    if not run.is_open("tool", key):
+        return
+    above = span_id_of(event.run_id, "tool", key)
+    ids: list[str | None] = []
+    for place, told in enumerate(items(event.data.get("operations"))[:MOST]):
+        facts = mapping(told)
+        ids.append(
+            _add_operation(run, event, f"{key}/{place}", facts, _enclosing(facts, ids) or above)
+        )
+
+
+def _enclosing(facts: Mapping[str, Any], ids: Sequence[str | None]) -> str | None:
+    """Return the id of the operation that this one is a part of, if it is of one."""
+    under = facts.get("under")
+    return ids[under] if isinstance(under, int) and 0 <= under < len(ids) else None
+
+
+def _add_operation(
+    run: RunSpans, event: Event, key: str, facts: Mapping[str, Any], parent: str
+) -> str | None:
+    """Add the span of one operation; return its id, None if it cannot be read."""
+    kind, start = facts.get("kind"), moment(facts.get("start"))
+    if kind not in _OPERATIONS or start is None:
+        return None
+    model, source = name(facts.get("model")), name(facts.get("source"))
+    error = word(facts.get("error"))
+    attributes = {
+        a.OPERATION: _OPERATIONS[kind],
+        a.REQUEST_MODEL: model,
+        a.DATA_SOURCE: source,
+        a.TOP_K: number(facts.get("k")),
+        a.DIMENSIONS: number(facts.get("dimensions")),
+        a.DOCUMENT_COUNT: number(facts.get("count")),
+        a.ERROR_TYPE: error,
+    }
+    what = source if kind == "retriever" else model
+    query, found = (
+        text(facts.get("query")),
+        [_document(one) for one in items(facts.get("documents"))],
+    )
+    return run.add(
+        event,
+        "operation",
+        key,
+        (start, moment(facts.get("end")) or event.at),
+        name=f"{_OPERATIONS[kind]} {what}" if what else _OPERATIONS[kind],
+        kind=kind,
+        attributes=attributes,
+        under=parent,
+        status="ok" if error is None else "error",
+        shown=(
+            run.content.show({"query": query} if query else None),
+            run.content.show({"documents": found} if found else None),
+        ),
+    )
+
+
+def _document(told: Any) -> dict[str, Any]:
+    facts = mapping(told)
+    known = {"id": identifier(facts.get("id")), "score": number(facts.get("score"))}
+    return {field: value for field, value in known.items() if value is not None}
+
+
+# -- agents as tools -------------------------------------------------------------------------------
+
+
+def child_requested(run: RunSpans, event: Event, key: str) -> None:
+    """Begin the call of an agent and end its approval's wait; to the model it is a tool call.
+
+    What the agent does has spans of its own below this one.
+    """
+    run.use("tool_calls", 1)
+    run.conversation.call(key)
+    run.finish(event.at, "approval", key, {})
+    _begin_call(run, event, "tool", key, {a.OPERATION: "execute_tool", a.TOOL_TYPE: "function"})
+
+
+def child_completed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish the call as the agent's run has ended."""
+    data = event.data
+    outcome = word(data.get("outcome")) or UNKNOWN
+    status = OUTCOME_STATUS.get(outcome, "error")
+    message, output = text(mapping(data.get("error")).get("message")), text(data.get("output"))
+    told = {
+        "call_id": data.get("call_id"),
+        "outcome": outcome,
+        "output": output or "",
+        "reason": text(data.get("reason")),
+        "error": {"message": message},
+    }
+    result = call_result(replace(event, data=told))  # what the model is told, in these words
+    _answer(run, event, key, {"content": result.content, "is_error": result.is_error})
+    attributes = {
+        a.RUN_OUTCOME: outcome,
+        a.ERROR_TYPE: None if status == "ok" else error_type(data, outcome),
+    }
+    shown, told = run.content.show(output), run.content.show(message)
+    run.finish(event.at, "tool", key, attributes, status=status, message=told, shown=shown)
 
 
 # -- memories --------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -12,9 +12,8 @@ from lib.events import kinds as k
 from lib.events.payloads import readable
 from lib.observe import attributes as a
 from lib.observe.span import LOST, Span, SpanEvent, span_id_of
+from lib.observe.spans import calls, lifecycle, moments
 from lib.observe.spans.content import Content, Definitions
-from lib.observe.spans.lifecycle import run_started
-from lib.observe.spans.readers import read
 from lib.observe.spans.run import RUN, RunSpans
 from lib.observe.spans.values import mapping, text
 
@@ -25,6 +24,43 @@ _STARTERS: Final = {
     k.TURN_REQUESTED: ("turn", "signal_id"),
 }
 """What a child run can hang under: the family of its span, and where its key is."""
+
+
+Reader = Callable[[RunSpans, Event, str], None]
+
+_KEY: Final = "key"
+_SIGNAL: Final = "signal_id"
+_SEQ: Final = ""
+
+READERS: Final[Mapping[str, tuple[Reader, str]]] = {
+    k.RUN_RESUMED: (lifecycle.run_resumed, _SEQ),
+    k.RUN_COMPLETED: (lifecycle.run_completed, _SEQ),
+    k.CANCEL_REQUESTED: (lifecycle.cancel_requested, _SIGNAL),
+    k.LLM_REQUESTED: (calls.llm_requested, _KEY),
+    k.LLM_COMPLETED: (calls.llm_completed, _KEY),
+    k.LLM_FAILED: (calls.llm_failed, _KEY),
+    k.TOOL_REQUESTED: (calls.tool_requested, _KEY),
+    k.TOOL_CHECKED: (calls.tool_checked, _KEY),
+    k.TOOL_COMPLETED: (calls.tool_completed, _KEY),
+    k.TOOL_FAILED: (calls.tool_failed, _KEY),
+    k.APPROVAL_REQUESTED: (calls.approval_requested, _KEY),
+    k.APPROVAL_DECIDED: (calls.approval_decided, _KEY),
+    k.CHILD_REQUESTED: (calls.child_requested, _KEY),
+    k.CHILD_COMPLETED: (calls.child_completed, _KEY),
+    k.TURN_REQUESTED: (lifecycle.turn_requested, _SIGNAL),
+    k.TURN_STARTED: (lifecycle.turn_started, _KEY),
+    k.TURN_COMPLETED: (lifecycle.turn_completed, _SIGNAL),
+    k.CONTEXT_SUMMARY: (moments.context_summary, _SEQ),
+    k.MEMORY_REQUESTED: (calls.memory_requested, _KEY),
+    k.MEMORY_COMPLETED: (calls.memory_completed, _KEY),
+    k.MEMORY_FAILED: (calls.memory_failed, _KEY),
+    k.GUARD_VERDICT: (moments.guard_verdict, _SEQ),
+    k.EVAL_SCORE: (moments.eval_score, _SIGNAL),
+    k.SWARM_HANDOFF: (moments.swarm_handoff, _SEQ),
+    k.REFLEXION_FEEDBACK: (moments.reflexion_feedback, _SEQ),
+    k.DEBATE_TURN: (moments.debate_turn, _SEQ),
+}
+"""For each kind its reader, and the payload field that tells its spans from others."""
 
 
 def spans_from_events(
@@ -56,12 +92,26 @@ def spans_from_events(
     if started.kind != k.RUN_STARTED:
         raise ValueError(f"a run's log begins with {k.RUN_STARTED!r}, got {started.kind!r}")
     run = RunSpans(started, *_parent_of(started, parent_events or ()), content)
-    run_started(run, started)
+    lifecycle.run_started(run, started)
     for event in events[1:]:
         if event.run_id != started.run_id:
             raise ValueError(f"events of runs {started.run_id!r} and {event.run_id!r} are mixed")
-        read(run, event)
+        _read(run, event)
     return run.result()
+
+
+def _read(run: RunSpans, event: Event) -> None:
+    """Let an event change the spans of its run; once that has ended, only scores do."""
+    found = READERS.get(event.kind)
+    if found is None or (run.ended and event.kind != k.EVAL_SCORE):
+        return
+    if kind := lifecycle.BECOME.get(event.kind):
+        run.become(kind)
+    reader, field = found
+    key = event.data.get(field)
+    reader(run, event, key if isinstance(key, str) else str(event.seq))
+    if not k.is_signal(event.kind):
+        run.heard_at = event.at
 
 
 def _parent_of(started: Event, parent_events: Sequence[Event]) -> tuple[str | None, str | None]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from lib._util.clock import Clock
 from lib._util.repeated import RepeatedFailure
 from lib.errors import ExportError
-from lib.observe.ledger import Ledger
+from lib.observe.export.outbox import Ledger
 
 _log = logging.getLogger("lib.observe")
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from lib.evals import Score
 from lib.observe import attributes as a
-from lib.observe.axis import Axis, axis_of
 from lib.observe.dialects.messages import Said, conversation
-from lib.observe.glyphs import UNICODE
 from lib.observe.span import Span, SpanEvent
-from lib.observe.tree import Row, rows
-from lib.observe.words import (
+from lib.observe.view.axis import Axis, axis_of
+from lib.observe.view.glyphs import UNICODE
+from lib.observe.view.tree import Row, rows
+from lib.observe.view.words import (
     CONVERSATIONS,
     dead_times,
     duration,

@@ -13,10 +13,10 @@ from string import Template
 from typing import Final
 
 from lib.evals import Score
-from lib.observe.page.data import script_json, trace_data, visible
 from lib.observe.span import Span
-from lib.observe.tree import Totals, totals
-from lib.observe.words import count, duration, title_of
+from lib.observe.view.page.data import script_json, trace_data, visible
+from lib.observe.view.tree import Totals, totals
+from lib.observe.view.words import count, duration, title_of
 
 SCRIPTS: Final = ("model.js", "rows.js", "markdown.js", "details.js", "trace.js")
 """The script's parts, in the order in which they stand on one another."""
@@ -89,7 +89,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _static(name: str) -> str:
-    return (files("lib.observe.page") / "static" / name).read_text(encoding="utf-8")
+    return (files("lib.observe.view.page") / "static" / name).read_text(encoding="utf-8")
 
 
 @cache

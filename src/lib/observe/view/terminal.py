@@ -8,9 +8,9 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from lib.observe.pen import MAX_STATUS, Pen, pen_for
 from lib.observe.span import Span
-from lib.observe.tree import Row, rows, totals
+from lib.observe.view.pen import MAX_STATUS, Pen, pen_for
+from lib.observe.view.tree import Row, rows, totals
 
 _GAP: Final = 2
 _MIN_NAME: Final = 16

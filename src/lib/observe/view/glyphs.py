@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.observe.span import SpanKind
-from lib.observe.words import State
+from lib.observe.view.words import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

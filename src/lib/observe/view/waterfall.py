@@ -11,12 +11,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from lib.observe import attributes as a
-from lib.observe.axis import Axis, Stretch, Tick, axis_of, stretch, ticks
-from lib.observe.glyphs import COLOURS
-from lib.observe.pen import MAX_STATUS, STATE_COLOURS, Pen, pen_for
 from lib.observe.span import Span
-from lib.observe.tree import Row, rows, totals
-from lib.observe.words import CONVERSATIONS, count, dead_times, is_waiting, last_said, state_of
+from lib.observe.view.axis import Axis, Stretch, Tick, axis_of, stretch, ticks
+from lib.observe.view.glyphs import COLOURS
+from lib.observe.view.pen import MAX_STATUS, STATE_COLOURS, Pen, pen_for
+from lib.observe.view.tree import Row, rows, totals
+from lib.observe.view.words import CONVERSATIONS, count, dead_times, is_waiting, last_said, state_of
 
 _GAP: Final = 2
 _MIN_NAME: Final = 16

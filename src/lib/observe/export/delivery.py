@@ -15,9 +15,9 @@ from lib._util.repeated import RepeatedFailure
 from lib.engine.core.session import SESSION
 from lib.errors import ExportError, LibError
 from lib.events import EventStore, RunInfo, RunQuery
-from lib.observe.delivered import Delivered, Parcel, parcel, with_early, with_scores
-from lib.observe.lane import Result, is_permanent
-from lib.observe.ledger import Account, Ledger
+from lib.observe.export.checkpoint import Delivered, Parcel, parcel, with_early, with_scores
+from lib.observe.export.outbox import Account, Ledger
+from lib.observe.export.queue import Result, is_permanent
 from lib.observe.span import ScoringSink, Span, TraceSink, Updates
 from lib.observe.trace import Capture, Judgement, beside, derived, is_dead, read_logs, root_of
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 from lib.events import EventStore
 from lib.events.store import run_mark
-from lib.observe.delivered import Delivered, decode, encode
+from lib.observe.export.checkpoint import Delivered, decode, encode
 
 _CLAIM: Final = "claim"
 _OWED: Final = "owed"

@@ -7,6 +7,6 @@ any other script, style or request, and any way of making text into markup.
 
 from __future__ import annotations
 
-from lib.observe.page.page import Page, render_page
+from lib.observe.view.page.document import Page, render_page
 
 __all__ = ["Page", "render_page"]

@@ -11,10 +11,10 @@ from rich.console import ConsoleOptions
 from rich.text import Text
 
 from lib.observe import attributes as a
-from lib.observe.glyphs import ASCII, COLOURS, UNICODE, Glyphs
 from lib.observe.span import Span
-from lib.observe.tree import Row, Totals
-from lib.observe.words import State, count, duration, operation_of, state_of, status_words
+from lib.observe.view.glyphs import ASCII, COLOURS, UNICODE, Glyphs
+from lib.observe.view.tree import Row, Totals
+from lib.observe.view.words import State, count, duration, operation_of, state_of, status_words
 
 STATE_COLOURS: Final[Mapping[State, str]] = {
     "ok": "green",

@@ -1,0 +1,1 @@
+"""Delivery of traces to sinks: the outbox, the queue in front of a sink, checkpoints."""
