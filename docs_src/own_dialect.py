@@ -5,7 +5,7 @@ from typing import Any
 
 from lib.errors import ExportError
 from lib.llm import ScriptedClient
-from lib.observe import Dialect, Observer, Span
+from lib.observe import Dialect, Observer, SinkTraits, Span
 from lib.observe.dialects import COMMON, TableDialect
 from lib.testing.agents import make_engine
 
@@ -37,7 +37,7 @@ HOUSE = TableDialect(
 class LinesSink:
     """Writes one line of JSON a span."""
 
-    updates = "first"  # so it is given a span once, when that has ended
+    traits = SinkTraits(destination="stdout", updates="first")  # each span once, when it ends
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lib.errors import ExportError
 from lib.llm import ScriptedClient
-from lib.observe import Observer, Span
+from lib.observe import Observer, SinkTraits, Span
 from lib.testing.agents import make_engine
 
 
@@ -14,7 +14,7 @@ class JSONLinesSink:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.destination = f"jsonl {path}"  # names the backend: what it has is remembered under it
+        self.traits = SinkTraits(destination=f"jsonl {path}")  # what it has is stored under it
 
     async def export(self, spans: Sequence[Span]) -> None:
         try:

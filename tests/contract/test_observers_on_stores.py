@@ -11,7 +11,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.engine import Engine
 from lib.llm import FunctionClient
-from lib.observe import Observer, Span, span_id_of
+from lib.observe import Observer, SinkTraits, Span, span_id_of
 from lib.testing.agents import make_engine
 from lib.testing.event_store import StoreKind
 
@@ -25,8 +25,7 @@ RUNS = 12
 class Backend:
     """Counts the spans that it is sent, and forgets none."""
 
-    destination = "backend"
-    updates = "append"
+    traits = SinkTraits(destination="backend")
 
     def __init__(self) -> None:
         self.spans = Counter[str]()

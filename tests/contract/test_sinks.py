@@ -22,6 +22,7 @@ from lib.observe import (
     LangSmithSink,
     OTelSink,
     PhoenixSink,
+    SinkTraits,
     Span,
     TraceSink,
 )
@@ -115,7 +116,7 @@ S = TypeVar("S", bound=TraceServer)
 class Served(Generic[S]):
     """A sink that is made when its server has begun, and so has an address."""
 
-    tells_taken = True
+    traits = SinkTraits(destination="served", reports_taken=True)
 
     def __init__(self, server: S, sink: Callable[[S], OTelSink]) -> None:
         self._server, self._make = server, sink

@@ -11,7 +11,7 @@ from lib.events import kinds as k
 from lib.events.store import run_mark
 from lib.observe import Span, span_id_of, spans_from_events, trace_id_of
 from lib.observe import attributes as a
-from lib.observe.export.outbox import StoreLedger
+from lib.observe.export.outbox import StoreOutbox
 from lib.observe.spans import interrupt
 from lib.observe.trace import is_dead
 from lib.testing.clock import ManualClock
@@ -26,7 +26,7 @@ class Truth:
         self._growing, self._backends, self._clock = growing, backends, clock
         self._store = growing.store
 
-    async def check_what_was_owed(self) -> None:
+    async def check_pending(self) -> None:
         """What had ended arrives by itself, unless it was refused for good."""
         for backend in self._backends:
             for info in await self._store.runs():
@@ -99,7 +99,7 @@ class Truth:
         """Nothing is owed any more to anybody, and what is kept quotes nothing."""
         for backend in self._backends:
             name = f"{GROUP}/{backend.name}"
-            assert not await StoreLedger(self._store, name, owner="x", claim_s=1).owed(), name
+            assert not await StoreOutbox(self._store, name, owner="x", claim_s=1).pending(), name
             for info in await self._store.runs():
                 mark = run_mark(info.run_id, f"observe/{GROUP}/{backend.name}")
                 assert MARKER not in (await self._store.mark(mark) or "")

@@ -17,7 +17,7 @@ from lib.evals import Score
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent, RunInfo
 from lib.events import kinds as k
 from lib.events.bus import Bus
-from lib.observe import Observer, Span, spans_from_events
+from lib.observe import Observer, SinkTraits, Span, spans_from_events
 from lib.testing.clock import ManualClock
 
 from .process_kit import Mortal, SlowStore
@@ -37,7 +37,8 @@ class Backend:
     """What is at the other end of a sink, and outlives every process."""
 
     def __init__(self, name: str, updates: Literal["replace", "first"], *, knows: bool) -> None:
-        self.name, self.updates, self.knows = name, updates, knows
+        self.updates: Literal["replace", "first"] = updates
+        self.name, self.knows = name, knows
         self.held: dict[str, list[Span]] = {}
         self.scores = Counter[Told]()
         self.script: list[str] = []
@@ -84,10 +85,8 @@ class Sink:
 
     def __init__(self, backend: Backend, process: Process, at_once: int) -> None:
         self._backend, self._process = backend, process
-        self.updates, self.destination, self.traces_at_once = (
-            backend.updates,
-            backend.name,
-            at_once,
+        self.traits = SinkTraits(
+            destination=backend.name, updates=backend.updates, traces_per_export=at_once
         )
 
     async def export(self, spans: Sequence[Span]) -> None:
@@ -107,10 +106,10 @@ class Sink:
         await self._process.breathe()
 
 
-class KnowingSink(Sink):
-    """That of a backend that can be asked."""
+class QueryableSink(Sink):
+    """How one process reaches a backend that returns what it has."""
 
-    async def known(self, trace_id: str) -> frozenset[str]:
+    async def stored_span_ids(self, trace_id: str) -> frozenset[str]:
         await self._process.breathe()
         found = set[str]()
         held = self._backend.held
@@ -141,7 +140,7 @@ class Process(Mortal):
         self.clock, self.closing = clock, False
         self.store = cast(EventStore, SlowStore(store, self))
         self.bus = Bus(self.store, clock=clock)
-        sinks = [(KnowingSink if one.knows else Sink)(one, self, at_once) for one in backends]
+        sinks = [(QueryableSink if one.knows else Sink)(one, self, at_once) for one in backends]
         self.observer = Observer(
             self,
             sinks,

@@ -280,7 +280,7 @@ class Machine(RuleBasedStateMachine):
         last = await self._start(settle_s=0, room=100, at_once=1)
         await self._pass_time(15)
         await self.finish(last.call(last.observer.drain(timeout_s=100)))
-        await self.truth.check_what_was_owed()
+        await self.truth.check_pending()
         for _ in range(2):
             await self.finish(last.call(last.observer.flush_open()))
             await self.finish(last.call(last.observer.backfill()))

@@ -110,11 +110,11 @@ def _told(span: Span) -> dict[str, Any]:
 
 
 def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:
-    """Return what was said of each span, by its id."""
+    """Return the scores of each span, by its id."""
     scores: dict[str, list[Score]] = {}
     for run in runs:
-        for judgement in run.judgements:
-            scores.setdefault(judgement.span_id, []).append(judgement.score)
+        for logged in run.scores:
+            scores.setdefault(logged.span_id, []).append(logged.score)
     return scores
 
 

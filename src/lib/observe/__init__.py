@@ -13,6 +13,7 @@ from lib.errors import ExportError
 from lib.evals import Score
 from lib.observe.dialect import Dialect
 from lib.observe.observer import ObservedEngine, Observer
+from lib.observe.sink import ScoringSink, SinkTraits, TraceSink, Updates
 from lib.observe.sinks.callable import CallableSink
 from lib.observe.sinks.memory import InMemorySink
 from lib.observe.span import (
@@ -22,7 +23,6 @@ from lib.observe.span import (
     SpanKind,
     SpanLink,
     Status,
-    TraceSink,
     span_id_of,
     trace_id_of,
 )
@@ -60,6 +60,8 @@ __all__ = [
     "PhoenixSink",
     "RemoteParent",
     "Score",
+    "ScoringSink",
+    "SinkTraits",
     "Span",
     "SpanEvent",
     "SpanKind",
@@ -71,6 +73,7 @@ __all__ = [
     "TraceSinkA",
     "TraceSinkB",
     "TraceSinkC",
+    "Updates",
     "render_trace",
     "span_id_of",
     "spans_from_events",

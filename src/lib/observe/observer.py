@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
 from lib._util.clock import Clock
 from lib._util.ids import new_id
@@ -22,9 +22,11 @@ from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.paging import each_run
 from lib.observe.export.delivery import Delivery
-from lib.observe.export.outbox import Ledger, MemoryLedger, StoreLedger
-from lib.observe.export.queue import Lane, Result
-from lib.observe.span import TraceSink, trace_id_of
+from lib.observe.export.outbox import MemoryOutbox, Outbox, StoreOutbox
+from lib.observe.export.queue import ExportQueue, ExportResult
+from lib.observe.sink import TraceSink, traits_of
+from lib.observe.span import trace_id_of
+from lib.observe.spans.content import Definitions
 from lib.observe.trace import Capture
 
 _log = logging.getLogger("lib.observe")
@@ -32,18 +34,18 @@ _log = logging.getLogger("lib.observe")
 _RANDOM_BITS: Final = 2**64
 """The last 64 bits of a trace id decide whether it is in the sample."""
 
-_MAKES_DUE: Final = frozenset({k.RUN_COMPLETED, k.EVAL_SCORE})
-_MAKES_DUE_OPEN: Final = frozenset({k.TURN_COMPLETED})
-"""What makes a root run due that has not ended: a session can go on for months."""
+_DUE_WHEN_CLOSED: Final = frozenset({k.RUN_COMPLETED, k.EVAL_SCORE})
+_DUE_WHEN_OPEN: Final = frozenset({k.TURN_COMPLETED})
+"""Kinds of events after which a root run that is open is exported: a session lasts for months."""
 
 _CLAIM_MARGIN_S: Final = 5.0
 _GRACE_S: Final = 60.0
-"""How long a run may be without a process before `flush_interval_s` calls it interrupted: a worker
-that takes it over is a matter of seconds, and not every backend can be told otherwise later."""
+"""How long the lease of a run must have expired before its trace is sent as interrupted: a takeover
+is a matter of seconds, and a backend that keeps the first version cannot be corrected."""
 
 
 class ObservedEngine(Protocol):
-    """What an observer needs of an engine."""
+    """The parts of an engine that an observer needs."""
 
     @property
     def store(self) -> EventStore:
@@ -52,7 +54,7 @@ class ObservedEngine(Protocol):
 
     @property
     def bus(self) -> Bus:
-        """Carries their events."""
+        """Delivers their events."""
         ...
 
     @property
@@ -61,17 +63,24 @@ class ObservedEngine(Protocol):
         ...
 
 
+@runtime_checkable
+class _DefinesTools(Protocol):
+    """An engine that can look up the definitions of tools which a log names."""
+
+    @property
+    def tool_definitions(self) -> Definitions: ...
+
+
 class Observer:
     """Exports the traces of an engine's runs: `async with engine, Observer(engine, sinks):`.
 
-    Every root run that ends is exported with all runs below it, a moment later; of a session, which
-    may stay open for long, each turn is as it ends. Nothing that a sink does, or does not do,
-    reaches a run.
+    A root run is exported with all runs below it a moment after it ends; of a session, which may
+    stay open for long, each turn as it ends. A failing or slow sink never affects a run.
 
-    What each sink has acknowledged, and what is due, is kept in the store, so that a trace arrives
-    once, however often the process dies. After a crash the next observer of the group exports what
-    had ended; `flush_open` tells of the runs that were cut off, until somebody resumes them.
-    Observers of one group, in as many processes as you like, share the work.
+    What each sink has acknowledged, and what is pending, is kept in the store, so that a trace
+    arrives once, however often the process dies. After a crash the next observer of the group
+    exports what had ended; `flush_open` sends interrupted runs until a worker resumes them.
+    Observers of one group, in any number of processes, share the work.
     """
 
     def __init__(
@@ -89,38 +98,37 @@ class Observer:
         max_tracked: int = 10000,
         group: str = "lib.observe",
     ) -> None:
-        """Put the parts together; nothing happens before `async with`.
+        """Create the observer; nothing happens before `async with`.
 
         Args:
-            engine: whose runs to observe; entered before, and left after the observer.
+            engine: runs what is to be observed; entered before, and left after the observer.
             sinks: where the spans go.
-            capture_content: whether prompts, replies, arguments, results and error texts go, too.
+            capture_content: whether to export prompts, replies, arguments, results and error texts.
             content_limit: characters of each of them.
             sample: the share of traces to export, from 0 to 1. A trace is exported whole or not at
-                all, and everybody who samples by the rule of OpenTelemetry keeps the same ones.
+                all, and other services that sample by OpenTelemetry's rule keep the same ones.
             tenant: export only this tenant's runs; None for all.
-            settle_s: how long after the end of a run to wait for what may follow it.
-            flush_interval_s: how often to call `flush_open`, None for never.
-            sink_timeout_s: how long one export may take.
-            max_tracked: how many traces may wait for a sink; then the bus waits, in the log.
-            group: the name under which the bus keeps how far this observer has come.
+            settle_s: seconds to wait after the end of a run for events that may follow it.
+            flush_interval_s: seconds between calls of `flush_open`, None for never.
+            sink_timeout_s: seconds that one export may take.
+            max_tracked: how many traces may wait for a sink; beyond that the bus waits.
+            group: the name under which the bus keeps the position of this observer.
 
         Raises:
             ValueError: an argument is out of its range.
         """
-        _check("content_limit", content_limit, content_limit >= 0)
-        _check("sample", sample, 0 <= sample <= 1)
-        _check("settle_s", settle_s, settle_s >= 0)
-        _check(
-            "flush_interval_s", flush_interval_s, flush_interval_s is None or flush_interval_s > 0
-        )
-        _check("sink_timeout_s", sink_timeout_s, sink_timeout_s > 0)
-        _check("max_tracked", max_tracked, max_tracked > 0)
+        _check("content_limit", content_limit, content_limit >= 0, "of 0 or more")
+        _check("sample", sample, 0 <= sample <= 1, "from 0 to 1")
+        _check("settle_s", settle_s, settle_s >= 0, "of 0 or more")
+        interval_s = flush_interval_s
+        _check("flush_interval_s", interval_s, interval_s is None or interval_s > 0, "above 0")
+        _check("sink_timeout_s", sink_timeout_s, sink_timeout_s > 0, "above 0")
+        _check("max_tracked", max_tracked, max_tracked > 0, "above 0")
         self._engine = engine
         self._capture = Capture(
             content=capture_content,
             limit=content_limit,
-            definitions=getattr(engine, "tool_definitions", None),
+            definitions=engine.tool_definitions if isinstance(engine, _DefinesTools) else None,
         )
         self._sample_below = round(sample * _RANDOM_BITS)
         self._tenant = tenant
@@ -128,57 +136,63 @@ class Observer:
         self._flush_interval_s = flush_interval_s
         self._group = group
         self._owner = new_id()
-        self._channels = self._opened(
+        self._channels = self._create_channels(
             list(sinks) if isinstance(sinks, Sequence) else [sinks], sink_timeout_s, max_tracked
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._receiving = asyncio.Lock()
 
-    def _opened(
+    def _create_channels(
         self, sinks: Sequence[TraceSink], timeout_s: float, max_tracked: int
     ) -> list[_Channel]:
-        engine, channels, names = self._engine, list[_Channel](), Counter[str]()
+        names = Counter[str]()
+        channels = list[_Channel]()
         for sink in sinks:
-            destination: str | None = getattr(sink, "destination", type(sink).__qualname__)
-            ledger: Ledger = MemoryLedger(most=max_tracked)
+            destination = traits_of(sink).destination
             if destination is not None:
                 names[destination] += 1
                 if names[destination] > 1:
                     destination = f"{destination}#{names[destination]}"
-                ledger = StoreLedger(
-                    engine.store,
-                    f"{self._group}/{destination}",
-                    owner=self._owner,
-                    claim_s=timeout_s + _CLAIM_MARGIN_S,
-                )
-            delivery = Delivery(
-                sink,
-                ledger,
-                engine.store,
-                clock=engine.clock,
-                capture=self._capture,
-                timeout_s=timeout_s,
-            )
-            name = type(sink).__name__
-            at_once: int = getattr(sink, "traces_at_once", 1)
-            lane = Lane(
-                name,
-                partial(delivery.send, dead_for_s=_GRACE_S),
-                ledger,
-                clock=engine.clock,
-                room=max_tracked,
-                at_once=at_once,
-            )
-            channels.append(_Channel(delivery=delivery, lane=lane, at_once=at_once))
+            channels.append(self._create_channel(sink, destination, timeout_s, max_tracked))
         return channels
 
-    # -- life ------------------------------------------------------------------------------
+    def _create_channel(
+        self, sink: TraceSink, destination: str | None, timeout_s: float, max_tracked: int
+    ) -> _Channel:
+        engine, traces_per_export = self._engine, traits_of(sink).traces_per_export
+        outbox: Outbox = MemoryOutbox(max_traces=max_tracked)
+        if destination is not None:
+            outbox = StoreOutbox(
+                engine.store,
+                f"{self._group}/{destination}",
+                owner=self._owner,
+                claim_s=timeout_s + _CLAIM_MARGIN_S,
+            )
+        delivery = Delivery(
+            sink,
+            outbox,
+            engine.store,
+            clock=engine.clock,
+            capture=self._capture,
+            timeout_s=timeout_s,
+        )
+        queue = ExportQueue(
+            type(sink).__name__,
+            partial(delivery.send, dead_for_s=_GRACE_S),
+            outbox,
+            clock=engine.clock,
+            capacity=max_tracked,
+            traces_per_export=traces_per_export,
+        )
+        return _Channel(delivery=delivery, queue=queue, traces_per_export=traces_per_export)
+
+    # -- lifetime --------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self._engine.bus.subscribe(self._group, self._receive, start="now")
-        self._tasks = [asyncio.create_task(channel.lane.run()) for channel in self._channels]
+        self._tasks = [asyncio.create_task(channel.queue.run()) for channel in self._channels]
         if self._flush_interval_s is not None:
-            self._tasks.append(asyncio.create_task(self._keep_flushing(self._flush_interval_s)))
+            self._tasks.append(asyncio.create_task(self._flush_forever(self._flush_interval_s)))
         return self
 
     async def __aexit__(
@@ -187,13 +201,13 @@ class Observer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop; unless an exception is under way, `drain` first."""
+        """Stop; `drain` first unless an exception is being raised."""
         try:
             if kind is None:
                 await self.drain()
         finally:
             for channel in self._channels:
-                await channel.lane.close()
+                await channel.queue.close()
             await self._engine.bus.unsubscribe(self._group)
             for task in self._tasks:
                 task.cancel()
@@ -201,37 +215,37 @@ class Observer:
             for channel in self._channels:
                 await channel.delivery.close()
 
-    # -- what a user asks for --------------------------------------------------------------
+    # -- exports on demand -----------------------------------------------------------------
 
     async def drain(self, timeout_s: float = 10.0) -> bool:
         """Wait until every trace of a run that has ended so far has been exported.
 
         Returns:
-            False if that took longer than `timeout_s`, or a sink has not taken some trace.
+            False if that took longer than `timeout_s`, or a sink has not taken a trace.
         """
         try:
             async with asyncio.timeout(timeout_s):
                 flushed = await self._engine.bus.flush()
                 for channel in self._channels:
-                    await channel.lane.caught_up()
+                    await channel.queue.drained()
         except TimeoutError:
             return False
-        return flushed and not any(channel.lane.failed for channel in self._channels)
+        return flushed and not any(channel.queue.failed for channel in self._channels)
 
     async def export_trace(
         self, root_run_id: str, *, final: bool = True, resend: bool = False
     ) -> int:
-        """Export the trace of a root run, and return how many spans some sink has acknowledged.
+        """Export the trace of a root run; return how many spans a sink has acknowledged.
 
         A trace outside of the sample or of the tenant is not exported.
 
         Args:
             root_run_id: the run.
-            final: the whole trace, as it is now: once more, to sinks that replace what they have.
-                False sends, to each sink, the closed spans that it does not have yet, and the root,
-                which may still change, to those that replace it.
+            final: the whole trace as it is now; sinks that replace spans get it once more. False
+                sends each sink the closed spans that it does not have yet, and to those that
+                replace spans also the root, which may still change.
             resend: also what a sink has acknowledged, scores included, for a backend that has lost
-                it. Sinks that can tell what they have, such as `LangfuseSink`, get what they lack.
+                it. Sinks that can be queried, such as `LangfuseSink`, get what they lack.
 
         Raises:
             RunNotFound: there is no root run of this id.
@@ -239,14 +253,14 @@ class Observer:
         root = await self._engine.store.run(root_run_id)
         if root is None or root.parent_id is not None:
             raise RunNotFound(root_run_id)
-        wanted = [root.run_id] if await self._wants(root) else []
-        return len((await self._export(wanted, again=final, resend=resend)).sent)
+        root_ids = [root.run_id] if await self._is_selected(root) else []
+        return len((await self._export(root_ids, full=final, resend=resend)).sent)
 
     async def flush_open(self) -> int:
         """Export what is new in every root run that is open; return how many spans were sent.
 
-        Runs whose process has died are among them: they are closed as errors of the type
-        `interrupted`. Should somebody resume them, sinks that replace what they have are told.
+        Runs whose process has died are among them: their open spans end as errors of the type
+        `interrupted`. Once a worker resumes them, sinks that replace spans get them again.
         """
         return await self._flush(dead_for_s=0.0)
 
@@ -257,7 +271,7 @@ class Observer:
 
         Args:
             since: only runs that were started then or later; None for all.
-            limit: at most so many of which a sink lacks something, the oldest first; None for all.
+            limit: at most this many of those that a sink lacks, the oldest first; None for all.
             resend: also what sinks have acknowledged; see `export_trace`.
         """
         query = RunQuery(status="closed", roots=True, tenant=self._tenant, since=since)
@@ -270,67 +284,69 @@ class Observer:
                 break
             result = await self._export([info.run_id], resend=resend)
             sent += len(result.sent)
-            left -= bool(result.lacked)
+            left -= bool(result.incomplete)
         return sent
 
-    # -- the work --------------------------------------------------------------------------
+    # -- exports of what has ended ---------------------------------------------------------
 
     async def _receive(self, events: Sequence[Event]) -> None:
-        """Take a batch from the bus: what has ended becomes due, a root or a turn; and late scores.
+        """Queue the traces of a batch of events in which a run or a turn ended or was scored.
 
-        Batches of several partitions come at the same time; they are written down one by one.
+        Batches of several partitions come at the same time; they are queued one by one.
         """
         async with self._receiving:
-            await self._note_due(events)
+            await self._enqueue(events)
 
-    async def _note_due(self, events: Sequence[Event]) -> None:
+    async def _enqueue(self, events: Sequence[Event]) -> None:
         roots = dict[str, RunInfo]()
-        for run_id, though_open in _due_runs(events).items():
+        for run_id, even_if_open in _due_runs(events).items():
             info = await self._engine.store.run(run_id)
             if info is not None and info.parent_id is not None:
                 info = await self._engine.store.run(info.root_id)
-            if info is None or not await self._wants(info):
+            if info is None or not await self._is_selected(info):
                 continue
-            if though_open or info.status == "closed":
+            if even_if_open or info.status == "closed":
                 roots[info.run_id] = info
         if roots:
             due = self._engine.clock.monotonic() + self._settle_s
-            async with asyncio.TaskGroup() as tasks:  # a full lane keeps none of the others
+            async with asyncio.TaskGroup() as tasks:  # a full queue delays no other
                 for channel in self._channels:
-                    tasks.create_task(channel.lane.add(roots, at=due))
+                    tasks.create_task(channel.queue.enqueue(roots, at=due))
 
     async def _roots(self, query: RunQuery) -> AsyncGenerator[RunInfo]:
-        """Yield the runs of a query that are to be exported, read some at a time."""
+        """Yield the runs of a query that are to be exported, read in pages."""
         async for info in each_run(self._engine.store, query):
-            if await self._wants(info):
+            if await self._is_selected(info):
                 yield info
 
-    async def _flush(self, *, dead_for_s: float, rested: bool = False) -> int:
+    async def _flush(self, *, dead_for_s: float, skip_backing_off: bool = False) -> int:
         query = RunQuery(status="open", roots=True, tenant=self._tenant)
         roots = [info.run_id async for info in self._roots(query)]
-        return len((await self._export(roots, dead_for_s=dead_for_s, rested=rested)).sent)
+        result = await self._export(roots, dead_for_s=dead_for_s, skip_backing_off=skip_backing_off)
+        return len(result.sent)
 
     async def _export(
         self,
         root_ids: Sequence[str],
         *,
         dead_for_s: float = 0.0,
-        again: bool = False,
+        full: bool = False,
         resend: bool = False,
-        rested: bool = False,
+        skip_backing_off: bool = False,
     ) -> _Sent:
-        """Give every sink what it lacks of some traces; return what came of it in any."""
+        """Send every sink what it lacks of some traces; return the union of the outcomes."""
         async with asyncio.TaskGroup() as tasks:
             sending = [
                 tasks.create_task(
-                    channel.send(root_ids, dead_for_s=dead_for_s, again=again, resend=resend)
+                    channel.send(root_ids, dead_for_s=dead_for_s, full=full, resend=resend)
                 )
                 for channel in self._channels
-                if not (rested and channel.lane.resting)
+                if not (skip_backing_off and channel.queue.backing_off)
             ]
-        return _Sent.of(task.result() for task in sending)
+        return _Sent.union(task.result() for task in sending)
 
-    async def _wants(self, root: RunInfo) -> bool:
+    async def _is_selected(self, root: RunInfo) -> bool:
+        """Return True if a root run is of the tenant and in the sample."""
         if self._tenant is not None and root.tenant != self._tenant:
             return False
         if self._sample_below == _RANDOM_BITS:
@@ -340,62 +356,60 @@ class Observer:
         trace_id = trace_id_of(root.run_id) if joined is None else joined.trace_id
         return int(trace_id, 16) % _RANDOM_BITS < self._sample_below
 
-    async def _keep_flushing(self, interval_s: float) -> None:
-        failing = RepeatedFailure(_log, logging.ERROR, self._engine.clock)
+    async def _flush_forever(self, interval_s: float) -> None:
+        failures = RepeatedFailure(_log, logging.ERROR, self._engine.clock)
         while True:
             await self._engine.clock.sleep(interval_s)
             try:
-                await self._flush(dead_for_s=_GRACE_S, rested=True)
-            except Exception as error:  # noqa: BLE001 - around sinks: the next flush sends what this one has not
-                failing.failed(f"open runs cannot be read for {self._group}", error)
+                await self._flush(dead_for_s=_GRACE_S, skip_backing_off=True)
+            except Exception as error:  # noqa: BLE001 - around sinks: the next flush sends the rest
+                failures.failed(f"open runs cannot be read for {self._group}", error)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """The spans that have arrived, and the traces of which some sink lacked something."""
+    """The spans that have arrived, and the traces of which a sink lacked something."""
 
     sent: frozenset[str]
-    lacked: frozenset[str]
+    incomplete: frozenset[str]
 
     @classmethod
-    def of(cls, results: Iterable[_Sent | Result]) -> Self:
-        """Return several together."""
+    def union(cls, results: Iterable[_Sent | ExportResult]) -> Self:
+        """Return the union of several outcomes."""
         several = list(results)
         return cls(
             frozenset[str]().union(*(each.sent for each in several)),
-            frozenset[str]().union(*(each.lacked for each in several)),
+            frozenset[str]().union(*(each.incomplete for each in several)),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Channel:
-    """A sink: what takes traces to it, and the queue before that."""
+    """The delivery to one sink, and the queue in front of it."""
 
     delivery: Delivery
-    lane: Lane
-    at_once: int
+    queue: ExportQueue
+    traces_per_export: int
 
     async def send(
-        self, root_ids: Sequence[str], *, dead_for_s: float, again: bool, resend: bool
+        self, root_ids: Sequence[str], *, dead_for_s: float, full: bool, resend: bool
     ) -> _Sent:
-        """Export traces now, past the queue."""
-        results = list[Result]()
-        for start in range(0, len(root_ids), self.at_once):
-            some = root_ids[start : start + self.at_once]
-            result = await self.delivery.send(
-                some, dead_for_s=dead_for_s, again=again, resend=resend
-            )
-            await self.lane.note(some, result)
+        """Export traces now, bypassing the queue."""
+        results = list[ExportResult]()
+        for start in range(0, len(root_ids), self.traces_per_export):
+            some = root_ids[start : start + self.traces_per_export]
+            result = await self.delivery.send(some, dead_for_s=dead_for_s, full=full, resend=resend)
+            await self.queue.record(some, result)
             results.append(result)
-        return _Sent.of(results)
+        return _Sent.union(results)
 
 
 def _due_runs(events: Sequence[Event]) -> dict[str, bool]:
-    """Return the runs that a batch makes due, and whether so though their root is open."""
-    runs = {event.run_id: False for event in events if event.kind in _MAKES_DUE}
-    return runs | {event.run_id: True for event in events if event.kind in _MAKES_DUE_OPEN}
+    """Return the runs to export after a batch, and whether to do so while their root is open."""
+    runs = {event.run_id: False for event in events if event.kind in _DUE_WHEN_CLOSED}
+    return runs | {event.run_id: True for event in events if event.kind in _DUE_WHEN_OPEN}
 
 
-def _check(name: str, value: float | None, fits: bool) -> None:
-    if not fits:
-        raise ValueError(f"{name}={value!r} is out of the range that an observer can work with")
+def _check(name: str, value: float | None, ok: bool, expected: str) -> None:
+    if not ok:
+        raise ValueError(f"expected {name} {expected}, got {value!r}")

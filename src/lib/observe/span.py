@@ -1,28 +1,24 @@
-"""Spans: what a trace is made of, how its ids come about, and who takes it."""
+"""Spans: what a trace is made of, and how its ids are derived."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Final, Literal, get_args
 
 from lib._util.trace_context import non_zero, span_id_of, trace_id_of
-from lib.evals import Score
 
 __all__ = [
     "LOST",
     "RESUMED",
     "SPAN_KINDS",
     "RemoteParent",
-    "ScoringSink",
     "Span",
     "SpanEvent",
     "SpanKind",
     "SpanLink",
     "Status",
-    "TraceSink",
-    "Updates",
     "has_remote_parent",
     "non_zero",
     "span_id_of",
@@ -143,63 +139,3 @@ def has_remote_parent(span: Span) -> bool:
         span.trace_id,
         span.parent_id,
     )
-
-
-Updates = Literal["replace", "first"]
-"""What a backend does with a span that it has already: the later word counts, or the first."""
-
-
-class TraceSink(Protocol):
-    """Where spans go.
-
-    A sink may say more of itself, in attributes that need not be there:
-
-    - `updates: Updates`. "replace", if it is missing: a span is sent again whenever more is known
-      of it. "first": it is sent once, when it has ended; an open span is not kept if it comes.
-    - `destination: str | None`. Names where spans end up, the same after a restart, without
-      anything secret; the type's name, if it is missing. What a destination has acknowledged is
-      remembered with the log. None: what it takes is gone with the process.
-    - `needs_root: bool`. True: that the backend drops a span whose trace's root does not come, so
-      nothing of a trace is sent before its root has ended; False, if it is missing. The root of a
-      session is sent with the first turns, as if it had ended with them.
-    - `tells_taken: bool`. True: that `export` takes a function as `on_taken`, and calls it with the
-      ids of spans as soon as they are delivered; False, if it is missing.
-    - `traces_at_once: int`. How many traces one export may hold; 1, if it is missing.
-    - `scores_as_spans: bool`. True: an observer sends a span of kind "evaluator" for each score,
-      and does not call `score`. False, if it is missing: an observer calls `score`, for several
-      scores at once, and sends no such spans. A sink without `score` gets the spans.
-    - `trace_id_of: Callable[[Span], str]`. Returns the trace id under which the sink sends a span,
-      which `score` and `known` are called with; that of the span, if it is missing.
-    """
-
-    async def export(self, spans: Sequence[Span]) -> None:
-        """Take spans, parents before children.
-
-        A span that was taken before may come again, with the same ids: unchanged after a restart,
-        or further on when it was still open. An empty sequence does nothing.
-
-        Raises:
-            ExportError: they were not delivered. The caller logs it, and no run is affected.
-        """
-        ...
-
-
-@runtime_checkable
-class ScoringSink(TraceSink, Protocol):
-    """A sink whose backend keeps scores beside spans."""
-
-    async def score(
-        self, trace_id: str, scores: Sequence[Score], *, span_id: str | None = None
-    ) -> None:
-        """Attach scores to a span, or to the trace as a whole; a repeat changes nothing.
-
-        Args:
-            trace_id: of the trace, which has been exported to this sink.
-            scores: one without a time has that of its recording. Those of an observer have theirs.
-            span_id: of the span that was judged, None for the trace.
-
-        Raises:
-            ExportError: they were not delivered.
-            ValueError: this backend attaches scores to spans only, and there is no `span_id`.
-        """
-        ...

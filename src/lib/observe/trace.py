@@ -1,4 +1,4 @@
-"""One trace: a root run and everything below it, read from the store and turned into spans."""
+"""A trace: the logs of a root run and all runs below it, read and turned into spans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Capture:
     """Whether spans show content, and how many characters of each piece.
 
     Attributes:
-        definitions: what models are told of tools, None where nobody knows.
+        definitions: looks up definitions of tools; without it, tools are shown by name.
     """
 
     content: bool
@@ -48,8 +48,8 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """A score, the run whose log tells of it, and the span that it is of."""
+class LoggedScore:
+    """A score, the run whose log contains it, and the span that was scored."""
 
     run_id: str
     seq: int
@@ -59,81 +59,83 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTrace:
-    """The spans of one run, as its log tells them.
+    """The spans of one run, derived from its log.
 
     Attributes:
         run_id: the run.
         is_root: whether it is the trace's root.
         events: its log.
         spans: the run's own first, every parent before its children.
-        settled: the ids of those which will never change.
-        cut: whether its process has died, so that what was open is told as interrupted.
-        judgements: the scores in its log.
+        final_ids: the ids of the spans that will never change.
+        interrupted: whether its process has died, so that its open spans end as interrupted.
+        scores: the scores in its log.
     """
 
     run_id: str
     is_root: bool
     events: Sequence[Event]
     spans: Sequence[Span]
-    settled: frozenset[str]
-    cut: bool
-    judgements: Sequence[Judgement]
+    final_ids: frozenset[str]
+    interrupted: bool
+    scores: Sequence[LoggedScore]
 
     @property
     def head(self) -> int:
         """The `seq` up to which the log was read."""
         return self.events[-1].seq
 
-    def settled_by(self, seq: int) -> frozenset[str]:
-        """Return the ids of the spans that the log had closed by then."""
+    def final_ids_at(self, seq: int) -> frozenset[str]:
+        """Return the ids of the spans that the log had closed at that `seq`."""
         if seq >= self.head:
-            return self.settled
-        return _closed(spans_from_events(self.events[:seq]))
+            return self.final_ids
+        return _closed_ids(spans_from_events(self.events[:seq]))
 
 
 Wanted = Callable[[RunInfo, bool], bool]
-"""Tells of a run, and whether its process has died, whether its spans are of interest."""
+"""Takes a run, and whether its process has died; returns True to read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The logs of a trace, as far as they are of interest.
+    """The logs of some runs of a trace.
 
     Attributes:
-        root_id: the run at the root, whose log is always here.
-        chosen: the runs of interest, parents first.
+        root_id: the run at the root, whose log is always contained.
+        run_ids: the runs to derive spans of, parents first.
         by_run: the logs of these runs, and of those that have started them.
-        parents: which run has started each of interest.
+        parents: which run has started each of them.
         dead: the runs whose process has died.
     """
 
     root_id: str
-    chosen: Sequence[str]
+    run_ids: Sequence[str]
     by_run: Mapping[str, Sequence[Event]]
     parents: Mapping[str, str | None]
     dead: frozenset[str]
 
     @property
     def size(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum(map(len, self.by_run.values()))
 
 
 async def read_trace(
     store: EventStore, root_id: str, *, dead_at: datetime, capture: Capture, wanted: Wanted
 ) -> list[RunTrace]:
-    """Return the runs of a trace that are wanted, parents first; none if the root is not here.
+    """Return the chosen runs of a trace, parents first; none if the store lacks the root.
 
     Args:
         store: the logs.
         root_id: the run at the root.
-        dead_at: a run whose lease has ended by then, unreturned, has lost its process.
+        dead_at: a run whose lease expired before that time, without being released, is dead.
         capture: what the spans may show.
-        wanted: which runs to read.
+        wanted: chooses the runs to read.
     """
     runs = await store.runs(RunQuery(root_id=root_id))
     logs = await read_logs(store, root_id, runs, dead_at=dead_at, wanted=wanted)
-    return [] if logs is None else await beside(logs.size, lambda: derived(logs, capture))
+    return (
+        [] if logs is None else await run_beside_loop(logs.size, lambda: derive_runs(logs, capture))
+    )
 
 
 async def read_logs(
@@ -144,7 +146,7 @@ async def read_logs(
     dead_at: datetime,
     wanted: Wanted,
 ) -> Logs | None:
-    """Return the logs of those runs of a trace that are wanted; None if the root is not here."""
+    """Return the logs of the chosen runs of a trace; None if the store lacks the root."""
     dead = frozenset(info.run_id for info in runs if is_dead(info, dead_at))
     chosen = [info for info in runs if wanted(info, info.run_id in dead)]
     needed = {root_id, *(info.run_id for info in chosen)}
@@ -154,7 +156,7 @@ async def read_logs(
         return None
     return Logs(
         root_id=root_id,
-        chosen=[info.run_id for info in chosen if by_run[info.run_id]],  # others were erased
+        run_ids=[info.run_id for info in chosen if by_run[info.run_id]],  # others were erased
         by_run=by_run,
         parents={info.run_id: info.parent_id for info in chosen},
         dead=dead,
@@ -162,28 +164,28 @@ async def read_logs(
 
 
 async def _log_of(store: EventStore, run_id: str) -> list[Event]:
-    """Return a log, read in pages: a store in this process would hold up everybody else."""
+    """Return a log, read in pages: a store in this process would block the event loop."""
     log: list[Event] = []
     async for page in log_pages(store, run_id, page=_PAGE):
         log += page
-        await asyncio.sleep(0)  # noqa: TID251 - nothing is waited for but others
+        await asyncio.sleep(0)  # noqa: TID251 - yields to other tasks
     return log
 
 
-async def beside(events: int, work: Callable[[], T]) -> T:
-    """Return what the work returns; in a thread, unless it is about few events."""
+async def run_beside_loop(events: int, work: Callable[[], T]) -> T:
+    """Return what the work returns, in a thread unless it is about few events."""
     return await asyncio.to_thread(work) if events > _INLINE_EVENTS else work()
 
 
-def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
-    """Return the spans of the chosen runs; a run below the root whose log makes no sense has none.
+def derive_runs(logs: Logs, capture: Capture) -> list[RunTrace]:
+    """Return the spans of the chosen runs; a run below the root with a damaged log has none.
 
     Raises:
-        ExportError: the root's log makes no sense.
+        ExportError: the root's log is damaged.
     """
-    facts = _facts(_own_span(logs.root_id, logs.by_run[logs.root_id]))
+    facts = _trace_attributes(_run_span(logs.root_id, logs.by_run[logs.root_id]))
     found: list[RunTrace] = []
-    for run_id in logs.chosen:
+    for run_id in logs.run_ids:
         events, parent = logs.by_run[run_id], logs.by_run.get(logs.parents[run_id] or "", ())
         try:
             run = _run_trace(
@@ -191,7 +193,7 @@ def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
                 parent,
                 facts,
                 root_id=logs.root_id,
-                cut=run_id in logs.dead,
+                interrupted=run_id in logs.dead,
                 capture=capture,
             )
         except Exception:  # noqa: BLE001 - around a log: only its run is lost
@@ -201,26 +203,26 @@ def derived(logs: Logs, capture: Capture) -> list[RunTrace]:
     return found
 
 
-def root_of(logs: Logs) -> Span:
+def root_span(logs: Logs) -> Span:
     """Return the span of a trace's root as it began.
 
     Raises:
-        ExportError: its log makes no sense.
+        ExportError: its log is damaged.
     """
-    return _own_span(logs.root_id, logs.by_run[logs.root_id][:1])
+    return _run_span(logs.root_id, logs.by_run[logs.root_id][:1])
 
 
-def _own_span(run_id: str, events: Sequence[Event]) -> Span:
+def _run_span(run_id: str, events: Sequence[Event]) -> Span:
     try:
         return spans_from_events(events)[0]
     except Exception as error:
         raise ExportError(f"the log of run {run_id!r} is damaged", permanent=True) from error
 
 
-def _facts(root: Span) -> dict[str, Any]:
-    """Return what holds for every span of a trace."""
-    known = {name: root.attributes[name] for name in _OF_ALL if name in root.attributes}
-    return {**known, a.TRACE_NAME: root.name}
+def _trace_attributes(root: Span) -> dict[str, Any]:
+    """Return the attributes that hold for every span of a trace."""
+    shared = {name: root.attributes[name] for name in _OF_ALL if name in root.attributes}
+    return {**shared, a.TRACE_NAME: root.name}
 
 
 def _run_trace(
@@ -229,7 +231,7 @@ def _run_trace(
     facts: Mapping[str, Any],
     *,
     root_id: str,
-    cut: bool,
+    interrupted: bool,
     capture: Capture,
 ) -> RunTrace:
     spans = spans_from_events(
@@ -240,20 +242,20 @@ def _run_trace(
         tool_definitions=capture.definitions,
     )
     own = span_id_of(events[0].run_id, "run", "")
-    told = interrupt(spans, _last_heard_of(events)) if cut else spans
+    ended = interrupt(spans, _last_own_event_at(events)) if interrupted else spans
     return RunTrace(
         run_id=events[0].run_id,
         is_root=events[0].run_id == root_id,
         events=events,
-        spans=[replace(span, trace=facts) for span in told],
-        settled=_closed(spans),
-        cut=cut,
-        judgements=_judgements(events, own, _judged(spans), content=capture.content),
+        spans=[replace(span, trace=facts) for span in ended],
+        final_ids=_closed_ids(spans),
+        interrupted=interrupted,
+        scores=_logged_scores(events, own, _scored_spans(spans), content=capture.content),
     )
 
 
-def _judged(spans: Sequence[Span]) -> dict[str, str | None]:
-    """Return by the id of each span the one that a score of it is of: no score is of a score."""
+def _scored_spans(spans: Sequence[Span]) -> dict[str, str | None]:
+    """Return by span id which span a score of it belongs to: for a score's span, the one above."""
     found: dict[str, str | None] = {}
     for span in spans:  # parents come before their children
         score_of_score = span.kind == "evaluator"
@@ -261,35 +263,35 @@ def _judged(spans: Sequence[Span]) -> dict[str, str | None]:
     return found
 
 
-def _judgements(
-    events: Sequence[Event], own: str, judged_by_id: Mapping[str, str | None], *, content: bool
-) -> list[Judgement]:
-    found: dict[str, Judgement] = {}
+def _logged_scores(
+    events: Sequence[Event], own: str, scored_spans: Mapping[str, str | None], *, content: bool
+) -> list[LoggedScore]:
+    found: dict[str, LoggedScore] = {}
     for event in events:
         score = score_of(event) if event.kind == k.EVAL_SCORE else None
         if score is not None and not content:
             score = _without_content(score)
         if score is None:
             continue
-        span_id = judged_by_id.get(word(event.data.get("span_id")) or "")
-        judged = Judgement(run_id=event.run_id, seq=event.seq, span_id=span_id or own, score=score)
-        found.setdefault(str(event.data.get("signal_id", event.seq)), judged)
+        span_id = scored_spans.get(word(event.data.get("span_id")) or "") or own
+        logged = LoggedScore(run_id=event.run_id, seq=event.seq, span_id=span_id, score=score)
+        found.setdefault(str(event.data.get("signal_id", event.seq)), logged)
     return list(found.values())
 
 
 def _without_content(score: Score) -> Score | None:
-    """Return a score without what somebody wrote, None if nothing is left of it."""
+    """Return a score without free text, None if nothing is left of it."""
     if isinstance(score.value, str) and word(score.value) is None:
         return None
     return score.model_copy(update={"comment": None, "meta": {}})
 
 
-def _closed(spans: Sequence[Span]) -> frozenset[str]:
+def _closed_ids(spans: Sequence[Span]) -> frozenset[str]:
     return frozenset(span.span_id for span in spans if span.end is not None)
 
 
 def is_dead(info: RunInfo, at: datetime) -> bool:
-    """Tell whether the run's owner has died: it is open, and its lease has ended unreturned."""
+    """Return True if a run is open and its lease expired without being released."""
     until = info.lease_until
     return (
         info.status == "open"
@@ -298,6 +300,6 @@ def is_dead(info: RunInfo, at: datetime) -> bool:
     )
 
 
-def _last_heard_of(events: Sequence[Event]) -> datetime:
-    """Return when the run's owner wrote its last event; signals come from anybody."""
+def _last_own_event_at(events: Sequence[Event]) -> datetime:
+    """Return when the run's owner wrote its last event; signals come from other processes."""
     return next(event.at for event in reversed(events) if not k.is_signal(event.kind))

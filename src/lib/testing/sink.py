@@ -28,7 +28,7 @@ from lib.observe import (
     spans_from_events,
     trace_id_of,
 )
-from lib.observe.span import ScoringSink
+from lib.observe.sink import ScoringSink, traits_of
 from lib.testing.aio import run
 from lib.testing.extra import pytest
 from lib.testing.logs import talkative_log
@@ -262,11 +262,11 @@ class SinkContract:
 
         assert opened.scores() == len(scores)
 
-    def test_what_was_taken_is_told(self, kind: SinkKind) -> None:
+    def test_spans_are_reported_as_soon_as_they_are_taken(self, kind: SinkKind) -> None:
         opened, spans, taken = kind.open(), make_trace(), list[str]()
         sink: Any = opened.sink
-        if not getattr(sink, "tells_taken", False):
-            return  # it does not tell
+        if not traits_of(sink).reports_taken:
+            return  # it does not report them
 
         _use(opened, lambda: sink.export(spans, on_taken=taken.extend))
 

@@ -132,7 +132,7 @@ async def test_an_interrupted_run_of_the_same_question_is_taken_up(
     async with make_engine(hanging, store=store) as engine:
         await engine.start("another question")
         await engine.start("Who pays the postage?")
-    result = demo(documents, data, "--ask", "Who pays the postage?")
+    result = await asyncio.to_thread(demo, documents, data, "--ask", "Who pays the postage?")
 
     assert "going on with run" in result.stdout
     assert "[returns.md:5]" in result.stdout

@@ -7,7 +7,7 @@ from fakes.observed import HandEngine, within
 from lib.evals import Score, score_event
 from lib.events import Event
 from lib.events import kinds as k
-from lib.observe import Span
+from lib.observe import SinkTraits, Span
 from lib.testing.logs import at, make_log
 
 CALL: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
@@ -35,15 +35,12 @@ class Backend:
     Each export meets the next trouble, if there is any left: an error, or what a test does.
     """
 
-    destination: str | None = "backend"
-    updates = "replace"
-
     def __init__(self, *trouble: Exception | Callable[[], Any], **traits: Any) -> None:
         self.exports: list[list[str]] = []
         self.spans: list[Span] = []
         self.trouble: list[Exception | Callable[[], Any]] = list(trouble)
-        for name, value in traits.items():
-            setattr(self, name, value)
+        declared: dict[str, Any] = {"destination": "backend", **traits}
+        self.traits = SinkTraits(**declared)
 
     async def export(self, spans: Sequence[Span]) -> None:
         self.exports.append([span.run_id for span in spans])
@@ -58,10 +55,10 @@ class Backend:
         return [span.span_id for span in self.spans]
 
 
-class Telling(Backend):
-    """A backend that can be asked what it has."""
+class QueryableBackend(Backend):
+    """A backend that returns what it has."""
 
-    async def known(self, trace_id: str) -> frozenset[str]:
+    async def stored_span_ids(self, trace_id: str) -> frozenset[str]:
         return frozenset(span.span_id for span in self.spans if span.trace_id == trace_id)
 
 

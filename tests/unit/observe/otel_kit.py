@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from lib.errors import ExportError
 from lib.observe import Dialect, OTelSink, Span
 from lib.observe.dialect import AttributeValue
+from lib.observe.sink import OnTaken
 
 AT = datetime(2026, 11, 21, 3, 0, 0, 123456, tzinfo=UTC)
 
@@ -56,12 +57,19 @@ class Sending:
         self.closed = 0
 
     async def send(
-        self, spans: Sequence[Span], *, dialect: Dialect, resource: Mapping[str, AttributeValue]
+        self,
+        spans: Sequence[Span],
+        *,
+        dialect: Dialect,
+        resource: Mapping[str, AttributeValue],
+        on_taken: OnTaken | None = None,
     ) -> None:
         self.resource = resource
         self.sent += [(span, dict(dialect.attributes(span))) for span in spans]
         if self.error is not None:
             raise self.error
+        if on_taken is not None:
+            on_taken([span.span_id for span in spans])
 
     async def aclose(self) -> None:
         self.closed += 1

@@ -12,10 +12,10 @@ from lib.errors import ExportError
 from lib.evals import Score
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
-from lib.observe.export.outbox import StoreLedger
+from lib.observe.export.outbox import StoreOutbox
 from lib.testing.logs import make_log
 
-from .delivery_kit import Backend, Engine, Telling, called, main
+from .delivery_kit import Backend, Engine, QueryableBackend, called, main
 
 HOUR: Final = timedelta(hours=1)
 
@@ -74,13 +74,13 @@ def test_a_backfill_goes_on_though_runs_are_erased_meanwhile():
 
 def test_batches_that_are_gone_are_passed_over_some_at_a_time():
     async def body(engine: Engine) -> list[tuple[str, int]]:
-        ledger = StoreLedger(engine.store, "x", owner="one", claim_s=30)
-        batches = [await ledger.owe([f"run-{number}"]) for number in range(150)]
+        outbox = StoreOutbox(engine.store, "x", owner="one", claim_s=30)
+        batches = [await outbox.enqueue([f"run-{number}"]) for number in range(150)]
         for batch in batches[:140]:
-            await ledger.paid(batch)
-        last = await ledger.owe(["last"])
+            await outbox.ack(batch)
+        last = await outbox.enqueue(["last"])
         assert last == 150
-        return await StoreLedger(engine.store, "x", owner="two", claim_s=30).owed()
+        return await StoreOutbox(engine.store, "x", owner="two", claim_s=30).pending()
 
     found = main(body)
 
@@ -120,8 +120,8 @@ class Lossy(Backend):
         self.scores.clear()
 
 
-class Knowing(Lossy, Telling):
-    """The same, and it tells what is left."""
+class QueryableLossy(Lossy, QueryableBackend):
+    """A lossy backend that returns what it still has."""
 
 
 @pytest.mark.parametrize("updates", ["first", "replace"])
@@ -163,8 +163,8 @@ def test_a_backfill_sends_again_only_what_began_since():
     assert [span.run_id for span in sink.spans] == ["new"]
 
 
-def test_a_sink_that_tells_what_it_has_is_sent_only_what_it_lost():
-    sink = Knowing(updates="first")
+def test_a_queryable_sink_is_sent_only_what_it_lost():
+    sink = QueryableLossy(updates="first")
 
     async def body(engine: Engine) -> None:
         await engine.has(called())

@@ -8,7 +8,7 @@ from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events.store import run_mark
 from lib.observe import Observer
-from lib.observe.export.outbox import StoreLedger
+from lib.observe.export.outbox import StoreOutbox
 
 from .delivery_kit import Backend, Engine, main
 
@@ -33,8 +33,8 @@ def test_what_was_due_when_a_process_died_is_exported_by_the_next_one_without_be
         async with observed(engine, backend) as observer:
             await until(lambda: len(backend.exports) == 2)
             assert await observer.drain()
-        next_one = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
-        assert await next_one.owed() == []
+        next_one = StoreOutbox(engine.store, "lib.observe/backend", owner="next", claim_s=35)
+        assert await next_one.pending() == []
 
     main(body)
 
@@ -56,7 +56,7 @@ def test_what_a_sink_has_is_known_after_a_restart():
     assert len(backend.spans) == 1
 
 
-def test_another_destination_and_another_group_have_ledgers_of_their_own():
+def test_another_destination_and_another_group_have_outboxes_of_their_own():
     async def body(engine: Engine) -> list[int]:
         await engine.has(ended("one"))
         sent: list[int] = []
@@ -69,7 +69,7 @@ def test_another_destination_and_another_group_have_ledgers_of_their_own():
     assert main(body) == [1, 1, 1, 0]
 
 
-def test_two_sinks_of_one_destination_do_not_share_a_ledger():
+def test_two_sinks_of_one_destination_do_not_share_an_outbox():
     one, two = Backend(), Backend()
 
     async def body(engine: Engine) -> None:
@@ -164,8 +164,8 @@ def test_what_is_left_when_an_observer_is_used_again_is_struck_off_the_list_once
         sink.trouble = []
         async with observer:
             assert await observer.drain()
-        ledger = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
-        return await ledger.owed()
+        outbox = StoreOutbox(engine.store, "lib.observe/backend", owner="next", claim_s=35)
+        return await outbox.pending()
 
     assert main(body) == []
     assert caplog.messages == []

@@ -7,10 +7,10 @@ from fakes.observed import ended, observed, until
 from lib.errors import ExportError
 from lib.events import MemoryEventStore
 from lib.observe import Observer, Span, span_id_of, trace_id_of
-from lib.observe.export.outbox import Account, StoreLedger
+from lib.observe.export.outbox import Checkpoint, StoreOutbox
 from lib.testing.logs import at
 
-from .delivery_kit import Backend, Engine, Telling, called, main
+from .delivery_kit import Backend, Engine, QueryableBackend, called, main
 
 
 def test_observers_of_one_group_share_the_work():
@@ -58,13 +58,13 @@ def test_what_another_observer_exports_is_looked_at_again_when_its_claim_has_end
     assert backend.exports == [["run"]]
 
 
-def test_of_two_who_claim_a_trace_at_once_one_has_it():
+def test_one_of_two_concurrent_claims_of_a_trace_succeeds():
     async def body(engine: Engine) -> list[object]:
-        ledgers = [
-            StoreLedger(engine.store, "x", owner=owner, claim_s=30) for owner in ("one", "two")
+        outboxes = [
+            StoreOutbox(engine.store, "x", owner=owner, claim_s=30) for owner in ("one", "two")
         ]
         now = engine.clock.now()
-        return await asyncio.gather(*[ledger.claim("run", now=now) for ledger in ledgers])
+        return await asyncio.gather(*[outbox.claim("run", now=now) for outbox in outboxes])
 
     class Slow(MemoryEventStore):
         async def mark(self, name: str) -> str | None:
@@ -74,11 +74,11 @@ def test_of_two_who_claim_a_trace_at_once_one_has_it():
 
     found = main(body, Engine(Slow()))
 
-    assert [type(each) for each in found] == [Account, datetime]
+    assert [type(each) for each in found] == [Checkpoint, datetime]
 
 
 def test_a_trace_whose_exporter_has_died_is_exported_once_its_claim_has_ended():
-    backend = Telling()
+    backend = QueryableBackend()
 
     async def body(engine: Engine) -> None:
         await engine.has(ended("run"))
@@ -117,7 +117,7 @@ def test_spans_that_had_arrived_when_their_exporter_died_are_not_sent_again_if_t
             assert await observer.backfill() == 0
             return await observer.backfill()
 
-    for backend, again in ((Telling(updates="first"), 0), (Backend(updates="first"), 1)):
+    for backend, again in ((QueryableBackend(updates="first"), 0), (Backend(updates="first"), 1)):
         assert main(lambda engine, backend=backend: body(engine, backend)) == again
         assert len(backend.spans) == 1 + again
 

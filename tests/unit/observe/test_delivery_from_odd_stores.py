@@ -205,7 +205,7 @@ def test_claims_that_cannot_be_given_back_run_out():
     main(body, Engine(Stuck()))
 
 
-def test_a_store_that_fails_oddly_ends_no_lane(caplog: pytest.LogCaptureFixture):
+def test_the_queue_goes_on_after_an_unexpected_error_of_the_store(caplog: pytest.LogCaptureFixture):
     class Odd(MemoryEventStore):
         faults = 1
 
@@ -227,4 +227,4 @@ def test_a_store_that_fails_oddly_ends_no_lane(caplog: pytest.LogCaptureFixture)
 
     main(body, Engine(Odd()))
 
-    assert "the lane of Backend goes on after an error" in caplog.text
+    assert "the queue of Backend goes on after an error" in caplog.text

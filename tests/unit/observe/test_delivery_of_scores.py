@@ -248,7 +248,7 @@ class Busy(Backend):
     """A backend that counts the scores that are under way at once."""
 
     def __init__(self, enough: int) -> None:
-        super().__init__(traces_at_once=32)
+        super().__init__(traces_per_export=32)
         self.enough, self.most, self.under_way = enough, 0, 0
         self.full = asyncio.Event()
         self.scores: list[tuple[str | None, str, object]] = []

@@ -86,8 +86,8 @@ def test_a_span_that_comes_again_is_counted_twice_there_so_the_sink_says_that_th
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         await sink.export(TRACE)
         await sink.export(TRACE)
-        assert sink.updates == "first"
-        assert sink.scores_as_spans is False
+        assert sink.traits.updates == "first"
+        assert sink.traits.scores_as_spans is False
 
     assert len(served(work).spans) == 6
 
@@ -124,8 +124,8 @@ def test_a_dialect_and_resource_can_be_chosen():
 def test_it_tells_what_it_has_page_by_page():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         await sink.export([*TRACE, *make_trace(2)])
-        assert await sink.known(ROOT.trace_id) == {span.span_id for span in TRACE}
-        assert await sink.known("f" * 32) == frozenset()
+        assert await sink.stored_span_ids(ROOT.trace_id) == {span.span_id for span in TRACE}
+        assert await sink.stored_span_ids("f" * 32) == frozenset()
 
     server = served(work, server=LangfuseServer(page=2))
 
@@ -137,8 +137,8 @@ def test_it_tells_what_it_has_page_by_page():
 def test_what_is_not_ingested_yet_is_not_known():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         await sink.export(TRACE)
-        assert await sink.known(ROOT.trace_id) == frozenset()
-        assert len(await sink.known(ROOT.trace_id)) == 3
+        assert await sink.stored_span_ids(ROOT.trace_id) == frozenset()
+        assert len(await sink.stored_span_ids(ROOT.trace_id)) == 3
 
     served(work, server=LangfuseServer(lag=1))
 
@@ -146,7 +146,7 @@ def test_what_is_not_ingested_yet_is_not_known():
 def test_an_older_server_that_merges_cannot_tell_and_need_not():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         server.planned.append(Response(status=404))
-        assert await sink.known(ROOT.trace_id) == frozenset()
+        assert await sink.stored_span_ids(ROOT.trace_id) == frozenset()
 
     served(work)
 
@@ -156,7 +156,7 @@ def test_an_answer_that_cannot_be_read_is_no_answer(answer: str):
     server = LangfuseServer()
     server.planned = [Response(body=answer.encode())]
 
-    assert not failure(lambda sink, _: sink.known(ROOT.trace_id), server=server).permanent
+    assert not failure(lambda sink, _: sink.stored_span_ids(ROOT.trace_id), server=server).permanent
 
 
 def test_a_server_that_never_comes_to_an_end_is_left():
@@ -164,7 +164,7 @@ def test_a_server_that_never_comes_to_an_end_is_left():
     server = LangfuseServer()
     server.planned = [page] * 200
 
-    failure(lambda sink, _: sink.known(ROOT.trace_id), server=server)
+    failure(lambda sink, _: sink.stored_span_ids(ROOT.trace_id), server=server)
 
     assert len(server.calls) == 200
 
@@ -176,7 +176,7 @@ def test_it_waits_until_what_may_have_been_sent_last_can_be_seen():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         async def known() -> None:
             before = clock.monotonic()
-            await sink.known(ROOT.trace_id)
+            await sink.stored_span_ids(ROOT.trace_id)
             waited.append(clock.monotonic() - before)
 
         await known()  # a process before this one may have died while it sent
@@ -345,7 +345,7 @@ def test_what_cannot_be_is_refused_at_once(options: dict[str, Any]):
 
 def test_its_destination_names_host_and_project_and_no_key():
     def destination(public: str, secret: str, host: str = "https://cloud.langfuse.com") -> str:
-        return LangfuseSink(public, secret, host).destination
+        return LangfuseSink(public, secret, host).traits.destination or ""
 
     one = destination(PUBLIC_KEY, SECRET_KEY)
 

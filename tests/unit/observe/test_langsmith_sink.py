@@ -89,8 +89,8 @@ def test_a_child_whose_parent_never_comes_is_dropped_without_a_word():
 
 def test_it_says_that_the_first_of_two_spans_counts():
     async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
-        assert sink.updates == "first"
-        assert sink.scores_as_spans is False
+        assert sink.traits.updates == "first"
+        assert sink.traits.scores_as_spans is False
 
     served(work)
 
@@ -295,7 +295,7 @@ async def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
 
 
 def test_its_destination_names_host_and_project_and_no_key():
-    told = LangSmithSink(API_KEY, "shop").destination
+    told = LangSmithSink(API_KEY, "shop").traits.destination
 
     assert told == "langsmith api.smith.langchain.com/otel shop"
 
@@ -354,5 +354,5 @@ def test_an_address_of_the_environment_is_checked_as_one_that_is_given(
 
 
 def test_a_root_has_to_come_for_its_children_to_be_kept():
-    assert LangSmithSink(API_KEY).needs_root
-    assert not hasattr(OTelSink(), "needs_root")
+    assert LangSmithSink(API_KEY).traits.needs_root
+    assert not OTelSink().traits.needs_root

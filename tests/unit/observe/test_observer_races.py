@@ -10,8 +10,8 @@ from lib.errors import ExportError
 from lib.evals import Score, score_event
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
-from lib.observe import Observer, Span, span_id_of
-from lib.observe.export.outbox import StoreLedger
+from lib.observe import Observer, SinkTraits, Span, span_id_of
+from lib.observe.export.outbox import StoreOutbox
 from lib.testing.logs import at, make_log, store_log
 
 
@@ -31,15 +31,12 @@ class Engine(HandEngine):
 class Backend:
     """Keeps every export and every score, and does before each what a test says."""
 
-    destination = "backend"
-    updates = "replace"
-
     def __init__(self, *then: Callable[[], Awaitable[Any]], **traits: Any) -> None:
         self.exports: list[list[str]] = []
         self.scores: list[str] = []
         self.then = list(then)
-        for name, value in traits.items():
-            setattr(self, name, value)
+        declared: dict[str, Any] = {"destination": "backend", **traits}
+        self.traits = SinkTraits(**declared)
 
     async def export(self, spans: Sequence[Span]) -> None:
         self.exports.append([span.span_id for span in spans])
@@ -158,19 +155,19 @@ async def test_a_score_that_is_refused_for_good_keeps_none_of_another_span_back(
     assert backend.scores == ["good"]
 
 
-async def test_a_sink_that_does_not_tell_what_it_has_is_asked_again():
+async def test_a_query_of_the_sink_that_fails_is_repeated():
     engine = Engine()
 
-    class Telling(Backend):
-        asked = 0
+    class QueryableBackend(Backend):
+        queries = 0
 
-        async def known(self, trace_id: str) -> frozenset[str]:
-            self.asked += 1
-            if self.asked == 1:
+        async def stored_span_ids(self, trace_id: str) -> frozenset[str]:
+            self.queries += 1
+            if self.queries == 1:
                 raise ZeroDivisionError
             return frozenset([CALL])
 
-    backend = Telling(fail, updates="first")
+    backend = QueryableBackend(fail, updates="first")
 
     async with observed(engine, backend) as observer:
         await store_log(engine.store, ended())
@@ -181,14 +178,14 @@ async def test_a_sink_that_does_not_tell_what_it_has_is_asked_again():
     assert backend.exports == [[ROOT, CALL], [ROOT]]
 
 
-async def test_a_sink_that_replaces_is_not_asked_what_it_has():
+async def test_a_sink_that_replaces_spans_is_not_queried():
     engine = Engine()
 
-    class Telling(Backend):
-        async def known(self, trace_id: str) -> frozenset[str]:
-            return frozenset([ROOT, CALL])  # as they were told before, which may be outdated
+    class QueryableBackend(Backend):
+        async def stored_span_ids(self, trace_id: str) -> frozenset[str]:
+            return frozenset([ROOT, CALL])  # of versions that may be outdated
 
-    backend = Telling(fail)
+    backend = QueryableBackend(fail)
 
     async with observed(engine, backend) as observer:
         await store_log(engine.store, ended())
@@ -198,19 +195,19 @@ async def test_a_sink_that_replaces_is_not_asked_what_it_has():
     assert backend.exports == [[ROOT, CALL]] * 2
 
 
-async def test_what_is_due_again_is_on_the_list_though_another_has_struck_it_off():
+async def test_a_trace_enqueued_again_stays_pending_when_others_ack_earlier_batches():
     store = MemoryEventStore()
 
     await store.setup()
     one, two, three = (
-        StoreLedger(store, "group/sink", owner=owner, claim_s=35)
+        StoreOutbox(store, "group/sink", owner=owner, claim_s=35)
         for owner in ("one", "two", "three")
     )
-    before = [await ledger.owe(["run"]) for ledger in (one, two)]
-    again = await one.owe(["run"])  # for what has come since
-    await one.paid(before[0])
-    await two.paid(before[1])
-    assert [each for each in await three.owed() if each[1] == again] == [("run", 2)]
+    before = [await outbox.enqueue(["run"]) for outbox in (one, two)]
+    again = await one.enqueue(["run"])  # for what has come since
+    await one.ack(before[0])
+    await two.ack(before[1])
+    assert [each for each in await three.pending() if each[1] == again] == [("run", 2)]
 
 
 async def test_an_observer_that_read_a_log_before_another_sent_more_of_it_does_not_go_back():
@@ -269,5 +266,5 @@ async def test_what_another_observer_exports_is_for_the_next_process_if_this_one
     sent = await second.flush_open()
     flushing.cancel()
     await first.__aexit__(ZeroDivisionError, None, None)
-    next_one = StoreLedger(engine.store, "lib.observe/backend", owner="next", claim_s=35)
-    assert (sent, await next_one.owed()) == (0, [("run", 0)])
+    next_one = StoreOutbox(engine.store, "lib.observe/backend", owner="next", claim_s=35)
+    assert (sent, await next_one.pending()) == (0, [("run", 0)])

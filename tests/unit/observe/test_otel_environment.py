@@ -120,7 +120,7 @@ async def test_the_resource_is_what_the_environment_says_where_nobody_says_other
         for sink in sinks:
             await sink.export(make_trace())
             await sink.aclose()
-    assert [sink.destination.split()[1] for sink in sinks] == ["one", "two", "three"]
+    assert [(sink.traits.destination or "").split()[1] for sink in sinks] == ["one", "two", "three"]
     assert [attributes_of(export.resource_spans[0].resource) for export in receiver.exports] == [
         {**common, "a": "1=2", "service.name": "one"},
         {**common, "a": "1=2", "service.name": "two"},
@@ -162,7 +162,7 @@ async def test_without_an_exporter_spans_go_where_the_environment_says(
         sink = OTelSink(service_name="shop")
         await sink.export(make_trace())
         await sink.aclose()
-        assert sink.destination == f"OTelSink shop {receiver.url}"
+        assert sink.traits.destination == f"OTelSink shop {receiver.url}"
     assert seen == ["k1"]
     first, *_ = [attributes_of(span) for span in receiver.spans]
 

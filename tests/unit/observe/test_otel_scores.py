@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from lib.errors import ExportError
 from lib.observe import LANGFUSE, OTelSink, Score
 from lib.observe import attributes as a
-from lib.observe.span import ScoringSink
+from lib.observe.sink import ScoringSink
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 from lib.testing.sink import make_trace
@@ -26,7 +26,7 @@ async def test_a_score_becomes_a_span_without_length_below_what_was_judged():
 
     ((span, attributes),) = sending.sent
     assert isinstance(sink, ScoringSink)
-    assert sink.scores_as_spans
+    assert sink.traits.scores_as_spans
     assert (span.name, span.kind, span.trace_id) == ("evaluate quality", "evaluator", root.trace_id)
     assert (span.start, span.end, span.parent_id) == (AT, AT, "86e2ff7d92d1f6d9")
     assert attributes == {

@@ -93,12 +93,12 @@ async def test_open_spans_are_not_sent():
 
 
 async def test_a_sink_whose_backend_replaces_spans_sends_open_ones_as_ending_where_they_start():
-    class Replacing(OTelSink):
-        updates = "replace"
-
     exporter = Exporter()
 
-    await Replacing(exporter).export(make_trace(end=False)[:1])
+    sink = OTelSink(exporter)
+    sink.traits = replace(sink.traits, updates="replace")
+
+    await sink.export(make_trace(end=False)[:1])
 
     ((span,),) = exporter.batches
     assert span.end_time == span.start_time
@@ -132,11 +132,14 @@ async def test_the_destination_is_stable_and_tells_no_secret():
     await OTelSink(exporter).aclose()
 
     assert (
-        OTelSink(exporter, service_name="shop").destination
+        OTelSink(exporter, service_name="shop").traits.destination
         == "OTelSink shop OTLPSpanExporter https://backend.example/v1/traces"
     )
-    assert OTelSink(Exporter()).destination == "OTelSink lib Exporter"
-    assert OTelSink(Sending()).destination == "OTelSink lib https://backend.example:8443/v1/traces"
+    assert OTelSink(Exporter()).traits.destination == "OTelSink lib Exporter"
+    assert (
+        OTelSink(Sending()).traits.destination
+        == "OTelSink lib https://backend.example:8443/v1/traces"
+    )
 
 
 @pytest.mark.parametrize("url", [None, 7, "http://[broken"])
@@ -144,7 +147,7 @@ def test_an_endpoint_that_is_no_url_is_not_shown(url: Any):
     sending = Sending()
     sending.url = url
 
-    assert OTelSink(sending).destination == "OTelSink lib Sending"
+    assert OTelSink(sending).traits.destination == "OTelSink lib Sending"
 
 
 async def test_spans_are_changed_when_their_turn_comes():
@@ -178,7 +181,7 @@ async def test_subclasses_change_spans_on_their_way():
     await sink.score("a" * 32, [Score(name="x", value=1, at=AT)])
 
     assert [span.name for span, _ in sending.sent] == ["INVOKE_AGENT AGENT-1", "EVALUATE X"]
-    assert sink.destination.startswith("Renaming lib ")
+    assert (sink.traits.destination or "").startswith("Renaming lib ")
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])

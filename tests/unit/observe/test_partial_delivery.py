@@ -12,7 +12,7 @@ from .delivery_kit import CALL, Backend, Engine, begun, called, main
 
 
 def test_several_traces_go_into_one_export_where_the_sink_says_so_and_a_bad_one_alone_is_lost():
-    backend = Backend(traces_at_once=2)
+    backend = Backend(traces_per_export=2)
 
     async def refuse_two() -> None:
         if "two" in backend.exports[-1]:
@@ -58,7 +58,7 @@ def test_spans_that_were_taken_before_a_failure_are_not_sent_again():
 
 
 def test_of_several_traces_what_was_taken_before_one_is_refused_is_not_sent_again():
-    backend = Backend(updates="first", traces_at_once=3)
+    backend = Backend(updates="first", traces_per_export=3)
 
     async def take_one_and_refuse() -> None:
         if len(backend.exports) == 1:
@@ -80,7 +80,7 @@ def test_of_several_traces_what_was_taken_before_one_is_refused_is_not_sent_agai
 
 
 def test_a_trace_that_a_backend_stumbles_over_does_not_keep_the_others_back():
-    sink = Backend(traces_at_once=8)
+    sink = Backend(traces_per_export=8)
 
     async def stumble() -> None:
         if "run-3" in sink.exports[-1]:
@@ -106,7 +106,7 @@ def test_a_trace_that_a_backend_stumbles_over_does_not_keep_the_others_back():
 def test_spans_that_are_lost_for_good_are_told_and_not_sent_again():
     taken = frozenset(span_id_of(run_id, "run", "") for run_id in ("one", "two"))
     partial = ExportError("2 of 2 spans were refused", permanent=True, taken=taken, lost=2)
-    sink = Backend(partial, updates="first", traces_at_once=2)
+    sink = Backend(partial, updates="first", traces_per_export=2)
 
     async def body(engine: Engine) -> None:
         async with observed(engine, sink) as observer:
@@ -120,9 +120,7 @@ def test_spans_that_are_lost_for_good_are_told_and_not_sent_again():
 
 
 def test_what_a_sink_has_taken_before_the_time_was_up_is_not_sent_again():
-    class Telling(Backend):
-        tells_taken = True
-
+    class Reporting(Backend):
         async def export(
             self, spans: Sequence[Span], *, on_taken: Callable[[Sequence[str]], None] | None = None
         ) -> None:
@@ -132,7 +130,7 @@ def test_what_a_sink_has_taken_before_the_time_was_up_is_not_sent_again():
             if len(self.exports) == 1:
                 await asyncio.Event().wait()
 
-    sink = Telling(updates="first")
+    sink = Reporting(updates="first", reports_taken=True)
 
     async def body(engine: Engine) -> None:
         await engine.has(called())

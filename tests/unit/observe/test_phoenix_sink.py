@@ -98,8 +98,8 @@ def test_a_span_that_comes_again_changes_nothing_in_the_whole_database():
         await sink.export(TRACE)
         await sink.export([replace(ROOT, name="another"), *TRACE[1:]])
         await sink.export([replace(ROOT, name="another", trace_id="f" * 32)])
-        assert sink.updates == "first"
-        assert sink.scores_as_spans is False
+        assert sink.traits.updates == "first"
+        assert sink.traits.scores_as_spans is False
 
     server = served(work)
 
@@ -290,7 +290,7 @@ def test_an_endpoint_that_cannot_be_is_refused_at_once(endpoint: str):
 
 
 def test_its_destination_names_host_and_project_and_no_key():
-    assert PhoenixSink(api_key=PHOENIX_KEY).destination == "phoenix localhost:6006 default"
-    assert PhoenixSink("https://px.example/a/v1/traces", "shop").destination == (
+    assert PhoenixSink(api_key=PHOENIX_KEY).traits.destination == "phoenix localhost:6006 default"
+    assert PhoenixSink("https://px.example/a/v1/traces", "shop").traits.destination == (
         "phoenix px.example/a shop"
     )

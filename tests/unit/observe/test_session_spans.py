@@ -12,7 +12,7 @@ from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
 from lib.events import Event, EventStore, MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage
-from lib.observe import Observer, Span, spans_from_events, spend_of
+from lib.observe import Observer, SinkTraits, Span, spans_from_events, spend_of
 from lib.testing.agents import make_engine
 from lib.testing.logs import at, make_log
 from lib.testing.providers import StrictClient
@@ -166,10 +166,8 @@ def test_a_session_shows_what_was_said_first_and_answered_last() -> None:
 class Kept:
     """A sink that keeps each span once."""
 
-    updates = "first"
-
     def __init__(self, *, needs_root: bool) -> None:
-        self.needs_root = needs_root
+        self.traits = SinkTraits(destination="kept", updates="first", needs_root=needs_root)
         self.exports: list[list[Span]] = []
 
     async def export(self, spans: Sequence[Span]) -> None:

@@ -1,9 +1,9 @@
-"""What a sink has of a trace, and what of it is still to be sent. Pure.
+"""What a sink has of a trace, and what is still to be sent. Pure.
 
-A span is settled once the log has closed it: it never changes again. What is sent before, an open
-root or a span told as interrupted, is sent early. A sink that replaces what it has gets it again
-whenever it has changed; one for which the first word counts gets no open spans, and once only what
-was interrupted.
+A span is final once the log has closed it: it never changes again. What is sent before that (an
+open root, a span closed as interrupted) is provisional. A sink whose backend replaces spans gets a
+provisional span again whenever it has changed; one whose backend keeps the first version gets no
+open spans, and an interrupted span once.
 """
 
 from __future__ import annotations
@@ -15,135 +15,156 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from lib._util.json import canonical, parse
 from lib.events import RunInfo
 from lib.observe import attributes as a
-from lib.observe.span import Span, Updates
-from lib.observe.trace import Judgement, RunTrace
+from lib.observe.sink import Updates
+from lib.observe.span import Span
+from lib.observe.trace import LoggedScore, RunTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class DeliveryState:
     """What a sink has acknowledged of one trace.
 
     Attributes:
-        heads: by run, the `seq` up to which it has every settled span.
-        scored: by run, the `seq` of the last score that it has, of runs with scores.
-        unscored: the runs of which it lacks scores.
-        cut: the runs that it was told to be interrupted.
-        early: by span id, a digest of what it was last told of spans that are not settled.
+        heads: by run, the `seq` up to which the sink has every final span.
+        score_heads: by run, the `seq` of the last score that it has; runs without scores are
+            missing.
+        pending_scores: the runs of which it lacks scores.
+        interrupted: the runs that were sent as interrupted.
+        provisional: by span id, a digest of the version last sent of a span that is not final.
     """
 
     heads: Mapping[str, int] = field(default_factory=dict[str, int])
-    scored: Mapping[str, int] = field(default_factory=dict[str, int])
-    unscored: frozenset[str] = frozenset()
-    cut: frozenset[str] = frozenset()
-    early: Mapping[str, str] = field(default_factory=dict[str, str])
+    score_heads: Mapping[str, int] = field(default_factory=dict[str, int])
+    pending_scores: frozenset[str] = frozenset()
+    interrupted: frozenset[str] = frozenset()
+    provisional: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def lacks(self, info: RunInfo, *, dead: bool) -> bool:
-        """Tell whether there may be anything of a run that the sink does not have."""
-        if info.head != self.heads.get(info.run_id, 0) or info.run_id in self.unscored:
+        """Return True if there may be something of a run that the sink does not have."""
+        if info.head != self.heads.get(info.run_id, 0) or info.run_id in self.pending_scores:
             return True
-        return dead and info.run_id not in self.cut
+        return dead and info.run_id not in self.interrupted
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as JSON values, what is empty left out."""
-        told: dict[str, Any] = {
+        """Return the state as JSON values, without empty ones."""
+        values: dict[str, Any] = {
             "heads": dict(self.heads),
-            "scored": dict(self.scored),
-            "unscored": sorted(self.unscored),
-            "cut": sorted(self.cut),
-            "early": dict(self.early),
+            "scored": dict(self.score_heads),
+            "unscored": sorted(self.pending_scores),
+            "cut": sorted(self.interrupted),
+            "early": dict(self.provisional),
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in values.items() if value}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Delivered:
-        """Return what `to_json` has told."""
+    def from_json(cls, values: Mapping[str, Any]) -> DeliveryState:
+        """Return the state that `to_json` has written; other keys are ignored."""
         return cls(
-            heads=told.get("heads", {}),
-            scored=told.get("scored", {}),
-            unscored=frozenset(told.get("unscored", ())),
-            cut=frozenset(told.get("cut", ())),
-            early=told.get("early", {}),
+            heads=values.get("heads", {}),
+            score_heads=values.get("scored", {}),
+            pending_scores=frozenset(values.get("unscored", ())),
+            interrupted=frozenset(values.get("cut", ())),
+            provisional=values.get("early", {}),
         )
+
+    def with_provisional(self, spans: Iterable[Span]) -> DeliveryState:
+        """Return the state after some spans of an export arrived and the rest failed."""
+        digests = {span.span_id: digest(span) for span in spans}
+        return replace(self, provisional={**self.provisional, **digests})
+
+    def with_scores(
+        self, scores: Sequence[LoggedScore], *, pending: AbstractSet[str]
+    ) -> DeliveryState:
+        """Return the state after more scores arrived.
+
+        Args:
+            scores: those of a run in their order.
+            pending: the runs of which more are to come.
+        """
+        heads = {**self.score_heads, **{each.run_id: each.seq for each in scores}}
+        complete = {each.run_id for each in scores} - pending
+        return replace(self, score_heads=heads, pending_scores=self.pending_scores - complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
-    """What a sink is to get of one trace.
+class PendingExport:
+    """What is to be sent of one trace.
 
     Attributes:
         spans: parents before children.
-        judgements: the scores that it lacks, and can be given.
-        held: the runs of which a score waits for the span that it is of.
-        then: what it has once it has taken the spans.
+        scores: the scores that the sink lacks and can take.
+        waiting_runs: the runs with a score whose span was not sent yet.
+        next_state: the state of the sink once it has taken the spans.
     """
 
     spans: Sequence[Span] = ()
-    judgements: Sequence[Judgement] = ()
-    held: frozenset[str] = frozenset()
-    then: Delivered = field(default_factory=Delivered)
+    scores: Sequence[LoggedScore] = ()
+    waiting_runs: frozenset[str] = frozenset()
+    next_state: DeliveryState = field(default_factory=DeliveryState)
 
 
-def parcel(
+def pending_export(
     runs: Sequence[RunTrace],
-    done: Delivered,
+    state: DeliveryState,
     *,
     updates: Updates,
-    again: bool,
-    known: frozenset[str] = frozenset(),
-    scores_apart: bool = False,
+    full: bool,
+    stored: frozenset[str] = frozenset(),
+    separate_scores: bool = False,
     root_first: bool = False,
-) -> Parcel:
+) -> PendingExport:
     """Return what a sink lacks of a trace.
 
     Args:
-        runs: the trace, or those runs of it of which something may be lacking; the root's first.
-        done: what the sink has.
-        updates: what it does with a span that it has already.
-        again: whether a sink that replaces gets everything again, open spans included.
-        known: the ids of spans that it turned out to have, though it has not acknowledged them.
-        scores_apart: whether it gets scores as such, and so no spans of them: a score that comes
+        runs: the trace, or the runs of it of which something may be missing; the root's first.
+        state: what the sink has acknowledged.
+        updates: what its backend does with a second version of a span.
+        full: whether a backend that replaces gets everything again, open spans included.
+        stored: ids of spans that the backend has, though it has not acknowledged them.
+        separate_scores: whether scores go through `score`, and so not as spans: a score that comes
             hours later would stretch its trace.
-        root_first: whether it needs the root before all else: that of an open session is sent as
-            if it had ended with its last turn.
+        root_first: whether the backend needs the root before all else: that of an open session is
+            sent as if it had ended with its last turn.
     """
     if root_first and runs and runs[0].is_root and runs[0].spans[0].end is None:
-        if not (closed := _ended_with_its_turns(runs[0])):
-            return Parcel(then=done)
+        if not (closed := _ended_with_last_turn(runs[0])):
+            return PendingExport(next_state=state)
         runs = [closed, *runs[1:]]
-    everything = again and updates == "replace"
-    spans, judgements, held = list[Span](), list[Judgement](), set[str]()
-    heads, early = dict(done.heads), dict(done.early)
-    cut, unscored = set(done.cut), set(done.unscored)
+    everything = full and updates == "replace"
+    spans, scores, waiting_runs = list[Span](), list[LoggedScore](), set[str]()
+    heads, provisional = dict(state.heads), dict(state.provisional)
+    interrupted, pending_scores = set(state.interrupted), set(state.pending_scores)
     for run in runs:
-        lacking = list(run.spans) if everything else list(_lacking(run, done, updates))
-        if scores_apart:
-            lacking = [span for span in lacking if span.kind != "evaluator"]
-        spans += [span for span in lacking if span.span_id not in known]
-        early |= {s.span_id: digest(s) for s in lacking if s.span_id not in run.settled}
-        told = early.keys() | run.settled
-        for span_id in run.settled:
-            early.pop(span_id, None)
+        missing = list(run.spans) if everything else list(_missing_spans(run, state, updates))
+        if separate_scores:
+            missing = [span for span in missing if span.kind != "evaluator"]
+        spans += [span for span in missing if span.span_id not in stored]
+        provisional |= {s.span_id: digest(s) for s in missing if s.span_id not in run.final_ids}
+        sent_ids = provisional.keys() | run.final_ids
+        for span_id in run.final_ids:
+            provisional.pop(span_id, None)
         heads[run.run_id] = run.head
-        (cut.add if run.cut else cut.discard)(run.run_id)
-        due, waiting = _due_judgements(run, done, told=told)
-        judgements += due
-        held |= {run.run_id} if waiting else set()
-        (unscored.add if due or waiting else unscored.discard)(run.run_id)
-    then = Delivered(
+        (interrupted.add if run.interrupted else interrupted.discard)(run.run_id)
+        ready, waiting = _ready_scores(run, state, sent_ids=sent_ids)
+        scores += ready
+        waiting_runs |= {run.run_id} if waiting else set()
+        (pending_scores.add if ready or waiting else pending_scores.discard)(run.run_id)
+    next_state = DeliveryState(
         heads=heads,
-        scored=done.scored,
-        unscored=frozenset(unscored),
-        cut=frozenset(cut),
-        early=early,
+        score_heads=state.score_heads,
+        pending_scores=frozenset(pending_scores),
+        interrupted=frozenset(interrupted),
+        provisional=provisional,
     )
-    return Parcel(spans=spans, judgements=judgements, held=frozenset(held), then=then)
+    return PendingExport(
+        spans=spans, scores=scores, waiting_runs=frozenset(waiting_runs), next_state=next_state
+    )
 
 
-def _ended_with_its_turns(session: RunTrace) -> RunTrace | None:
-    """Return an open session as if it had ended with its last turn, None if it has had none."""
+def _ended_with_last_turn(session: RunTrace) -> RunTrace | None:
+    """Return an open session as if it had ended with its last turn, None if no turn has ended."""
     root, *others = session.spans
     ends = [span.end for span in others if span.end is not None]
     if not ends:
@@ -152,49 +173,29 @@ def _ended_with_its_turns(session: RunTrace) -> RunTrace | None:
     return replace(session, spans=[replace(root, end=max(ends), attributes=attributes), *others])
 
 
-def _due_judgements(
-    run: RunTrace, done: Delivered, *, told: AbstractSet[str]
-) -> tuple[list[Judgement], bool]:
-    """Return the scores that a sink lacks, and whether one waits for the span that it is of.
+def _ready_scores(
+    run: RunTrace, state: DeliveryState, *, sent_ids: AbstractSet[str]
+) -> tuple[list[LoggedScore], bool]:
+    """Return the missing scores whose spans were sent, and whether others wait for theirs.
 
-    No backend keeps a score for long whose span does not come, and some none of a run without its
-    root: scores are held until both are there, and then come in their order.
+    No backend keeps a score for long whose span does not come, and some keep none of a run without
+    its root: scores are held until both are there, and then go in their order.
     """
-    last = done.scored.get(run.run_id, 0)
-    lacking = [judged for judged in run.judgements if judged.seq > last]
-    if run.spans[0].span_id not in told:
-        return [], bool(lacking)
-    due = list(takewhile(lambda judged: judged.span_id in told, lacking))
-    return due, len(due) < len(lacking)
+    last = state.score_heads.get(run.run_id, 0)
+    missing = [score for score in run.scores if score.seq > last]
+    if run.spans[0].span_id not in sent_ids:
+        return [], bool(missing)
+    ready = list(takewhile(lambda score: score.span_id in sent_ids, missing))
+    return ready, len(ready) < len(missing)
 
 
-def with_early(done: Delivered, spans: Iterable[Span]) -> Delivered:
-    """Return what a sink has that took some spans of a trace, and then failed."""
-    return replace(done, early={**done.early, **{span.span_id: digest(span) for span in spans}})
-
-
-def with_scores(
-    done: Delivered, judged: Sequence[Judgement], *, left: AbstractSet[str]
-) -> Delivered:
-    """Return what a sink has that took more scores.
-
-    Args:
-        done: what it had.
-        judged: the scores, those of a run in their order.
-        left: the runs of which more are to come.
-    """
-    scored = {**done.scored, **{each.run_id: each.seq for each in judged}}
-    complete = {each.run_id for each in judged} - left
-    return replace(done, scored=scored, unscored=done.unscored - complete)
-
-
-def _lacking(run: RunTrace, done: Delivered, updates: Updates) -> Iterator[Span]:
-    had = run.settled_by(done.heads.get(run.run_id, 0))
+def _missing_spans(run: RunTrace, state: DeliveryState, updates: Updates) -> Iterator[Span]:
+    delivered = run.final_ids_at(state.heads.get(run.run_id, 0))
     for span in run.spans:
-        if span.span_id in had:
+        if span.span_id in delivered:
             continue
-        told = done.early.get(span.span_id)
-        if told is not None and (updates == "first" or told == digest(span)):
+        sent = state.provisional.get(span.span_id)
+        if sent is not None and (updates == "first" or sent == digest(span)):
             continue
         root = span is run.spans[0] and run.is_root
         if span.end is not None or (root and updates == "replace"):
@@ -205,13 +206,3 @@ def digest(span: Span) -> str:
     """Return a short text that differs between different versions of a span."""
     raw = repr(span).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(raw, digest_size=8).hexdigest()
-
-
-def encode(told: Mapping[str, Any]) -> str:
-    """Return JSON values as the text that a store keeps."""
-    return canonical(told)
-
-
-def decode(text: str | None) -> dict[str, Any]:
-    """Return what `encode` was given, nothing if there is no text."""
-    return parse(text) if text else {}

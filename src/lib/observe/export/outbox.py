@@ -1,16 +1,17 @@
-"""What each sink has acknowledged, and what it is owed, remembered as long as it matters.
+"""The outbox of a sink: which traces are pending, and a checkpoint for each trace.
 
-A sink whose spans outlive the process has a ledger in the event store, so that nothing is sent
+A sink whose spans outlive the process has its outbox in the event store, so that nothing is sent
 twice after a restart and nothing is forgotten:
 
-- For each trace one mark, which goes with its run, holds what the sink has (`Delivered`). Before
-  an export it is claimed until a time; a claim that is still there says that somebody else exports
-  it just now or, once that time has passed, that nobody knows whether the spans arrived.
-- Traces that are due are listed before the bus moves on, so the queue of a process survives it: in
-  one mark for each batch, which goes when all of the batch has been delivered. One more mark says
-  which batches there may be. An observer that starts takes over all that it finds there.
+- One mark per trace, deleted with its run, holds the checkpoint: what the sink has acknowledged
+  (`DeliveryState`). Before an export the checkpoint is claimed until a deadline. A claim found
+  there means that another observer exports the trace now or, after the deadline, that it is
+  uncertain whether the spans arrived.
+- Pending traces are enqueued before the bus moves on, so that the queue of a process survives it:
+  one mark per batch, deleted once all of the batch is delivered. One more mark holds the range of
+  batch numbers. An observer that starts takes over every batch that it finds.
 
-Several observers of one group may share both: every change is a swap of what was read.
+Observers of one group share both: every write is a compare-and-set.
 """
 
 from __future__ import annotations
@@ -21,223 +22,227 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
+from lib._util.json import canonical, parse
 from lib.events import EventStore
 from lib.events.store import run_mark
-from lib.observe.export.checkpoint import Delivered, decode, encode
+from lib.observe.export.checkpoint import DeliveryState
 
+# Keys of stored marks.
 _CLAIM: Final = "claim"
-_OWED: Final = "owed"
+_PENDING: Final = "owed"
 _FIRST: Final = "first"
-_FOLLOWING: Final = "following"
-_LOOK_AHEAD: Final = 64
+_END: Final = "following"
+
+_MAX_BATCHES_SKIPPED: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Checkpoint:
     """What a sink has of one trace, claimed for an export.
 
     Attributes:
-        delivered: what it has acknowledged.
-        doubt: whether an export before this one was begun and never settled.
-        mark: what the store holds, to be swapped.
+        state: what it has acknowledged.
+        uncertain: whether an earlier export began and was never committed.
+        mark: the stored text, for the next compare-and-set.
     """
 
-    delivered: Delivered
-    doubt: bool = False
+    state: DeliveryState
+    uncertain: bool = False
     mark: str | None = None
 
 
-class Ledger(Protocol):
-    """The accounts of one sink, and the list of what is due for it."""
+class Outbox(Protocol):
+    """The checkpoints of one sink, and the traces that are pending for it."""
 
-    async def peek(self, root_id: str) -> Delivered:
-        """Return what the sink has of a trace, as far as it has been written down."""
+    async def state(self, root_id: str) -> DeliveryState:
+        """Return what the sink has of a trace, without claiming it."""
         ...
 
-    async def claim(self, root_id: str, *, now: datetime) -> Account | datetime:
-        """Take the account of a trace; or return until when somebody else has it."""
+    async def claim(self, root_id: str, *, now: datetime) -> Checkpoint | datetime:
+        """Claim the checkpoint of a trace; return the deadline of another observer's claim."""
         ...
 
-    async def settle(self, root_id: str, account: Account, delivered: Delivered) -> None:
-        """Write down what the sink has now, and let others have the account."""
+    async def commit(self, root_id: str, checkpoint: Checkpoint, state: DeliveryState) -> None:
+        """Store what the sink has now, and release the claim."""
         ...
 
-    async def give_back(
-        self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
+    async def release(
+        self, root_id: str, checkpoint: Checkpoint, state: DeliveryState, *, now: datetime
     ) -> None:
-        """Do the same, so that whoever comes next doubts what is written there."""
+        """Store what the sink has at least, and release the claim as uncertain."""
         ...
 
-    async def drop(self, root_id: str, account: Account) -> None:
-        """Forget a trace whose run is not here any more."""
+    async def drop(self, root_id: str, checkpoint: Checkpoint) -> None:
+        """Delete the checkpoint of a trace whose run was deleted."""
         ...
 
-    async def owe(self, root_ids: Sequence[str]) -> int:
-        """List different traces as due, for this process and the next; return their batch."""
+    async def enqueue(self, root_ids: Sequence[str]) -> int:
+        """Add different traces as one pending batch; return its number."""
         ...
 
-    async def paid(self, batch: int) -> None:
-        """Strike one trace off a batch."""
+    async def ack(self, batch: int) -> None:
+        """Remove one trace from a pending batch."""
         ...
 
-    async def owed(self) -> list[tuple[str, int]]:
-        """Return what is due, whoever has listed it, with its batch; it is ours from here on."""
+    async def pending(self) -> list[tuple[str, int]]:
+        """Take over all pending traces, of other observers too; return them with their batches."""
         ...
 
 
-class MemoryLedger:
-    """For a sink that is gone with its process: remembers the last traces."""
+class MemoryOutbox:
+    """The outbox of a sink whose spans are gone with the process: the last traces' checkpoints."""
 
-    def __init__(self, *, most: int) -> None:
-        """Begin with nothing.
+    def __init__(self, *, max_traces: int) -> None:
+        """Create an empty outbox.
 
         Args:
-            most: of how many traces to know what the sink has.
+            max_traces: how many checkpoints to keep.
         """
-        self._most = most
-        self._delivered: OrderedDict[str, Delivered] = OrderedDict()
+        self._max_traces = max_traces
+        self._states: OrderedDict[str, DeliveryState] = OrderedDict()
 
-    async def peek(self, root_id: str) -> Delivered:
+    async def state(self, root_id: str) -> DeliveryState:
         """Return what the sink has of a trace."""
-        return self._delivered.get(root_id) or Delivered()
+        return self._states.get(root_id) or DeliveryState()
 
-    async def claim(self, root_id: str, *, now: datetime) -> Account:
-        """Take the account of a trace."""
-        return Account(delivered=await self.peek(root_id))
+    async def claim(self, root_id: str, *, now: datetime) -> Checkpoint:
+        """Return the checkpoint of a trace; there is no other observer."""
+        return Checkpoint(state=await self.state(root_id))
 
-    async def settle(self, root_id: str, account: Account, delivered: Delivered) -> None:
-        """Write down what the sink has now."""
-        self._delivered[root_id] = delivered
-        self._delivered.move_to_end(root_id)
-        if len(self._delivered) > self._most:
-            self._delivered.popitem(last=False)
+    async def commit(self, root_id: str, checkpoint: Checkpoint, state: DeliveryState) -> None:
+        """Keep what the sink has now."""
+        self._states[root_id] = state
+        self._states.move_to_end(root_id)
+        if len(self._states) > self._max_traces:
+            self._states.popitem(last=False)
 
-    async def give_back(
-        self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
+    async def release(
+        self, root_id: str, checkpoint: Checkpoint, state: DeliveryState, *, now: datetime
     ) -> None:
-        """Write down what the sink has now."""
-        await self.settle(root_id, account, delivered)
+        """Keep what the sink has now."""
+        await self.commit(root_id, checkpoint, state)
 
-    async def drop(self, root_id: str, account: Account) -> None:
-        """Forget a trace."""
-        self._delivered.pop(root_id, None)
+    async def drop(self, root_id: str, checkpoint: Checkpoint) -> None:
+        """Delete the checkpoint of a trace."""
+        self._states.pop(root_id, None)
 
-    async def owe(self, root_ids: Sequence[str]) -> int:
-        """Do nothing: what is due is in the queue."""
+    async def enqueue(self, root_ids: Sequence[str]) -> int:
+        """Do nothing: pending traces are in the queue."""
         return 0
 
-    async def paid(self, batch: int) -> None:
-        """Do nothing: what is due is in the queue."""
+    async def ack(self, batch: int) -> None:
+        """Do nothing: pending traces are in the queue."""
 
-    async def owed(self) -> list[tuple[str, int]]:
-        """Return nothing: there was no process before."""
+    async def pending(self) -> list[tuple[str, int]]:
+        """Return nothing: no earlier process shares this outbox."""
         return []
 
 
-class StoreLedger:
-    """For a sink whose spans outlive the process: marks of the event store."""
+class StoreOutbox:
+    """The outbox of a sink whose spans outlive the process, in marks of the event store."""
 
     def __init__(self, store: EventStore, name: str, *, owner: str, claim_s: float) -> None:
-        """Describe the ledger; it is read when it is needed.
+        """Create the outbox; nothing is read yet.
 
         Args:
             store: holds the marks.
-            name: of the group and the destination.
+            name: group and destination.
             owner: of claims: unique among live observers.
-            claim_s: seconds, how long an export may take.
+            claim_s: seconds that an export may take.
         """
         self._store = store
         self._name = f"observe/{name}"
         self._owner = owner
         self._claim_s = claim_s
-        self._left: dict[int, int] = {}  # how many of a batch are due
+        self._remaining: dict[int, int] = {}  # by batch, how many of its traces are pending
 
-    # -- accounts --------------------------------------------------------------------------
+    # -- checkpoints -----------------------------------------------------------------------
 
-    async def peek(self, root_id: str) -> Delivered:
-        """Return what the sink has of a trace, as far as it has been written down."""
-        return Delivered.from_json(decode(await self._store.mark(run_mark(root_id, self._name))))
+    async def state(self, root_id: str) -> DeliveryState:
+        """Return what the sink has of a trace, without claiming it."""
+        stored = await self._store.mark(run_mark(root_id, self._name))
+        return DeliveryState.from_json(_decode(stored))
 
-    async def claim(self, root_id: str, *, now: datetime) -> Account | datetime:
-        """Take the account of a trace; or return until when somebody else has it."""
+    async def claim(self, root_id: str, *, now: datetime) -> Checkpoint | datetime:
+        """Claim the checkpoint of a trace; return the deadline of another observer's claim."""
         mark = run_mark(root_id, self._name)
         while True:
             text = await self._store.mark(mark)
-            told = decode(text)
-            before = _claim_of(told.get(_CLAIM))
+            values = _decode(text)
+            before = _claim_of(values.get(_CLAIM))
             if before is not None and before[0] != self._owner and now < before[1]:
                 return before[1]
             until = now + timedelta(seconds=self._claim_s)
-            claimed = encode({**told, _CLAIM: [self._owner, until.isoformat()]})
+            claimed = canonical({**values, _CLAIM: [self._owner, until.isoformat()]})
             if await self._store.swap_mark(mark, expected=text, value=claimed):
-                delivered = Delivered.from_json(told)
-                return Account(delivered=delivered, doubt=before is not None, mark=claimed)
+                state = DeliveryState.from_json(values)
+                return Checkpoint(state=state, uncertain=before is not None, mark=claimed)
 
-    async def settle(self, root_id: str, account: Account, delivered: Delivered) -> None:
-        """Write down what the sink has now; without effect if the run is erased meanwhile."""
-        await self._replace(root_id, account, encode(delivered.to_json()))
+    async def commit(self, root_id: str, checkpoint: Checkpoint, state: DeliveryState) -> None:
+        """Store what the sink has now; has no effect if the run was erased meanwhile."""
+        await self._replace(root_id, checkpoint, canonical(state.to_json()))
 
-    async def give_back(
-        self, root_id: str, account: Account, delivered: Delivered, *, now: datetime
+    async def release(
+        self, root_id: str, checkpoint: Checkpoint, state: DeliveryState, *, now: datetime
     ) -> None:
-        """Do the same, so that whoever comes next doubts what is written there."""
-        claim = [self._owner, now.isoformat()]
-        await self._replace(root_id, account, encode({**delivered.to_json(), _CLAIM: claim}))
+        """Store what the sink has at least, and release the claim as uncertain."""
+        claim = [self._owner, now.isoformat()]  # which has expired, but is there
+        await self._replace(root_id, checkpoint, canonical({**state.to_json(), _CLAIM: claim}))
 
-    async def drop(self, root_id: str, account: Account) -> None:
-        """Forget a trace whose run is not here any more."""
-        await self._replace(root_id, account, None)
+    async def drop(self, root_id: str, checkpoint: Checkpoint) -> None:
+        """Delete the checkpoint of a trace whose run was deleted."""
+        await self._replace(root_id, checkpoint, None)
 
-    async def _replace(self, root_id: str, account: Account, value: str | None) -> None:
+    async def _replace(self, root_id: str, checkpoint: Checkpoint, value: str | None) -> None:
         mark = run_mark(root_id, self._name)
-        await self._store.swap_mark(mark, expected=account.mark, value=value)
+        await self._store.swap_mark(mark, expected=checkpoint.mark, value=value)
 
-    # -- what is due -----------------------------------------------------------------------
+    # -- pending traces --------------------------------------------------------------------
 
-    async def owe(self, root_ids: Sequence[str]) -> int:
-        """List different traces as due, in a batch of their own; return its number."""
-        value = encode({_OWED: list(root_ids)})
-        _, number = _range_of(decode(await self._store.mark(self._name)))
+    async def enqueue(self, root_ids: Sequence[str]) -> int:
+        """Add different traces as one pending batch; return its number."""
+        value = canonical({_PENDING: list(root_ids)})
+        _, number = _range_of(_decode(await self._store.mark(self._name)))
         while not await self._store.swap_mark(self._batch(number), expected=None, value=value):
             number += 1
-        self._left[number] = len(root_ids)
-        await self._widen(number + 1)
+        self._remaining[number] = len(root_ids)
+        await self._extend_range(number + 1)
         return number
 
-    async def paid(self, batch: int) -> None:
-        """Strike one trace off a batch; a batch of which nothing is left goes."""
-        self._left[batch] -= 1
-        if not self._left[batch]:
-            del self._left[batch]
+    async def ack(self, batch: int) -> None:
+        """Remove one trace from a pending batch; an empty batch is deleted."""
+        self._remaining[batch] -= 1
+        if not self._remaining[batch]:
+            del self._remaining[batch]
             text = await self._store.mark(self._batch(batch))
             await self._store.swap_mark(self._batch(batch), expected=text, value=None)
 
-    async def owed(self) -> list[tuple[str, int]]:
-        """Return what is due, whoever has listed it, with its batch; it is ours from here on."""
-        number, following = _range_of(decode(await self._store.mark(self._name)))
+    async def pending(self) -> list[tuple[str, int]]:
+        """Take over all pending traces, of other observers too; return them with their batches."""
+        number, end = _range_of(_decode(await self._store.mark(self._name)))
         found = list[tuple[str, int]]()
         while True:
             text = await self._store.mark(self._batch(number))
-            if text is None and number >= following:
+            if text is None and number >= end:
                 break
-            batch = [str(root_id) for root_id in decode(text).get(_OWED, ())]
-            self._left |= {number: len(batch)} if batch else {}
+            batch = [str(root_id) for root_id in _decode(text).get(_PENDING, ())]
+            self._remaining |= {number: len(batch)} if batch else {}
             found += [(root_id, number) for root_id in batch]
             number += 1
-        await self._widen(number)
+        await self._extend_range(number)
         return found
 
-    async def _widen(self, following: int) -> None:
-        """Say that there may be batches before this one, and none before the first that is left."""
+    async def _extend_range(self, end: int) -> None:
+        """Store that batches end at `end` or later, and begin at the first that is left."""
         while True:
             text = await self._store.mark(self._name)
-            first, last = _range_of(decode(text))
-            last = max(last, following)
-            for _ in range(_LOOK_AHEAD):
+            first, last = _range_of(_decode(text))
+            last = max(last, end)
+            for _ in range(_MAX_BATCHES_SKIPPED):
                 if first == last or await self._store.mark(self._batch(first)) is not None:
                     break
                 first += 1
-            value = encode({_FIRST: first, _FOLLOWING: last})
+            value = canonical({_FIRST: first, _END: last})
             if await self._store.swap_mark(self._name, expected=text, value=value):
                 return
 
@@ -245,14 +250,19 @@ class StoreLedger:
         return f"{self._name}/{number}"
 
 
-def _range_of(told: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the first batch that there may be, and the first that there never was."""
-    return int(told.get(_FIRST, 0)), int(told.get(_FOLLOWING, 0))
+def _decode(text: str | None) -> dict[str, Any]:
+    """Return the values of a stored mark, none for a missing one."""
+    return parse(text) if text else {}
 
 
-def _claim_of(told: object) -> tuple[str, datetime] | None:
-    """Return whose claim it is, and until when."""
-    match told:
+def _range_of(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the first batch number that may exist, and the first that was never used."""
+    return int(values.get(_FIRST, 0)), int(values.get(_END, 0))
+
+
+def _claim_of(value: object) -> tuple[str, datetime] | None:
+    """Return the owner and the deadline of a stored claim."""
+    match value:
         case [str(owner), str(until)]:
             return owner, datetime.fromisoformat(until)
         case _:

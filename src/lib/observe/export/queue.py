@@ -1,9 +1,9 @@
-"""One sink as the observer sees it: what waits for it, in which order, and how it is tried again.
+"""The queue in front of one sink: which traces wait, in which order, and when to retry.
 
-Each sink has a lane of its own, so that a slow one delays nobody but itself. What it does not take
-is tried again, ever more seldom, while others have their turn; what it says it will never take is
-given up until somebody asks for it. A lane has only so much room: when it is full the bus waits,
-and what is due waits in the log.
+Each sink has a queue of its own, so that a slow sink delays no other. What a sink does not take is
+retried with growing pauses while other traces have their turn; what it refuses permanently is
+abandoned until it is exported explicitly. The queue has a capacity: when it is full the bus waits,
+and pending traces wait in the log.
 """
 
 from __future__ import annotations
@@ -19,229 +19,230 @@ from typing import Any, Final
 from lib._util.clock import Clock
 from lib._util.repeated import RepeatedFailure
 from lib.errors import ExportError
-from lib.observe.export.outbox import Ledger
+from lib.observe.export.outbox import Outbox
 
 _log = logging.getLogger("lib.observe")
 
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 60.0
-_LONGEST_REST_S: Final = 3600.0
+_MIN_BACKOFF_S: Final = 0.5
+_MAX_BACKOFF_S: Final = 60.0
+_MAX_RETRY_AFTER_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """How the export of some traces went; those of which nothing is said here have arrived.
+class ExportResult:
+    """The outcome of an export of some traces; those in neither `busy` nor `failed` have arrived.
 
     Attributes:
         sent: the ids of the spans that the sink has acknowledged.
-        lacked: the traces of which the sink lacked something, whatever came of them.
-        busy: the traces that another observer exports just now, with the seconds to wait for it.
+        incomplete: the traces of which the sink lacked something before, whatever came of them.
+        busy: the traces that another observer exports now, with the seconds to wait for it.
         failed: the traces that did not arrive, and why.
     """
 
     sent: frozenset[str] = frozenset()
-    lacked: frozenset[str] = frozenset()
+    incomplete: frozenset[str] = frozenset()
     busy: Mapping[str, float] = field(default_factory=dict[str, float])
     failed: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
 
 
-Export = Callable[[Sequence[str]], Awaitable[Result]]
+Export = Callable[[Sequence[str]], Awaitable[ExportResult]]
 
 
 @dataclass(slots=True)
-class _Due:
-    """When a trace is to be exported, by the clock's `monotonic`, and how often it has failed.
+class _QueuedTrace:
+    """When to export a trace, by the clock's `monotonic`, and how often that has failed.
 
     Attributes:
-        batches: the batches of the ledger's list that it is in.
+        batches: the batches of the outbox that contain it.
     """
 
     at: float
-    failed: int = 0
+    failures: int = 0
     batches: list[int] = field(default_factory=list[int])
 
 
-class Lane:
-    """The queue in front of one sink: several traces an export, in the order in which they came."""
+class ExportQueue:
+    """Exports traces to one sink in the order in which they came, several at once."""
 
     def __init__(
         self,
         name: str,
         export: Export,
-        ledger: Ledger,
+        outbox: Outbox,
         *,
         clock: Clock,
-        room: int,
-        at_once: int,
+        capacity: int,
+        traces_per_export: int,
     ) -> None:
-        """Begin with nothing due.
+        """Create an empty queue.
 
         Args:
-            name: of the sink, for people.
+            name: of the sink, for messages.
             export: exports the traces of root runs, and never raises for what the sink does.
-            ledger: keeps what is due, for the next process.
-            clock: tells when a trace is due.
-            room: how many traces may wait.
-            at_once: how many traces go into one export.
+            outbox: keeps pending traces for the next process.
+            clock: the time at which a trace is due.
+            capacity: how many traces may wait.
+            traces_per_export: how many traces go into one export.
         """
         self._name = name
         self._export = export
-        self._ledger = ledger
+        self._outbox = outbox
         self._clock = clock
-        self._room = room
-        self._at_once = self._now_at_once = at_once
-        self._due: dict[str, _Due] = {}
-        self._under_way: dict[str, _Due] = {}
-        self._decided = set[str]()  # of those under way, what has become of them is known
-        self._given_up: dict[str, None] = {}
-        self._resting_until = 0.0
-        self._pause_s = _FIRST_PAUSE_S
-        self._hurried = 0
-        self._begun = asyncio.Event()
-        self._news = asyncio.Event()
+        self._capacity = capacity
+        self._traces_per_export = self._batch_size = traces_per_export
+        self._queued: dict[str, _QueuedTrace] = {}
+        self._running: dict[str, _QueuedTrace] = {}
+        self._settled = set[str]()  # of those running, the ones with an outcome
+        self._abandoned: dict[str, None] = {}
+        self._backoff_until = 0.0
+        self._backoff_s = _MIN_BACKOFF_S
+        self._drains = 0  # callers of `drained`, for which a backoff is skipped
+        self._restored = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._changed = asyncio.Condition()
         self._closed = False
-        self._trouble = RepeatedFailure(_log, logging.ERROR, clock)
+        self._failures = RepeatedFailure(_log, logging.ERROR, clock)
 
     @property
     def failed(self) -> bool:
-        """Whether a trace that was due has not arrived, and has not since."""
-        return bool(self._given_up) or any(due.failed for due in self._due.values())
+        """True while a trace is queued again or abandoned because its export failed."""
+        return bool(self._abandoned) or any(trace.failures for trace in self._queued.values())
 
     @property
-    def resting(self) -> bool:
-        """Whether the sink is left alone, since it has just failed."""
-        return self._clock.monotonic() < self._resting_until
+    def backing_off(self) -> bool:
+        """True while the queue waits because the sink has just failed."""
+        return self._clock.monotonic() < self._backoff_until
 
-    async def note(self, root_ids: Iterable[str], result: Result) -> None:
-        """Learn how an export went that was none of the lane's; what others export is due again."""
-        self._note([root_id for root_id in root_ids if root_id not in result.busy], result)
+    async def record(self, root_ids: Iterable[str], result: ExportResult) -> None:
+        """Record an export that bypassed the queue; traces of other observers are queued again."""
+        self._record([root_id for root_id in root_ids if root_id not in result.busy], result)
         if result.busy:
-            batch = await self._ledger.owe(list(result.busy))
+            batch = await self._outbox.enqueue(list(result.busy))
             at = self._clock.monotonic() + max(result.busy.values())
-            self._put([(root_id, batch) for root_id in result.busy], at=at)
+            self._enqueue([(root_id, batch) for root_id in result.busy], at=at)
 
-    def _note(self, root_ids: Iterable[str], result: Result) -> None:
+    def _record(self, root_ids: Iterable[str], result: ExportResult) -> None:
         for root_id in root_ids:
-            self._given_up.pop(root_id, None)
+            self._abandoned.pop(root_id, None)
             if root_id in result.failed:
-                self._given_up[root_id] = None
-        while len(self._given_up) > self._room:
-            self._given_up.pop(next(iter(self._given_up)))
+                self._abandoned[root_id] = None
+        while len(self._abandoned) > self._capacity:
+            self._abandoned.pop(next(iter(self._abandoned)))
 
-    async def add(self, root_ids: Iterable[str], *, at: float) -> None:
-        """Let traces be exported when their time has come; wait as long as there is no room.
+    async def enqueue(self, root_ids: Iterable[str], *, at: float) -> None:
+        """Queue traces for export at a time; waits while the queue is full.
 
         Raises:
-            ExportError: the lane is closed.
+            ExportError: the queue is closed.
         """
-        wanted = list(dict.fromkeys(root_ids))
-        while wanted:
+        remaining = list(dict.fromkeys(root_ids))
+        while remaining:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._closed or self._free() > 0)
                 if self._closed:
                     raise ExportError(f"the observer of this {self._name} is closed")
             free = max(self._free(), 1)
-            fitting, wanted = wanted[:free], wanted[free:]
-            batch = await self._ledger.owe(fitting)
-            self._put([(root_id, batch) for root_id in fitting], at=at)
+            fitting, remaining = remaining[:free], remaining[free:]
+            batch = await self._outbox.enqueue(fitting)
+            self._enqueue([(root_id, batch) for root_id in fitting], at=at)
 
     def _free(self) -> int:
-        return self._room - len(self._due) - len(self._under_way)
+        return self._capacity - len(self._queued) - len(self._running)
 
-    async def caught_up(self) -> None:
-        """Return when all that is due now was exported, or tried once more without success."""
-        await self._begun.wait()
+    async def drained(self) -> None:
+        """Wait until every trace queued now was exported, or failed once more."""
+        await self._restored.wait()
         async with self._changed:
-            for due in self._due.values():
-                due.at = min(due.at, self._clock.monotonic()) if due.failed else due.at
-            # A trace may be both under way and due again, for what has happened to it meanwhile.
-            waiting = [*self._due.items(), *self._under_way.items()]
-            tries = [due.failed for _, due in waiting]
+            for trace in self._queued.values():
+                if trace.failures:
+                    trace.at = min(trace.at, self._clock.monotonic())
+            # A trace may be both running and queued again, for events that came meanwhile.
+            waiting = [*self._queued.items(), *self._running.items()]
+            before = [trace.failures for _, trace in waiting]
 
-            def left() -> bool:
+            def is_waiting() -> bool:
                 return any(
-                    (self._due.get(root_id) is due or self._under_way.get(root_id) is due)
-                    and due.failed == failed
-                    for (root_id, due), failed in zip(waiting, tries, strict=True)
+                    (self._queued.get(root_id) is trace or self._running.get(root_id) is trace)
+                    and trace.failures == failures
+                    for (root_id, trace), failures in zip(waiting, before, strict=True)
                 )
 
-            self._hurried += 1
-            self._news.set()
+            self._drains += 1
+            self._wakeup.set()
             try:
-                await self._changed.wait_for(lambda: not left())
+                await self._changed.wait_for(lambda: not is_waiting())
             finally:
-                self._hurried -= 1
+                self._drains -= 1
 
     async def run(self) -> None:
-        """Export what is added, until cancelled; begin with what earlier processes owe."""
+        """Export what is queued, pending traces of earlier processes first, until cancelled."""
         self._closed = False
-        self._put_back_undecided()  # of a use before this one that was cut off
-        with self._logged(f"what was due for {self._name} cannot be read"):
-            self._put(await self._ledger.owed(), at=self._clock.monotonic())
-        self._begun.set()
+        self._requeue_unsettled()  # of an earlier `run` that was cancelled
+        with self._logged(f"pending traces of {self._name} cannot be read"):
+            self._enqueue(await self._outbox.pending(), at=self._clock.monotonic())
+        self._restored.set()
         while True:
             root_ids = await self._next()
-            with self._logged(f"the lane of {self._name} goes on after an error"):
+            with self._logged(f"the queue of {self._name} goes on after an error"):
                 await self._settle(root_ids, await self._export(root_ids))
-            self._put_back_undecided()
+            self._requeue_unsettled()
             async with self._changed:
                 self._changed.notify_all()
 
     async def close(self) -> None:
-        """Take nothing more, and let go of those who wait for room."""
+        """Refuse further traces, and end the calls of `enqueue` that wait."""
         async with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @contextmanager
-    def _logged(self, what: str) -> Generator[None]:
-        """Log what goes wrong, and go on: at worst something is looked at once more."""
+    def _logged(self, message: str) -> Generator[None]:
+        """Log an error and go on: at worst a trace is read once more."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - nothing else would tell of it
-            self._trouble.failed(what, error)
+        except Exception as error:  # noqa: BLE001 - nothing else would report it
+            self._failures.failed(message, error)
 
-    # -- one round -------------------------------------------------------------------------
+    # -- one export ------------------------------------------------------------------------
 
-    def _put(self, listed: Iterable[tuple[str, int]], *, at: float) -> None:
-        for root_id, batch in listed:
-            batches = self._due.setdefault(root_id, _Due(at)).batches
+    def _enqueue(self, traces: Iterable[tuple[str, int]], *, at: float) -> None:
+        for root_id, batch in traces:
+            batches = self._queued.setdefault(root_id, _QueuedTrace(at)).batches
             if batch not in batches:
                 batches.append(batch)
-        self._news.set()
+        self._wakeup.set()
 
-    def _put_back(self, root_id: str, due: _Due) -> None:
-        """Let a trace be due again, after all others; it may have become so already."""
-        newer = self._due.pop(root_id, None)
-        due.batches += newer.batches if newer else []
-        self._due[root_id] = due
+    def _requeue(self, root_id: str, trace: _QueuedTrace) -> None:
+        """Queue a trace again, after all others; it may have been queued again already."""
+        newer = self._queued.pop(root_id, None)
+        trace.batches += newer.batches if newer else []
+        self._queued[root_id] = trace
 
-    def _put_back_undecided(self) -> None:
-        """Let what was under way be due again, unless it is known what has become of it."""
-        for root_id, due in self._under_way.items():
-            if root_id not in self._decided:
-                self._put_back(root_id, due)
-        self._under_way.clear()
-        self._decided.clear()
+    def _requeue_unsettled(self) -> None:
+        """Queue running traces again unless their outcome is known."""
+        for root_id, trace in self._running.items():
+            if root_id not in self._settled:
+                self._requeue(root_id, trace)
+        self._running.clear()
+        self._settled.clear()
 
     async def _next(self) -> list[str]:
-        """Return the traces that are due, as soon as there are any, and take them out."""
+        """Wait for traces that are due, and move them from queued to running."""
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             now, ready = self._clock.monotonic(), list[str]()
-            rest_s = 0.0 if self._hurried else self._resting_until - now
-            if rest_s <= 0:
-                ready = [root_id for root_id, due in self._due.items() if due.at <= now]
-            if ready := ready[: self._now_at_once]:
-                self._under_way = {root_id: self._due.pop(root_id) for root_id in ready}
+            backoff_s = 0.0 if self._drains else self._backoff_until - now
+            if backoff_s <= 0:
+                ready = [root_id for root_id, trace in self._queued.items() if trace.at <= now]
+            if ready := ready[: self._batch_size]:
+                self._running = {root_id: self._queued.pop(root_id) for root_id in ready}
                 return ready
-            first = min((due.at for due in self._due.values()), default=math.inf)
-            await self._sleep(max(first - now, rest_s))
+            first = min((trace.at for trace in self._queued.values()), default=math.inf)
+            await self._sleep(max(first - now, backoff_s))
 
     async def _sleep(self, delay_s: float) -> None:
-        """Sleep until that time has passed, or something is new."""
-        waiting: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._news.wait())}
+        """Sleep for that time, or until the queue is woken up."""
+        waiting: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._wakeup.wait())}
         if delay_s < math.inf:
             waiting.add(asyncio.ensure_future(self._clock.sleep(delay_s)))
         try:
@@ -250,42 +251,46 @@ class Lane:
             for each in waiting:
                 each.cancel()
 
-    async def _settle(self, root_ids: Sequence[str], result: Result) -> None:
-        now, done = self._clock.monotonic(), dict[str, _Due]()
+    async def _settle(self, root_ids: Sequence[str], result: ExportResult) -> None:
+        now, done = self._clock.monotonic(), dict[str, _QueuedTrace]()
         for root_id in root_ids:
-            self._decided.add(root_id)
-            due, failure = self._under_way[root_id], result.failed.get(root_id)
+            self._settled.add(root_id)
+            trace, failure = self._running[root_id], result.failed.get(root_id)
             if root_id in result.busy:
-                due.at = now + result.busy[root_id]
-                self._put_back(root_id, due)
+                trace.at = now + result.busy[root_id]
+                self._requeue(root_id, trace)
             elif failure is None or is_permanent(failure):
-                done[root_id] = due
+                done[root_id] = trace
             else:
-                due.at = now + min(_FIRST_PAUSE_S * 2.0 ** min(due.failed, 16), _LONGEST_PAUSE_S)
-                due.failed += 1
-                self._put_back(root_id, due)
-        self._note(done, result)
-        self._rest(root_ids, result.failed.values())
-        for batch in [batch for due in done.values() for batch in due.batches]:
-            await self._ledger.paid(batch)
+                trace.at = now + min(
+                    _MIN_BACKOFF_S * 2.0 ** min(trace.failures, 16), _MAX_BACKOFF_S
+                )
+                trace.failures += 1
+                self._requeue(root_id, trace)
+        self._record(done, result)
+        self._back_off(root_ids, result.failed.values())
+        for batch in [batch for trace in done.values() for batch in trace.batches]:
+            await self._outbox.ack(batch)
 
-    def _rest(self, root_ids: Sequence[str], failures: Iterable[Exception]) -> None:
-        """Leave a sink alone that has just failed, longer each time, or as long as it asks for.
+    def _back_off(self, root_ids: Sequence[str], failures: Iterable[Exception]) -> None:
+        """Pause after a failure, longer each time, or for as long as the backend demands.
 
-        One trace may be what it fails at, so fewer go together next time.
+        A single trace may be the cause, so the next export takes fewer of them.
         """
         passing = [failure for failure in failures if not is_permanent(failure)]
         if not passing:
-            self._pause_s = _FIRST_PAUSE_S
-            self._now_at_once = min(2 * self._now_at_once, self._at_once)
+            self._backoff_s = _MIN_BACKOFF_S
+            self._batch_size = min(2 * self._batch_size, self._traces_per_export)
             return
-        told = [error.retry_after_s for error in passing if isinstance(error, ExportError)]
-        asked = min(max([0.0, *(seconds or 0.0 for seconds in told)]), _LONGEST_REST_S)
-        self._resting_until = self._clock.monotonic() + max(asked, self._pause_s)
-        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-        self._now_at_once = max(1, len(root_ids) // 2)
+        demands = [
+            error.retry_after_s or 0.0 for error in passing if isinstance(error, ExportError)
+        ]
+        demanded = min(max([0.0, *demands]), _MAX_RETRY_AFTER_S)
+        self._backoff_until = self._clock.monotonic() + max(demanded, self._backoff_s)
+        self._backoff_s = min(self._backoff_s * 2, _MAX_BACKOFF_S)
+        self._batch_size = max(1, len(root_ids) // 2)
 
 
 def is_permanent(failure: Exception) -> bool:
-    """Tell whether sending the same again cannot help, even once the sink is set up rightly."""
+    """Return True if a retry cannot help, even once the sink is configured correctly."""
     return isinstance(failure, ExportError) and failure.permanent and not failure.setup

@@ -13,8 +13,8 @@ import asyncio
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -25,15 +25,12 @@ from lib.observe.otlp.answer import rejected_spans
 from lib.observe.otlp.batches import FRAME_BYTES, SLICE_BYTES, Batches, Encoded
 from lib.observe.otlp.calls import Calls
 from lib.observe.otlp.encode import encode_request
+from lib.observe.sink import OnTaken
 from lib.observe.span import Span
 from lib.wire.failures import retry_after_s
 from lib.wire.http import Answer, Wire
 
 _log = logging.getLogger("lib.observe")
-
-OnTaken: TypeAlias = Callable[[Sequence[str]], None]
-"""Is called with the ids of spans that are not to be sent again."""
-
 GZIP_LEVEL: Final = 1
 MAX_ANSWER_BYTES: Final = 4 << 20
 
@@ -55,13 +52,7 @@ _HINTS: Final[Mapping[int, str]] = {
 
 
 class OTLPSender:
-    """Posts spans to one address; may be used from several event loops, and by many at once.
-
-    Attributes:
-        tells_taken: True; `send` takes `on_taken`.
-    """
-
-    tells_taken: bool = True
+    """Posts spans to one address; may be used from several event loops and tasks at once."""
 
     def __init__(
         self,

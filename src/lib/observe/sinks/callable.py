@@ -8,6 +8,7 @@ from typing import Any
 
 from lib._util.contexts import AsyncClosable
 from lib.errors import ExportError
+from lib.observe.sink import SinkTraits
 from lib.observe.sinks.thread import OneThread
 from lib.observe.span import Span
 
@@ -21,7 +22,7 @@ class CallableSink(AsyncClosable):
     def __init__(self, export: Callable[[Sequence[Span]], Any | Awaitable[Any]]) -> None:
         """Take the function; what it returns is ignored."""
         self._export = export
-        self.destination = f"CallableSink {_name(export)}"
+        self.traits = SinkTraits(destination=f"CallableSink {_name(export)}")
         self._thread = OneThread(f"CallableSink {_name(export)}")
 
     async def export(self, spans: Sequence[Span]) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lib._util.contexts import AsyncClosable
 from lib.errors import ExportError
+from lib.observe.sink import SinkTraits
 from lib.observe.sinks.thread import OneThread
 from lib.observe.span import Span
 from lib.observe.view.terminal import render_trace
@@ -20,7 +21,7 @@ from lib.observe.view.terminal import render_trace
 class ConsoleSink(AsyncClosable):
     """Prints each trace as an indented tree, in colour on a terminal unless NO_COLOR is set."""
 
-    destination = None  # whoever reads it has a new terminal next time
+    traits = SinkTraits(destination=None)  # a new process prints to a new terminal
 
     def __init__(self, out: TextIO | None = None) -> None:
         """Take where to print, None for standard output."""

@@ -29,7 +29,7 @@ from lib.observe import span as ours
 from lib.observe.attributes import SCHEMA_URL
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects.values import clean, clean_text
-from lib.observe.otlp.sender import OnTaken
+from lib.observe.sink import OnTaken
 from lib.observe.sinks.thread import OneThread
 
 _SCOPE: Final = InstrumentationScope("lib.observe", __version__, SCHEMA_URL)
@@ -41,14 +41,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class ExporterSender:
     """Sends spans through an exporter, in a thread of its own, since exporters block.
 
-    Whether a server has taken them is known only as far as the exporter tells: those of the SDK
-    call a redirect a success, and so they do an answer that rejects some of the spans.
-
-    Attributes:
-        tells_taken: True; `send` takes `on_taken`.
+    Success means what the exporter reports as success: those of the SDK include redirects, and
+    answers that reject some of the spans.
     """
-
-    tells_taken: bool = True
 
     def __init__(self, exporter: Any, *, batch_size: int) -> None:
         """Take the exporter, which belongs to the sender from now on.

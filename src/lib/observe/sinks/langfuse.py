@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -15,7 +16,8 @@ from lib.evals import Score
 from lib.observe import attributes as a
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGFUSE, Enriched
-from lib.observe.otlp.sender import OnTaken, OTLPSender
+from lib.observe.otlp.sender import OTLPSender
+from lib.observe.sink import OnTaken
 from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import (
     Reply,
@@ -35,18 +37,15 @@ _PAGE: Final = 1000
 _MAX_PAGES: Final = 200
 _MAX_ENVIRONMENT: Final = 40
 _INGESTION_S: Final = 5.0
-"""How long after an export that may have arrived `known` waits: it is taken first, and read in
-later."""
+"""Seconds that `stored_span_ids` waits after an export, for accepted spans to become visible."""
 
 
 class LangfuseSink(OTelSink):
     """Sends spans and scores to Langfuse, in its cloud or on a server of your own.
 
     Langfuse keeps both of two spans with one id and counts both, so each is sent once, when it has
-    ended. `known` tells what it has, for whoever does not know whether an export arrived.
+    ended. `stored_span_ids` returns what it has, for an observer whose export was cut off.
     """
-
-    scores_as_spans = False
 
     def __init__(
         self,
@@ -107,7 +106,11 @@ class LangfuseSink(OTelSink):
             **kw,
         )
         project = hashlib.sha256(public_key.encode()).hexdigest()[:12]
-        self.destination = f"langfuse {place_of(base)} {project}"
+        self.traits = replace(
+            self.traits,
+            destination=f"langfuse {place_of(base)} {project}",
+            scores_as_spans=False,
+        )
         # The process before this one may have ended in the middle of an export.
         self._readable_at = clock.monotonic() + _INGESTION_S
         self._rest = RestAPI("Langfuse", base, auth, http=http, clock=clock)
@@ -151,7 +154,7 @@ class LangfuseSink(OTelSink):
 
         await send_each(scores, send)
 
-    async def known(self, trace_id: str) -> frozenset[str]:
+    async def stored_span_ids(self, trace_id: str) -> frozenset[str]:
         """Return the ids of the spans of a trace that Langfuse has.
 
         It waits until what this sink, or a process before, may have sent last can be seen: some

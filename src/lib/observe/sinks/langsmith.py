@@ -41,13 +41,7 @@ class LangSmithSink(OTelSink):
     LangSmith drops a span without a word if its parent does not come within some hours, whatever
     it answered: give this sink whole traces, and no sampling inside of them. What it does with a
     second span of one id is not documented, so each is sent once, when it has ended.
-
-    Attributes:
-        needs_root: True; see `TraceSink`.
     """
-
-    scores_as_spans = False
-    needs_root: bool = True
 
     def __init__(
         self,
@@ -107,7 +101,12 @@ class LangSmithSink(OTelSink):
             remote_parent=remote_parent,
             **kw,
         )
-        self.destination = f"langsmith {place_of(base)} {self._project}"
+        self.traits = replace(
+            self.traits,
+            destination=f"langsmith {place_of(base)} {self._project}",
+            scores_as_spans=False,
+            needs_root=True,
+        )
         self._provider = provider
         self._session_id: str | None = None
         self._starts: OrderedDict[str, datetime] = OrderedDict()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lib._util.contexts import AsyncClosable
+from lib.observe.sink import SinkTraits
 from lib.observe.span import Span
 
 
 class InMemorySink(AsyncClosable):
     """Keeps the last version of each span."""
 
-    destination = None  # gone with the process
+    traits = SinkTraits(destination=None)  # its spans are gone with the process
 
     def __init__(self) -> None:
         """Begin without spans."""

@@ -20,7 +20,8 @@ from lib.observe import attributes as a
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.dialects import GENAI
 from lib.observe.dialects.values import clean
-from lib.observe.otlp.sender import OnTaken, OTLPSender
+from lib.observe.otlp.sender import OTLPSender
+from lib.observe.sink import OnTaken, SinkTraits
 from lib.observe.sinks.environment import (
     check_protocol,
     resource_of,
@@ -29,13 +30,16 @@ from lib.observe.sinks.environment import (
     traces_url,
 )
 from lib.observe.sinks.scores import score_span, timed
-from lib.observe.span import Span, SpanLink, Updates
+from lib.observe.span import Span, SpanLink
 
 _MAX_ROOTS: Final = 10_000
 """How many traces to know the root of, for scores that are in no log."""
 
+_TRACES_PER_EXPORT: Final = 32
+"""Small traces go together, since each request takes its time."""
+
 _NAMELESS: Final = "lib"
-"""The service whose name nobody has told."""
+"""The service whose name was not configured."""
 
 _EXPORTER: Final = ("export", "force_flush", "shutdown")
 """What an exporter of OpenTelemetry can do."""
@@ -50,11 +54,7 @@ link         a link of the run's span, which begins a trace of its own.
 
 
 class Sender(Protocol):
-    """Takes spans to where they go, such as an `OTLPSender`.
-
-    One whose attribute `tells_taken` is True takes a function as `on_taken`, too, and calls it with
-    the ids of spans as soon as they are delivered.
-    """
+    """Sends spans to a backend, as `OTLPSender` does."""
 
     async def send(
         self,
@@ -62,8 +62,15 @@ class Sender(Protocol):
         *,
         dialect: Dialect,
         resource: Mapping[str, AttributeValue],
+        on_taken: OnTaken | None = None,
     ) -> None:
         """Deliver spans that have ended.
+
+        Args:
+            spans: parents before children.
+            dialect: translates their attributes.
+            resource: attributes of the service that they come from.
+            on_taken: called with the ids of spans as soon as they are delivered.
 
         Raises:
             ExportError: they were not delivered, or not all of them.
@@ -71,7 +78,7 @@ class Sender(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Deliver what is on its way and close; safe to repeat."""
+        """Deliver what is being sent and close; safe to repeat."""
         ...
 
 
@@ -84,23 +91,18 @@ class OTelSink(AsyncClosable):
     A subclass for one backend hands its own `Sender` to `__init__` as the exporter, with the
     backend's dialect, and may
 
-    - set `updates`, if its backend replaces spans: then open spans are sent, too;
-    - set `destination`, if the URL does not tell two of them apart;
-    - override `_outgoing`, to change spans on their way;
-    - override `score` and set `scores_as_spans`, if its backend has scores of its own.
+    - replace `traits` after `__init__`: `updates` if its backend replaces spans, so that open spans
+      are sent too; `destination` if the URL does not tell two of them apart; `scores_as_spans` if
+      it overrides `score`;
+    - override `_outgoing`, to change spans before they are sent;
+    - override `score`, if its backend has scores of its own.
 
     Attributes:
-        updates: "first"; see `TraceSink`.
-        scores_as_spans: True; see `TraceSink`.
-        traces_at_once: small traces go together, since each request takes its time.
-        tells_taken: True; see `TraceSink`.
-        destination: names the type, the service and the endpoint, without anything secret.
+        traits: by default spans are sent once, scores as spans, 32 traces per export; the
+            destination names the type, the service and the endpoint, without anything secret.
     """
 
-    updates: Updates = "first"
-    scores_as_spans: bool = True
-    traces_at_once: int = 32
-    tells_taken: bool = True
+    traits: SinkTraits
 
     def __init__(
         self,
@@ -150,12 +152,19 @@ class OTelSink(AsyncClosable):
             {**told, "service.name": service_name, **(resource_attributes or {})}
         )
         self._sender, where = _sender(exporter, batch_size)
-        self.destination = f"{type(self).__name__} {service_name} {where}"
+        self.traits = SinkTraits(
+            destination=f"{type(self).__name__} {service_name} {where}",
+            updates="first",
+            reports_taken=True,
+            traces_per_export=_TRACES_PER_EXPORT,
+            scores_as_spans=True,
+            trace_id_of=self.trace_id_of,
+        )
         self._clock = clock
         self._roots: OrderedDict[str, Span] = OrderedDict()
 
     async def export(self, spans: Sequence[Span], *, on_taken: OnTaken | None = None) -> None:
-        """Send the spans; unless `updates` is "replace", those that are open are left out.
+        """Send the spans; open ones only if `traits.updates` is "replace".
 
         Args:
             spans: parents before children.
@@ -166,7 +175,7 @@ class OTelSink(AsyncClosable):
             ExportError: they were not delivered, or not all of them.
         """
         self._note_roots(spans)
-        sent = [span for span in spans if span.end is not None or self.updates == "replace"]
+        sent = [span for span in spans if span.end is not None or self.traits.updates == "replace"]
         await self._send(LazySpans(sent, self._changed), on_taken)
 
     async def score(
@@ -235,13 +244,9 @@ class OTelSink(AsyncClosable):
     async def _send(self, spans: Sequence[Span], on_taken: OnTaken | None = None) -> None:
         if not spans:
             return
-        told: dict[str, Any] = {"dialect": self._dialect, "resource": self._resource}
-        tells = getattr(self._sender, "tells_taken", False)
-        if tells and on_taken is not None:
-            told["on_taken"] = on_taken
-        await self._sender.send(spans, **told)
-        if not tells and on_taken is not None:
-            on_taken([span.span_id for span in spans])
+        await self._sender.send(
+            spans, dialect=self._dialect, resource=self._resource, on_taken=on_taken
+        )
 
     def _changed(self, span: Span) -> Span:
         return self._outgoing(_traced(self._placed(span)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -33,8 +34,6 @@ class PhoenixSink(OTelSink):
     Phoenix keeps the first of two spans with one id and says nothing of the second, so each is sent
     once, when it has ended; sending it again is harmless.
     """
-
-    scores_as_spans = False
 
     def __init__(
         self,
@@ -84,7 +83,11 @@ class PhoenixSink(OTelSink):
             remote_parent=remote_parent,
             **kw,
         )
-        self.destination = f"phoenix {place_of(url.removesuffix(_TRACES))} {named}"
+        self.traits = replace(
+            self.traits,
+            destination=f"phoenix {place_of(url.removesuffix(_TRACES))} {named}",
+            scores_as_spans=False,
+        )
         api = url.removesuffix(_TRACES)
         self._rest = RestAPI("Phoenix", api, auth, http=http, clock=clock)
 
