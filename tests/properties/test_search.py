@@ -15,9 +15,8 @@ from lib.vector import Metric
 from lib.vector.exact import search as exact
 from lib.vector.exact.accel import codes, heads, threshold
 from lib.vector.exact.accel.basis import Basis
-from lib.vector.exact.accel.codes import Codes
+from lib.vector.exact.accel.codes import Codes, ProjectedCodes
 from lib.vector.exact.accel.heads import Heads
-from lib.vector.exact.accel.projected import ProjectedCodes
 from lib.vector.exact.search import FirstPass, Rows, Selection, nearest, row_lengths, scales
 from lib.vector.validate import MIN_LENGTH
 

@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     from lib.vector.embed.sentence_transformer import SentenceTransformerEmbedder
     from lib.vector.embed.voyage import VoyageEmbedder
     from lib.vector.index import EmbeddingIndex
-    from lib.vector.rerank.cohere import CohereReranker
-    from lib.vector.rerank.cohere import CohereReranker as RerankerA
     from lib.vector.rerank.contract import Reranker
+    from lib.vector.rerank.http import CohereReranker, VoyageReranker
+    from lib.vector.rerank.http import CohereReranker as RerankerA
+    from lib.vector.rerank.http import VoyageReranker as RerankerB
     from lib.vector.rerank.index import RerankingIndex
     from lib.vector.rerank.llm import LLMReranker
-    from lib.vector.rerank.voyage import VoyageReranker
-    from lib.vector.rerank.voyage import VoyageReranker as RerankerB
     from lib.vector.stores.chroma import ChromaVectorStore
     from lib.vector.stores.chroma import ChromaVectorStore as EmbeddedVectorStoreB
     from lib.vector.stores.lancedb import LanceDBVectorStore
@@ -123,7 +122,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "Batch": "lib.vector.validate",
             "ChromaVectorStore": "lib.vector.stores.chroma",
             "CohereEmbedder": "lib.vector.embed.cohere",
-            "CohereReranker": "lib.vector.rerank.cohere",
+            "CohereReranker": "lib.vector.rerank.http",
             "EmbeddedVectorStoreA": "lib.vector.stores.lancedb:LanceDBVectorStore",
             "EmbeddedVectorStoreB": "lib.vector.stores.chroma:ChromaVectorStore",
             "EmbeddingIndex": "lib.vector.index",
@@ -140,15 +139,15 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "QdrantVectorStore": "lib.vector.stores.qdrant",
             "RelationalVectorStore": "lib.vector.stores.postgres:PostgresVectorStore",
             "Reranker": "lib.vector.rerank.contract",
-            "RerankerA": "lib.vector.rerank.cohere:CohereReranker",
-            "RerankerB": "lib.vector.rerank.voyage:VoyageReranker",
+            "RerankerA": "lib.vector.rerank.http:CohereReranker",
+            "RerankerB": "lib.vector.rerank.http:VoyageReranker",
             "RerankingIndex": "lib.vector.rerank.index",
             "SQLiteVectorStore": "lib.vector.stores.sqlite",
             "SentenceTransformerEmbedder": "lib.vector.embed.sentence_transformer",
             "ServerVectorStoreA": "lib.vector.stores.qdrant:QdrantVectorStore",
             "TenantVectorStore": "lib.vector.tenant",
             "VoyageEmbedder": "lib.vector.embed.voyage",
-            "VoyageReranker": "lib.vector.rerank.voyage",
+            "VoyageReranker": "lib.vector.rerank.http",
             "copy_store": "lib.vector.copy",
             "open_vector_store": "lib.vector.urls",
         },

@@ -1,13 +1,13 @@
-"""What every store before a database does alike: it judges the arguments, then asks the database.
+"""`BackedStore`, which every store extends: it checks the arguments, then calls its backend.
 
-A store of one's own names its `Backend` and overrides `open_backend`; what it cannot express in a
-filter it declares in `refusals`. The methods of the contract are here.
+A store of your own implements `Backend`, overrides `open_backend` to return it, and declares in
+`refusals` what it cannot express in a filter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
-from lib.vector.closing import Closing
+from lib.errors import DimensionMismatch, StoreClosed
 from lib.vector.contract import Capability, FilterLike
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
@@ -38,16 +38,16 @@ from lib.vector.values import plain_text
 
 T = TypeVar("T")
 
-_MOST: Final = 2**31 - 1
-"""As many results as there can be; asked for more, some databases fail, as their numbers end."""
-_RECORD_EFFORT: Final = 50_000  # of checking one, in floats read
+_MAX_K: Final = 2**31 - 1
+"""The largest k that is sent: a store has fewer records, and some databases fail above it."""
+_CHECK_EFFORT: Final = 50_000  # of checking a record, see `offload`
 
 
 class Backend(Protocol):
-    """One table, collection or index, opened. What it is given has been judged.
+    """One open table, collection or index. Its arguments have been checked.
 
     Namespaces are never None; filters are folded, without constant parts, and hold nothing that the
-    store refuses. What is returned shares nothing with what the backend keeps.
+    store refuses. Results share nothing with what the backend keeps.
     """
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
@@ -75,7 +75,7 @@ class Backend(Protocol):
         ...
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         ...
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
@@ -106,8 +106,65 @@ B = TypeVar("B", bound=Backend)
 H = TypeVar("H", bound=HybridBackend)
 
 
+class Closing:
+    """Counts the calls of a store, and closes it once, when the last of them has ended.
+
+    `with closing:` around a call keeps the store open until the call ends, or raises StoreClosed.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start open.
+
+        Args:
+            name: of the store's class, for messages.
+        """
+        self._name = name
+        self._begun = False
+        self._calls = 0
+        self._idle: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def check_open(self) -> None:
+        """Refuse a call once closing has begun.
+
+        Raises:
+            StoreClosed: it has.
+        """
+        if self._begun:
+            raise StoreClosed(f"{self._name} is closed")
+
+    def __enter__(self) -> None:
+        self.check_open()
+        self._calls += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._calls -= 1
+        if self._calls == 0 and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def close(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Refuse new calls, wait for those in flight, then release; safe to repeat.
+
+        If the caller is cancelled, closing goes on; a repeated call waits for the same closing and
+        raises the same error.
+
+        Args:
+            release: frees what the store holds; called once, unless the event loop ends before.
+        """
+        self._begun = True
+        if self._task is None or self._task.cancelled():  # as an event loop does when it ends
+            self._task = asyncio.create_task(self._released(release))
+        await asyncio.shield(self._task)
+
+    async def _released(self, release: Callable[[], Awaitable[None]]) -> None:
+        if self._calls:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        await release()
+
+
 class BackedStore(AsyncStore, Generic[B]):
-    """A vector store before a backend; see `lib.vector.contract.VectorStore`.
+    """A vector store over a backend; see `lib.vector.contract.VectorStore`.
 
     A subclass overrides `open_backend`, and `close_backend` where there is something to release.
     """
@@ -119,10 +176,10 @@ class BackedStore(AsyncStore, Generic[B]):
     """What it cannot express in a filter: such a filter raises `UnsupportedFilter`."""
 
     _name: ClassVar[str]
-    """Of the class, for messages."""
+    """The name of the class, for messages."""
 
     _max_k: ClassVar[int | None] = None
-    """How many results a query may ask for; None is unlimited."""
+    """The largest k of a query; None is unlimited."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Name the class."""
@@ -130,13 +187,17 @@ class BackedStore(AsyncStore, Generic[B]):
         if "_name" not in cls.__dict__:
             cls._name = cls.__name__
 
-    def __init__(self, dimension: int, metric: Metric = "cosine") -> None:
+    def __init__(self, dimension: int | None, metric: Metric = "cosine") -> None:
         """Take what every store has to know of its vectors.
+
+        Args:
+            dimension: the length of every vector; None takes that of the first one.
+            metric: how nearness is measured.
 
         Raises:
             ValueError: the dimension is not positive, or the metric unknown.
         """
-        self._dimension = checked_dimension(dimension)
+        self._dimension = None if dimension is None else checked_dimension(dimension)
         self._metric: Metric = checked_metric(metric)
         self._backend: B | None = None
         self._opening = asyncio.Lock()
@@ -148,17 +209,17 @@ class BackedStore(AsyncStore, Generic[B]):
         return self._metric
 
     @property
-    def dimension(self) -> int:
-        """The length of every vector."""
+    def dimension(self) -> int | None:
+        """The length of every vector; None until the first upsert has settled it."""
         return self._dimension
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score is a better one."""
+        """True if a higher score is a better one."""
         return self._metric != "euclidean"
 
     async def open_backend(self) -> B:
-        """Connect to the database, and make what is missing there; called once, by the first call.
+        """Connect to the database, and create what is missing; called once, by the first call.
 
         Raises:
             NotImplementedError: a subclass has to override it.
@@ -169,7 +230,7 @@ class BackedStore(AsyncStore, Generic[B]):
         """Release what `open_backend` has opened; called once, after the last call has ended."""
 
     async def close(self) -> None:
-        """Wait for the calls that run, then release what the store holds; safe to repeat.
+        """Wait for the calls in flight, then release what the store holds; safe to repeat.
 
         Any other call then raises StoreClosed.
         """
@@ -180,13 +241,13 @@ class BackedStore(AsyncStore, Generic[B]):
             await self.close_backend(self._backend)
 
     async def _run(self, work: Callable[[B], Coroutine[Any, Any, T]]) -> T:
-        """Return what the work returns; the backend is opened, and made if it is missing.
+        """Return what the work returns; the first call opens the backend.
 
         Raises:
             StoreClosed: the store is closed.
         """
-        with self._closing.call():
-            return await work(await self._opened())
+        with self._closing:
+            return await work(self._backend or await self._opened())
 
     async def _opened(self) -> B:
         async with self._opening:
@@ -206,15 +267,23 @@ class BackedStore(AsyncStore, Generic[B]):
         All of them are checked before any is sent.
         """
         await turn()
-        name, given = checked_namespace(namespace), list(records)
+        name, copies = checked_namespace(namespace), list(records)
         batch = await offload(
-            _RECORD_EFFORT * len(given),
-            lambda: checked_batch(given, metric=self._metric, dimension=self._dimension),
+            _CHECK_EFFORT * len(copies),
+            lambda: checked_batch(copies, metric=self._metric, dimension=self._dimension),
         )
         if batch is None:
             await self._run(_nothing)
-        else:
-            await self._run(lambda backend: backend.upsert(name, batch))
+            return
+        self._settle_dimension(batch.vectors.shape[1])
+        await self._run(lambda backend: backend.upsert(name, batch))
+
+    def _settle_dimension(self, length: int) -> None:
+        """Take the length of the first vectors, unless another call was first with another one."""
+        if self._dimension is None:
+            self._dimension = length
+        elif length != self._dimension:
+            raise DimensionMismatch(expected=self._dimension, got=length)
 
     async def query(
         self,
@@ -231,21 +300,31 @@ class BackedStore(AsyncStore, Generic[B]):
             ValueError: k is below 1, or above what the database returns.
         """
         await turn()
-        k = checked_k(k)
-        query = checked_query(vector, k, metric=self._metric, dimension=self._dimension)
-        if self._max_k is not None and k > self._max_k:
-            raise ValueError(f"k is at most {self._max_k} in {self._name}, got {k}")
+        k, query = self._checked_query(vector, k)
         name, nothing = checked_namespace(namespace), list[Match]()
         return await self._filtered(
             filter,
-            lambda backend, plan: backend.query(
-                name, query, min(k, _MOST), plan, include_vectors=include_vectors
-            ),
+            lambda plan: self._query(name, query, k, plan, include_vectors=include_vectors),
             otherwise=nothing,
         )
 
+    async def _query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        return await self._run(
+            lambda backend: backend.query(
+                namespace, query, k, filter, include_vectors=include_vectors
+            )
+        )
+
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
-        """Return the records of these ids in the order asked; unknown ids are left out."""
+        """Return the records of these ids, in their order; unknown ids are left out."""
         await turn()
         wanted, name = checked_ids(ids), checked_namespace(namespace)
         return await self._run(lambda backend: backend.get(name, wanted))
@@ -270,7 +349,9 @@ class BackedStore(AsyncStore, Generic[B]):
         wanted, parsed = checked_deletion(ids, filter)
         name = checked_namespace(namespace)
         await self._filtered(
-            parsed, lambda backend, plan: backend.delete(name, wanted, plan), otherwise=None
+            parsed,
+            lambda plan: self._run(lambda backend: backend.delete(name, wanted, plan)),
+            otherwise=None,
         )
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
@@ -278,37 +359,45 @@ class BackedStore(AsyncStore, Generic[B]):
         await turn()
         name = checked_namespace(namespace)
         return await self._filtered(
-            filter, lambda backend, plan: backend.count(name, plan), otherwise=0
+            filter,
+            lambda plan: self._run(lambda backend: backend.count(name, plan)),
+            otherwise=0,
         )
 
     async def namespaces(self, prefix: str = "") -> list[str]:
-        """Return the names of the namespaces that hold records and start so, sorted."""
+        """Return the names of the namespaces that hold records and start with `prefix`, sorted."""
         await turn()
         try:
             plain_text(prefix)
-        except ValueError:  # what no name can hold, no name starts with
+        except ValueError:  # no name starts with what no name can hold
             await self._run(_nothing)
             return []
         return await self._run(lambda backend: backend.namespaces(prefix))
 
+    def _checked_query(self, vector: Vector, k: int) -> tuple[int, NDArray[np.float32]]:
+        k = checked_k(k)
+        query = checked_query(vector, k, metric=self._metric, dimension=self._dimension)
+        if self._max_k is not None and k > self._max_k:
+            raise ValueError(f"k is at most {self._max_k} in {self._name}, got {k}")
+        return min(k, _MAX_K), query
+
     async def _filtered(
         self,
         filter: FilterLike,
-        work: Callable[[B, Filter | None], Coroutine[Any, Any, T]],
+        work: Callable[[Filter | None], Coroutine[Any, Any, T]],
         *,
         otherwise: T,
     ) -> T:
-        """Do the work with a filter that has no constants left; not at all if nothing passes."""
+        """Do the work with a filter without constant parts; not at all if nothing passes."""
         plan = fold(Filter.parse(filter))
         if plan is False:
             await self._run(_nothing)
             return otherwise
-        supported = None if plan is True else checked(plan, store=self)
-        return await self._run(lambda backend: work(backend, supported))
+        return await work(None if plan is True else checked(plan, store=self))
 
 
 class HybridBackedStore(BackedStore[H], Generic[H]):
-    """A store before a backend that can fuse keyword relevance with nearness."""
+    """A store over a backend that can fuse keyword relevance with nearness."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid"})
 
@@ -326,16 +415,17 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
         Any word of `text` may match; a text without words leaves the vector list alone.
         """
         await turn()
-        k = checked_k(k)
-        query = checked_query(vector, k, metric=self._metric, dimension=self._dimension)
+        k, query = self._checked_query(vector, k)
         name, words = checked_namespace(namespace), checked_words(text)
         nothing = list[Match]()
         return await self._filtered(
             filter,
-            lambda backend, plan: backend.query_hybrid(name, query, words, min(k, _MOST), plan),
+            lambda plan: self._run(
+                lambda backend: backend.query_hybrid(name, query, words, k, plan)
+            ),
             otherwise=nothing,
         )
 
 
 async def _nothing(_: Backend) -> None:
-    """Do what `setup` does, and no more."""
+    """Do no more than opening does."""

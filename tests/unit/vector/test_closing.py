@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lib.errors import StoreClosed
-from lib.vector.closing import Closing
+from lib.vector.backend import Closing
 
 
 class Held:
@@ -28,7 +28,7 @@ async def test_no_call_begins_once_somebody_has_begun_to_close() -> None:
 
     with pytest.raises(StoreClosed, match="Store is closed"):
         closing.check_open()
-    with pytest.raises(StoreClosed), closing.call():
+    with pytest.raises(StoreClosed), closing:
         raise AssertionError
     held.let_go.set()
     await first
@@ -37,8 +37,8 @@ async def test_no_call_begins_once_somebody_has_begun_to_close() -> None:
 async def test_what_is_held_is_released_after_the_last_running_call() -> None:
     closing, held = Closing("Store"), Held()
     held.let_go.set()
-    with closing.call():
-        with closing.call():
+    with closing:
+        with closing:
             closed = asyncio.create_task(closing.close(held.release))
             await asyncio.wait([closed], timeout=0.01)
         await asyncio.wait([closed], timeout=0.01)
@@ -51,7 +51,7 @@ async def test_what_is_held_is_released_after_the_last_running_call() -> None:
 async def test_a_call_that_fails_is_over() -> None:
     closing, held = Closing("Store"), Held()
     held.let_go.set()
-    with pytest.raises(ValueError, match="wrong"), closing.call():
+    with pytest.raises(ValueError, match="wrong"), closing:
         raise ValueError("wrong")
     await closing.close(held.release)
     assert held.releases == 1
@@ -85,7 +85,7 @@ async def test_whoever_asks_for_a_closing_that_fails_is_told_so() -> None:
             await closing.close(release)
 
 
-async def test_what_an_ending_event_loop_has_interrupted_is_closed_from_the_next_one() -> None:
+def test_closing_interrupted_by_the_end_of_a_loop_can_be_repeated_in_the_next_one() -> None:
     closing, releases = Closing("Store"), list[bool]()
 
     async def release() -> None:
@@ -93,8 +93,11 @@ async def test_what_an_ending_event_loop_has_interrupted_is_closed_from_the_next
         if len(releases) == 1:
             await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(closing.close(release), 0.01)
-    await closing.close(release)
-    await closing.close(release)
+    async def interrupted() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(closing.close(release), 0.01)
+
+    asyncio.run(interrupted())
+    asyncio.run(closing.close(release))
+    asyncio.run(closing.close(release))
     assert len(releases) == 2

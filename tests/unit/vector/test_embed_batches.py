@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.errors import LLMError
-from lib.vector.embed.batches import batches, each
+from lib.vector.embed.remote import batches, each
 
 
 @given(st.lists(st.text(max_size=20)), st.integers(1, 5), st.integers(1, 40))

@@ -12,9 +12,8 @@ from lib.vector import InMemoryVectorStore, Metric, Record
 from lib.vector.exact import search as exact
 from lib.vector.exact.accel import adaptive
 from lib.vector.exact.accel.adaptive import LearningPass
-from lib.vector.exact.accel.codes import Codes, Products
+from lib.vector.exact.accel.codes import Codes, Products, ProjectedCodes
 from lib.vector.exact.accel.heads import Heads
-from lib.vector.exact.accel.projected import ProjectedCodes
 from lib.vector.exact.search import (
     Everything,
     Rows,

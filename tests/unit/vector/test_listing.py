@@ -1,7 +1,7 @@
 """Pages in the order of ids, over a backend that knows no order."""
 
 from lib.vector import Record
-from lib.vector.listing import Listing
+from lib.vector.ordering import Listing
 
 
 class Heap:

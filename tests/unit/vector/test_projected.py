@@ -8,7 +8,7 @@ from lib.vector import Metric
 from lib.vector.exact import search as exact
 from lib.vector.exact.accel import codes
 from lib.vector.exact.accel.basis import Basis
-from lib.vector.exact.accel.projected import ProjectedCodes
+from lib.vector.exact.accel.codes import ProjectedCodes
 from lib.vector.exact.search import Rows, Selection, nearest, row_lengths, scales
 
 Matrix = NDArray[np.float32]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib.testing.aio import run
 from lib.vector import Match
-from lib.vector.ties import contenders, nearest, ordered
+from lib.vector.ordering import contenders, nearest, ordered
 
 
 class Backend:

@@ -10,10 +10,8 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import InvalidReply
 from lib.resilience import RetryPolicy
 from lib.vector.contract import Purpose
-from lib.vector.embed.remote import MAX_REPLY_BYTES, RemoteEmbedder
-from lib.vector.embed.vectors import Floats, row_of
-from lib.vector.remote.accounts import COHERE_URL, cohere_account
-from lib.vector.remote.server import ModelServer
+from lib.vector.embed.remote import MAX_REPLY_BYTES, Floats, RemoteEmbedder, row_of
+from lib.vector.remote import COHERE_URL, ModelServer, cohere_account
 
 _OWN_DIMENSIONS: Final[Mapping[str, int]] = {
     "embed-v4.0": 1536,

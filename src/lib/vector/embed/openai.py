@@ -10,9 +10,8 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.llm.wire.openai import server_address, server_headers
 from lib.resilience import RetryPolicy
 from lib.vector.contract import Purpose
-from lib.vector.embed.remote import MAX_REPLY_BYTES, RemoteEmbedder
-from lib.vector.embed.vectors import Floats, indexed_rows
-from lib.vector.remote.server import ModelServer
+from lib.vector.embed.remote import MAX_REPLY_BYTES, Floats, RemoteEmbedder, indexed_rows
+from lib.vector.remote import ModelServer
 
 _OWN_DIMENSIONS: Final[Mapping[str, int]] = {
     "text-embedding-3-large": 3072,

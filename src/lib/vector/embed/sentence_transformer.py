@@ -15,7 +15,7 @@ from lib._util.contexts import AsyncClosable
 from lib._util.turns import turn
 from lib.errors import MissingDriver, VectorError
 from lib.vector.contract import Purpose
-from lib.vector.embed.vectors import Floats
+from lib.vector.embed.remote import Floats
 
 T = TypeVar("T")
 

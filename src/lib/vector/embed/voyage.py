@@ -9,10 +9,8 @@ from typing import Any, Final
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.resilience import RetryPolicy
 from lib.vector.contract import Purpose
-from lib.vector.embed.remote import MAX_REPLY_BYTES, RemoteEmbedder
-from lib.vector.embed.vectors import Floats, indexed_rows
-from lib.vector.remote.accounts import VOYAGE_URL, voyage_account
-from lib.vector.remote.server import ModelServer
+from lib.vector.embed.remote import MAX_REPLY_BYTES, Floats, RemoteEmbedder, indexed_rows
+from lib.vector.remote import VOYAGE_URL, ModelServer, voyage_account
 
 _OWN_DIMENSIONS: Final[Mapping[str, int]] = dict.fromkeys(
     (

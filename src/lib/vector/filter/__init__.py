@@ -24,7 +24,6 @@ This package is pure: no I/O, no clock.
 from __future__ import annotations
 
 from lib.vector.filter.evaluate import matches
-from lib.vector.filter.fold import fold
-from lib.vector.filter.language import EVERYTHING, And, F, Filter, Leaf, Not, Or
+from lib.vector.filter.language import EVERYTHING, And, F, Filter, Leaf, Not, Or, fold
 
 __all__ = ["EVERYTHING", "And", "F", "Filter", "Leaf", "Not", "Or", "fold", "matches"]

@@ -1,13 +1,16 @@
-"""The contracts of reranking: what can be searched, and what puts texts in order."""
+"""The contracts of reranking, and what every reranker does around its judge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
+from typing import Any, Protocol, TypeAlias
 
+from lib._util.turns import turn
 from lib.vector.filter import Filter
 from lib.vector.index import Hybrid, Predicate
 from lib.vector.records import Hit
+from lib.vector.validate import checked_k
 
 
 class Reranker(Protocol):
@@ -46,3 +49,26 @@ class Index(Protocol):
     ) -> list[Hit]:
         """Return the k best documents for the query, best first."""
         ...
+
+
+Judge: TypeAlias = Callable[[Sequence[str], int], Awaitable[Sequence[int]]]
+"""Given texts and k, returns the places of up to k of the texts, best first, each once."""
+
+
+async def best_first(query: str, texts: Sequence[str], k: int, judge: Judge) -> list[int]:
+    """Return the places of the k best texts, best first.
+
+    The judge sees the texts that are not blank, at least two. After those that it names come the
+    rest of them, then the blank ones, each in the order given.
+
+    Raises:
+        ValueError: k is below 1.
+    """
+    await turn()
+    k = checked_k(k)
+    judged = [place for place, text in enumerate(texts) if text.strip()] if query.strip() else []
+    best: list[int] = []
+    if len(judged) > 1:
+        named = await judge([texts[place] for place in judged], min(k, len(judged)))
+        best = [judged[place] for place in named]
+    return list(dict.fromkeys(chain(best, judged, range(len(texts)))))[:k]

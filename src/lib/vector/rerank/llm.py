@@ -13,7 +13,7 @@ from lib._util.contexts import AsyncClosable
 from lib.errors import InvalidReply
 from lib.llm import LLMClient, Message, Reply, parse_output
 from lib.resilience import RetryPolicy, retry
-from lib.vector.rerank.order import best_first
+from lib.vector.rerank.contract import best_first
 
 _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

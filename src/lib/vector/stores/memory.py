@@ -7,55 +7,38 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib._util.contexts import AsyncStore
-from lib._util.turns import turn
-from lib.errors import StoreClosed
-from lib.vector.contract import Capability, FilterLike
+from lib.vector.backend import HybridBackedStore
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.search import Rows, Selection, effort, nearest
-from lib.vector.filter import Filter, fold
+from lib.vector.filter import Filter
 from lib.vector.filter.columns import Columns, Mask
-from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import copying, offload, offload_whole
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Match, Metric, Record
 from lib.vector.text import fusion
 from lib.vector.text.analysis import analyze
 from lib.vector.text.bm25 import BM25
-from lib.vector.validate import (
-    checked_batch,
-    checked_deletion,
-    checked_dimension,
-    checked_ids,
-    checked_k,
-    checked_metric,
-    checked_namespace,
-    checked_query,
-    checked_scan,
-    checked_words,
-)
+from lib.vector.validate import Batch
 from lib.vector.values import copied
 
-# What things cost beside reading one float: checking a record, reading a field, deciding on a row.
-_RECORD_EFFORT, _FIELD_EFFORT, _ROW_EFFORT = 50_000, 2_000, 4
+# What things cost beside reading one float: storing a record, reading a field, deciding on a row.
+_UPSERT_EFFORT, _FIELD_EFFORT, _ROW_EFFORT = 10_000, 2_000, 4
 _ORDER_EFFORT = 500  # an id's share of sorting them all
 _DEATH_EFFORT = 1_000
 _UNKNOWN = 1 << 62  # texts and their index may be of any size, and the index may be in use
 _NOTHING = Selection(mask=None, count=0)
 
 
-class InMemoryVectorStore(AsyncStore):
+class InMemoryVectorStore(HybridBackedStore["_Namespaces"]):
     """Keeps everything in this process; gone with it.
 
-    Writes take turns, a reader sees what the last finished write left. Long work runs in threads.
+    Writes run one at a time, a reader sees the state of the last finished write. Long work runs in
+    threads.
     """
-
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid"})
-    refusals: ClassVar[frozenset[Refusal]] = frozenset()
 
     def __init__(self, dimension: int | None = None, metric: Metric = "cosine") -> None:
         """Start empty.
@@ -67,63 +50,48 @@ class InMemoryVectorStore(AsyncStore):
         Raises:
             ValueError: the dimension is not positive, or the metric unknown.
         """
-        self._dimension = None if dimension is None else checked_dimension(dimension)
-        self._metric: Metric = checked_metric(metric)
+        super().__init__(dimension, metric)
+
+    async def open_backend(self) -> _Namespaces:
+        """Start without namespaces."""
+        return _Namespaces(self._metric)
+
+    async def close_backend(self, backend: _Namespaces) -> None:
+        """Drop everything."""
+        backend.clear()
+
+
+class _Namespaces:
+    """The backend: a partition for each namespace that holds records."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric: Metric = metric
         self._partitions: dict[str, Partition[_Contents]] = {}
         self._writing = asyncio.Lock()
-        self._closed = False
 
-    @property
-    def metric(self) -> Metric:
-        """How nearness is measured."""
-        return self._metric
+    def clear(self) -> None:
+        """Drop all records."""
+        self._partitions = {}
 
-    @property
-    def dimension(self) -> int | None:
-        """The length of every vector; None until the first upsert has settled it."""
-        return self._dimension
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a higher score is a better one."""
-        return self._metric != "euclidean"
-
-    async def setup(self) -> None:
-        """Do nothing: there is nothing to set up."""
-        await turn()
-        self._check_open()
-
-    async def close(self) -> None:
-        """Forget everything; safe to repeat. Any other call then raises StoreClosed."""
-        self._closed = True
+    async def upsert(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace the records of a batch, all of them or none."""
         async with self._writing:
-            self._partitions = {}
-
-    async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
-        """Insert the records, each replacing as a whole what its id held; all of them or none."""
-        await turn()
-        self._check_open()
-        name, batch = checked_namespace(namespace), list(records)
-        async with self._writing:
-            cost = len(batch) * _RECORD_EFFORT
-            if name in self._partitions:
-                cost += _moving(self._partitions[name], len(batch))
-            await offload_whole(cost, partial(self._upsert, batch, name))
+            cost = batch.vectors.size + len(batch.ids) * _UPSERT_EFFORT
+            if namespace in self._partitions:
+                cost += _moving(self._partitions[namespace], len(batch.ids))
+            await offload_whole(cost, partial(self._upsert, namespace, batch))
 
     async def query(
         self,
-        vector: Vector,
-        k: int = 5,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
         *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-        include_vectors: bool = False,
+        include_vectors: bool,
     ) -> list[Match]:
-        """Return the k records nearest to `vector`, best first, ties in the order of their ids."""
-        await turn()
-        k = checked_k(k)
-        query = self._checked_query(vector, k)
-        snapshot, among = await self._selected(filter, namespace)
+        """Return the k records nearest to the query, best first, ties in the order of their ids."""
+        snapshot, among = await self._selected(namespace, filter)
         if snapshot is None:
             return []
         copies = copying(min(k, among.count), len(query) if include_vectors else 0)
@@ -135,145 +103,101 @@ class InMemoryVectorStore(AsyncStore):
 
     async def query_hybrid(
         self,
-        vector: Vector,
+        namespace: str,
+        query: NDArray[np.float32],
         text: str,
-        k: int = 5,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
+        k: int,
+        filter: Filter | None,
     ) -> list[Match]:
         """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts."""
-        await turn()
-        k = checked_k(k)
-        query, words = self._checked_query(vector, k), checked_words(text)
-        snapshot, among = await self._selected(filter, namespace)
+        snapshot, among = await self._selected(namespace, filter)
         if snapshot is None:
             return []
         return await asyncio.to_thread(
-            _fused, snapshot, query, words, k, metric=self._metric, among=among
+            _fused, snapshot, query, text, k, metric=self._metric, among=among
         )
 
-    async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
-        """Return the records of these ids in the order asked; unknown ids are left out."""
-        await turn()
-        self._check_open()
-        wanted, name = checked_ids(ids), checked_namespace(namespace)
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
         async with self._writing:
-            partition = self._partitions.get(name)
+            partition = self._partitions.get(namespace)
             if partition is None:
                 return []
-            snapshot, rows = partition.snapshot, map(partition.row, wanted)
-            cost = copying(len(wanted), snapshot.rows.vectors.shape[1])
+            snapshot, rows = partition.snapshot, map(partition.row, ids)
+            cost = copying(len(ids), snapshot.rows.vectors.shape[1])
             return await offload_whole(cost, partial(_records, snapshot, rows))
 
-    async def scan(
-        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> list[Record]:
+    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
         """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
-        await turn()
-        self._check_open()
-        (start, limit), name = checked_scan(after, limit), checked_namespace(namespace)
         async with self._writing:
-            partition = self._partitions.get(name)
+            partition = self._partitions.get(namespace)
             if partition is None:
                 return []
             snapshot, count = partition.snapshot, partition.snapshot.count
             copies = copying(min(limit, count), snapshot.rows.vectors.shape[1])
             cost = count * _ORDER_EFFORT + copies
-            return await offload_whole(cost, partial(_following, snapshot, start, limit))
+            return await offload_whole(cost, partial(_following, snapshot, after, limit))
 
-    async def delete(
-        self,
-        ids: Sequence[str] | None = None,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-    ) -> None:
-        """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
-        await turn()
-        self._check_open()
-        wanted, plan = checked_deletion(ids, filter)
-        name = checked_namespace(namespace)
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         async with self._writing:
-            partition, mask, most = self._partitions.get(name), None, len(wanted or ())
-            if plan is not None:  # ids alone are looked up without reading every row
-                _, among = await self._selected(plan, name)
+            partition, mask, most = self._partitions.get(namespace), None, len(ids or ())
+            if filter is not None or ids is None:  # ids alone are found without reading every row
+                _, among = await self._selected(namespace, filter)
                 mask, most = among.mask, among.count
             if partition is not None and most:
                 cost = _moving(partition, most) + most * _DEATH_EFFORT
-                await offload_whole(cost, partial(self._delete, name, wanted, mask))
+                await offload_whole(cost, partial(self._delete, namespace, ids, mask))
 
-    async def count(
-        self,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-    ) -> int:
+    async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records of the namespace pass the filter."""
-        await turn()
-        self._check_open()
-        _, among = await self._selected(filter, namespace)
+        _, among = await self._selected(namespace, filter)
         return among.count
 
-    async def namespaces(self, prefix: str = "") -> list[str]:
-        """Return the names of the namespaces that hold records and start so, sorted."""
-        await turn()
-        self._check_open()
+    async def namespaces(self, prefix: str) -> list[str]:
+        """Return the names of the namespaces that hold records and start with it, sorted."""
         return sorted(name for name in self._partitions if name.startswith(prefix))
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed("InMemoryVectorStore is closed")
-
-    def _checked_query(self, vector: Vector, k: int) -> NDArray[np.float32]:
-        self._check_open()
-        return checked_query(vector, k, metric=self._metric, dimension=self._dimension)
-
     async def _selected(
-        self, filter: FilterLike, namespace: str | None
+        self, namespace: str, filter: Filter | None
     ) -> tuple[Snapshot[_Contents] | None, Selection]:
         """Return the namespace as it is now, and which of its rows pass the filter.
 
-        No snapshot means that nothing passes.
+        The snapshot is None if there is no such namespace.
         """
-        plan, name = fold(Filter.parse(filter)), checked_namespace(namespace)
-        partition = self._partitions.get(name)
-        if partition is None or plan is False:
+        partition = self._partitions.get(namespace)
+        if partition is None:
             return None, _NOTHING
         snapshot = partition.snapshot
-        if plan is True:
+        if filter is None:
             return snapshot, snapshot.living
-        key = repr(plan)
+        key = repr(filter)
         if key in snapshot.selections:
             return snapshot, snapshot.selections[key]
         contents, n = snapshot.contents, len(snapshot.rows.vectors)
-        cost = contents.columns.pending(plan, n) * _FIELD_EFFORT + n * _ROW_EFFORT
-        selecting = partial(contents.selected, plan, n, snapshot.living.mask)
+        cost = contents.columns.pending(filter, n) * _FIELD_EFFORT + n * _ROW_EFFORT
+        selecting = partial(contents.selected, filter, n, snapshot.living.mask)
         return snapshot, snapshot.remember(key, await offload(cost, selecting, contents.lock))
 
-    def _upsert(self, records: list[Record], name: str) -> None:
-        batch = checked_batch(records, metric=self._metric, dimension=self._dimension)
-        if batch is None:
-            return
-        self._dimension = batch.vectors.shape[1]
-        partition = self._partitions.get(name)
+    def _upsert(self, namespace: str, batch: Batch) -> None:
+        partition = self._partitions.get(namespace)
         if partition is None:
-            partition = Partition(self._metric, self._dimension, _Contents([], []))
+            partition = Partition(self._metric, batch.vectors.shape[1], _Contents([], []))
         items = list(zip(batch.texts, batch.metas, strict=True))
         partition.upsert(batch.ids, batch.vectors, batch.lengths, items)
-        self._partitions[name] = partition
+        self._partitions[namespace] = partition
 
-    def _delete(self, name: str, wanted: list[str] | None, mask: Mask | None) -> None:
-        partition = self._partitions[name]
-        if wanted is None:
+    def _delete(self, namespace: str, ids: list[str] | None, mask: Mask | None) -> None:
+        partition = self._partitions[namespace]
+        if ids is None:
             size = len(partition.snapshot.rows.vectors)
             rows = range(size) if mask is None else np.flatnonzero(mask).tolist()
         else:
-            known = {row for row in map(partition.row, wanted) if row is not None}
-            rows = [row for row in known if mask is None or mask[row]]
+            there = {row for row in map(partition.row, ids) if row is not None}
+            rows = [row for row in there if mask is None or mask[row]]
         partition.delete(rows)
         if not partition.snapshot.count:
-            del self._partitions[name]
+            del self._partitions[namespace]
 
 
 class _Contents:

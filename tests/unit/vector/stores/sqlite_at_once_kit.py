@@ -13,11 +13,11 @@ RECORDS = [Record(str(row), [1.0, row], f"text {row}", {"x": row % 2}) for row i
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Note each query that came to the thread, and whether memory had told what is near."""
     seen: list[bool] = []
-    query = Database.query
+    nearest = Database.nearest
 
-    def noting(self: Database, asked: Any, near: Any) -> list[Match]:
+    async def noting(self: Database, plan: Any, near: Any) -> list[Match]:
         seen.append(near is not None)
-        return query(self, asked, near)
+        return await nearest(self, plan, near)
 
-    monkeypatch.setattr(Database, "query", noting)
+    monkeypatch.setattr(Database, "nearest", noting)
     return seen

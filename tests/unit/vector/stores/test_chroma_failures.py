@@ -3,7 +3,7 @@
 import pytest
 
 from lib.errors import StoreUnavailable
-from lib.vector.stores.chroma.failures import typed_errors
+from lib.vector.stores.chroma.client import typed_errors
 
 
 @pytest.mark.parametrize(

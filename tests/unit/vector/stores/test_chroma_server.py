@@ -15,7 +15,6 @@ from chromadb.errors import NotFoundError, RateLimitError
 from lib.errors import StoreClosed, StoreUnavailable
 from lib.vector import ChromaVectorStore, Record
 from lib.vector.stores.chroma import client as clients
-from lib.vector.stores.chroma import failures
 from servers.chroma import chroma_server, forget_collections
 
 X = [1.0, 0.0]
@@ -133,7 +132,9 @@ async def test_closing_during_a_call_lets_it_end_and_leaves_no_connections(
 async def test_clients_of_both_kinds_can_be_given(server: tuple[str, int]) -> None:
     host, port = server
 
-    theirs: Any = await clients.opened(clients.Place(path=None, host=host, port=port, client=None))
+    theirs: Any = await clients.opened(
+        clients.Location(path=None, host=host, port=port, client=None)
+    )
     store = ChromaVectorStore(dimension=2, client=theirs, prefix="given")
     await store.upsert([Record("a", X)])
     await store.close()
@@ -143,7 +144,7 @@ async def test_clients_of_both_kinds_can_be_given(server: tuple[str, int]) -> No
     with pytest.raises(ValueError, match="one of"):
         ChromaVectorStore(dimension=2, client=theirs, path="x")
     blocking: Any = chromadb.HttpClient(host, port, settings=Settings(anonymized_telemetry=False))
-    assert clients.Place(path=None, host=None, port=1, client=blocking).blocks
+    assert clients.Location(path=None, host=None, port=1, client=blocking).blocks
     blocking._server._session.close()
 
 
@@ -210,7 +211,7 @@ async def test_a_host_that_is_none_is_told() -> None:
 def test_what_chroma_raises_is_store_unavailable(
     error: Exception, status: int | None, *, retryable: bool
 ) -> None:
-    with pytest.raises(StoreUnavailable) as failure, failures.typed_errors():
+    with pytest.raises(StoreUnavailable) as failure, clients.typed_errors():
         raise error
 
     assert (failure.value.status, failure.value.retryable) == (status, retryable)
@@ -219,7 +220,7 @@ def test_what_chroma_raises_is_store_unavailable(
 
 
 def test_a_fault_of_this_library_is_not_taken_for_one_of_chroma() -> None:
-    with pytest.raises(KeyError), failures.typed_errors():
+    with pytest.raises(KeyError), clients.typed_errors():
         raise KeyError("x")
 
 

@@ -11,12 +11,12 @@ from lib.errors import DimensionMismatch, StoreClosed, StoreUnavailable
 from lib.vector import Record
 from lib.vector.records import Layout
 from lib.vector.stores.lancedb import table
-from lib.vector.stores.lancedb.config import Asked
+from lib.vector.stores.lancedb.config import TableConfig
 from lib.vector.validate import checked_batch
 
 from .lancedb_kit import Driver, store_at
 
-ASKED = Asked(
+CONFIG = TableConfig(
     uri="", table="t", dimension=2, metric="cosine", storage_options=None, initial_batch=64
 )
 
@@ -98,7 +98,7 @@ class Engine:
 
 async def test_a_cancelled_write_is_over_before_the_next_one_begins() -> None:
     engine = Engine()
-    opened = table.Table(None, engine, ASKED, 0)
+    opened = table.Table(None, engine, CONFIG, 0)
     batch = checked_batch([Record("a", [1.0, 0.0])], metric="cosine", dimension=2)
     assert batch is not None
     upserting = asyncio.create_task(opened.upsert("", batch))

@@ -9,7 +9,7 @@ import pytest
 from lib.errors import StoreUnavailable
 from lib.vector import LanceDBVectorStore
 from lib.vector.stores.lancedb import table
-from lib.vector.stores.lancedb.config import Asked
+from lib.vector.stores.lancedb.config import TableConfig
 
 from .lancedb_kit import driver_table, points, store_at
 
@@ -85,12 +85,12 @@ async def test_a_compaction_may_meet_another_writer_but_not_fail(
         async def optimize(self, **_: object) -> None:
             raise RuntimeError("Retryable commit conflict" if retryable else "disk full")
 
-    asked = Asked(
+    config = TableConfig(
         uri="", table="t", dimension=2, metric="dot", storage_options=None, initial_batch=1
     )
 
     async def main() -> None:
-        busy = table.Table(None, Busy(), asked, 40)
+        busy = table.Table(None, Busy(), config, 40)
         if retryable:
             await busy._compact()  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
             return

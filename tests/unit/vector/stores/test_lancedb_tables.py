@@ -15,7 +15,7 @@ from lib.errors import (
     StoreUnavailable,
 )
 from lib.vector.stores.lancedb import schema, table
-from lib.vector.stores.lancedb.config import Asked
+from lib.vector.stores.lancedb.config import TableConfig
 
 from .lancedb_kit import Driver, points, store_at
 
@@ -35,10 +35,10 @@ async def test_a_table_of_another_kind_is_refused(tmp_path: Path) -> None:
     await connection.create_table("foreign", [{"id": "a", "vector": [1.0, 2.0]}])
     with pytest.raises(StoreCorrupt, match="name another"):
         await store_at(tmp_path, table="foreign").setup()
-    asked = Asked(
+    config = TableConfig(
         uri="", table="", dimension=2, metric="cosine", storage_options=None, initial_batch=1
     )
-    newer = schema.schema(asked).with_metadata({b"lib:metric": b"cosine", b"lib:layout": b"2"})
+    newer = schema.schema(config).with_metadata({b"lib:metric": b"cosine", b"lib:layout": b"2"})
     await connection.create_table("newer", schema=newer)
     with pytest.raises(SchemaTooNew) as late:
         await store_at(tmp_path, table="newer").setup()
@@ -74,7 +74,7 @@ async def test_what_another_process_makes_at_the_same_moment_is_opened(tmp_path:
     store = store_at(tmp_path)
     await store.upsert(points("a"))
     connection = Slow(await Driver.connect_async(str(tmp_path)))
-    asked = Asked(
+    config = TableConfig(
         uri=str(tmp_path),
         table="lib_vectors",
         dimension=2,
@@ -82,7 +82,7 @@ async def test_what_another_process_makes_at_the_same_moment_is_opened(tmp_path:
         storage_options=None,
         initial_batch=1,
     )
-    opened = await table._ensured(connection, asked)  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
+    opened = await table._ensured(connection, config)  # pyright: ignore[reportPrivateUsage] - the moment cannot be met
     assert await opened.count_rows() == 1
     await store.close()
 

@@ -13,7 +13,7 @@ import pytest
 from lib.errors import StoreUnavailable
 from lib.vector import Record
 from lib.vector.stores.lancedb import table
-from lib.vector.stores.lancedb.config import Asked
+from lib.vector.stores.lancedb.config import TableConfig
 
 from .lancedb_kit import driver_table, points, store_at
 
@@ -142,7 +142,7 @@ async def test_processes_that_set_up_at_once_share_one_table(
 
 
 def test_only_conflicts_are_worth_another_try() -> None:
-    asked = Asked(
+    config = TableConfig(
         uri="", table="t", dimension=2, metric="dot", storage_options=None, initial_batch=1
     )
     for told, retryable in {
@@ -150,7 +150,7 @@ def test_only_conflicts_are_worth_another_try() -> None:
         "Too many concurrent writers. Attempted 10 times": True,
         "permission denied": False,
     }.items():
-        with pytest.raises(StoreUnavailable) as caught, table.typed_errors(asked):
+        with pytest.raises(StoreUnavailable) as caught, table.typed_errors(config):
             raise RuntimeError(told)
         assert caught.value.retryable == retryable
         assert told not in str(caught.value)

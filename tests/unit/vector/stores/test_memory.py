@@ -148,7 +148,8 @@ async def test_ids_are_deleted_without_looking_at_every_row() -> None:
     store = InMemoryVectorStore(metric="dot")
     await store.upsert(many(300, 4))
     await store.delete(["000001", "unknown"])
-    (partition,) = store._partitions.values()  # pyright: ignore[reportPrivateUsage] - no other sign
+    backend = await store._opened()  # pyright: ignore[reportPrivateUsage] - no other sign
+    (partition,) = backend._partitions.values()  # pyright: ignore[reportPrivateUsage] - no other sign
     assert "living" not in vars(partition.snapshot)
     assert await store.count() == 299
     await store.delete(["000002", "000003"], filter={"row": 3})

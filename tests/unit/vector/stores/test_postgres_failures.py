@@ -16,8 +16,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
 from lib.vector import PostgresVectorStore, Record
+from lib.vector.stores.postgres import database
 from lib.vector.stores.postgres import store as module
-from lib.vector.stores.postgres import writing
 from lib.vector.stores.postgres.driver import typed_errors
 from servers import postgres
 
@@ -84,7 +84,7 @@ async def test_an_upsert_whose_process_is_killed_has_written_all_or_nothing(
 async def test_a_batch_that_fails_in_its_last_piece_leaves_nothing(
     dsn: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_PIECE_BYTES", 1_000)
+    monkeypatch.setattr(database, "_PIECE_BYTES", 1_000)
 
     store = PostgresVectorStore(dsn, dimension=2, table=name)
     await store.upsert(many(1, 100))

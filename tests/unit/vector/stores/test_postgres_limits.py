@@ -17,7 +17,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from lib.errors import InvalidMeta, StoreClosed, StoreUnavailable
 from lib.vector import PostgresVectorStore, Record
-from lib.vector.stores.postgres import database, lexical, writing
+from lib.vector.stores.postgres import database, search
+from lib.vector.stores.postgres.filter import written
 from servers import postgres
 
 _names = count()
@@ -160,7 +161,7 @@ async def test_a_cancelled_close_closes_all_the_same(name: str) -> None:
 async def test_a_long_question_is_asked_by_the_terms_that_stand_in_it_most_often(
     dsn: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lexical, "_MAX_TERMS", 3)
+    monkeypatch.setattr(search, "_MAX_TERMS", 3)
 
     store = PostgresVectorStore(dsn, dimension=2, table=name)
     words = ["zebra", "yak", "walrus", "vole"]
@@ -201,7 +202,7 @@ async def test_much_metadata_is_written_and_read_in_a_thread(
 
         return noted
 
-    monkeypatch.setattr(writing, "written", seen("written", writing.written))
+    monkeypatch.setattr(database, "written", seen("written", written))
     monkeypatch.setattr(database.json, "loads", seen("read", json.loads))
 
     store = PostgresVectorStore(dsn, dimension=2, table=name)

@@ -17,7 +17,7 @@ from lib.testing.vector_store import features, random_filter, random_meta
 from lib.vector import F, Filter, InMemoryVectorStore, QdrantVectorStore, Record
 from lib.vector.filter import fold
 from lib.vector.stores.qdrant import filter as translate
-from lib.vector.stores.qdrant.failures import typed_errors
+from lib.vector.stores.qdrant.client import typed_errors
 
 VECTORS = [[0.5, -2.25], [1e-18, 3e-18], [1e18, -1e17], [0.1, 0.2], [3.0, 0.0]]
 

@@ -64,15 +64,15 @@ async def test_what_was_near_is_searched_again_if_somebody_has_written_meanwhile
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, near = tmp_path / "vectors.db", list[bool]()
-    query = Database.query
+    nearest = Database.nearest
 
-    def late(self: Database, asked: Any, known: Any) -> list[Match]:
-        near.append(known is not None)
-        if known is not None:
+    async def late(self: Database, plan: Any, remembered: Any) -> list[Match]:
+        near.append(remembered is not None)
+        if remembered is not None:
             alter(path, "DELETE FROM lib_vectors WHERE id = '1'")
-        return query(self, asked, known)
+        return await nearest(self, plan, remembered)
 
-    monkeypatch.setattr(Database, "query", late)
+    monkeypatch.setattr(Database, "nearest", late)
     store = SQLiteVectorStore(path, dimension=2)
     await store.upsert(RECORDS)
     assert [match.id for match in await store.query([1.0, 0.0], 2)] == ["0", "1"]
@@ -136,10 +136,10 @@ async def test_a_query_that_was_cancelled_does_not_keep_the_next_ones_waiting(
     begun, go_on = Event(), Event()
     count = Database.count
 
-    def slowly(self: Database, *given: Any) -> int:
+    async def slowly(self: Database, *given: Any) -> int:
         begun.set()
         go_on.wait(10)
-        return count(self, *given)
+        return await count(self, *given)
 
     monkeypatch.setattr(Database, "count", slowly)
 

@@ -122,8 +122,8 @@ def test_what_was_read_while_somebody_wrote_is_read_again(
         error.sqlite_errorcode = sqlite3.SQLITE_READONLY
         raise error
 
-    def count_while_others_write(self: Database, *arguments: Any) -> int:
-        found = counted(self, *arguments)
+    async def count_while_others_write(self: Database, *arguments: Any) -> int:
+        found = await counted(self, *arguments)
         if left:
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("DELETE FROM lib_vectors WHERE id = ?", (str(left.pop()),))

@@ -20,11 +20,11 @@ from lib.vector.exact.accel.codes import (
     Codes,
     Floats,
     Products,
+    ProjectedCodes,
     coded_width,
     fast_products,
 )
 from lib.vector.exact.accel.heads import CACHE_BYTES, Heads
-from lib.vector.exact.accel.projected import ProjectedCodes
 from lib.vector.exact.search import Everything, FirstPass, Rows, Selection
 from lib.vector.records import Metric
 

@@ -1,11 +1,12 @@
-"""Chroma's clients: which one, opened and closed; and their answers, awaited or not."""
+"""Chroma's clients: opened and closed; their answers; their errors as errors of `lib`."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
@@ -18,13 +19,21 @@ from chromadb.api import AsyncServerAPI
 from chromadb.api.async_client import AsyncClient
 from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
+from chromadb.errors import ChromaError
 
-from lib.errors import StoreUnavailable
+from lib.errors import LibError, StoreUnavailable
+from lib.wire.failures import RETRYABLE
 from lib.wire.leftovers import watch
 
 TIMEOUT_S: Final = 120.0
 """For each answer of a server; Chroma's own client would wait for ever."""
 
+_HINTS: Final = {
+    401: "check the credentials",
+    403: "check what the credentials allow",
+    404: "the tenant or database is missing, or this is not a Chroma server",
+    413: "a record is larger than a request may be",
+}
 _ephemeral = count(1)
 _sharing = Lock()
 """Held while a client in process is made or closed: those of one folder share parts, and Chroma
@@ -33,7 +42,7 @@ _writing: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Location:
     """Where a store keeps its records.
 
     Attributes:
@@ -61,23 +70,23 @@ class Place:
         return self.client is None and self.path is None and self.host is None
 
 
-async def opened(place: Place) -> Any:
+async def opened(location: Location) -> Any:
     """Return a client; one that works in process blocks meanwhile.
 
     Raises:
         StoreUnavailable: this process has the folder open with other settings.
     """
-    if place.client is not None:
-        return place.client
-    if place.host is not None:
+    if location.client is not None:
+        return location.client
+    if location.host is not None:
         loop = asyncio.get_running_loop()
-        return await asyncio.to_thread(_server, place.host, place.port, loop)
+        return await asyncio.to_thread(_server, location.host, location.port, loop)
     settings = Settings(anonymized_telemetry=False)
     try:
         with _sharing:
-            if place.path is None:
+            if location.path is None:
                 return chromadb.EphemeralClient(settings=settings)
-            return chromadb.PersistentClient(place.path, settings=settings)
+            return chromadb.PersistentClient(location.path, settings=settings)
     except ValueError as error:
         raise StoreUnavailable(
             "this process has opened Chroma there with other settings: pass that client="
@@ -137,12 +146,12 @@ async def closed(client: Any) -> None:
             client.close()
 
 
-def writing_alone(place: Place, client: Any) -> AbstractContextManager[Any]:
+def writing_alone(location: Location, client: Any) -> AbstractContextManager[Any]:
     """Return what is held while a client that blocks writes, each in its own store's thread.
 
     So other stores of this process that write to the same folder have to wait.
     """
-    if not place.blocks:
+    if not location.blocks:
         return nullcontext()
     shared = getattr(client, "_identifier", None)  # the folder as it was named, for one in process
     known = os.path.realpath(shared) if isinstance(shared, str) else f"client {id(client)}"
@@ -158,6 +167,71 @@ async def answer(result: Any) -> Any:
         return await result
 
 
-def own_prefix(place: Place, prefix: str) -> str:
+def own_prefix(location: Location, prefix: str) -> str:
     """Return a prefix that no other store has where all memory is one database: each its own."""
-    return f"{prefix}.{next(_ephemeral)}" if place.in_memory else prefix
+    return f"{prefix}.{next(_ephemeral)}" if location.in_memory else prefix
+
+
+@contextmanager
+def typed_errors() -> Generator[None]:
+    """Raise what the client raises as `StoreUnavailable`; Chroma's words are its cause.
+
+    They are not in the message, since they may repeat what was stored.
+    """
+    try:
+        yield
+    except LibError:
+        raise
+    except ChromaError as error:
+        raise _refused(error) from error
+    except httpx.HTTPError as error:
+        raise StoreUnavailable(
+            f"the Chroma server cannot be reached: {type(error).__name__}", retryable=True
+        ) from error
+    except OSError as error:
+        raise _failed(error) from error
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # its client raises them for what it did not expect
+        raise StoreUnavailable(
+            "Chroma's answer is unreadable, or its client refuses the call: "
+            "the cause of this error holds its words"
+        ) from error
+    except Exception as error:
+        # Workaround: its client raises this very class for an answer that it does not know.
+        if type(error) is not Exception:
+            raise
+        raise _answered(error.__context__) from error
+
+
+def _failed(error: OSError) -> StoreUnavailable:
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable("the Chroma server did not answer in time", retryable=True)
+    return StoreUnavailable(
+        f"Chroma's folder or server cannot be used: {type(error).__name__}, {error.strerror}"
+    )
+
+
+def _answered(error: BaseException | None) -> StoreUnavailable:
+    status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
+    hint = f": {_HINTS[status]}" if status in _HINTS else ""
+    return StoreUnavailable(
+        f"what should be a Chroma server answered {status}{hint}",
+        status=status,
+        retryable=status is not None and _may_pass(status),
+    )
+
+
+def _refused(error: ChromaError) -> StoreUnavailable:
+    status = error.code()
+    hint = _HINTS.get(status, "the cause of this error holds its words")
+    return StoreUnavailable(
+        f"Chroma answered {type(error).__name__}: {hint}",
+        status=status,
+        retryable=_may_pass(status),
+    )
+
+
+def _may_pass(status: int) -> bool:
+    return status in RETRYABLE or status >= 500  # noqa: PLR2004 - HTTP

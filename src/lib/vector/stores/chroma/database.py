@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
 from lib.vector.exact import search as exact
 from lib.vector.filter import Filter
-from lib.vector.listing import ListedBackend
+from lib.vector.ordering import ListedBackend
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.chroma.client import (
-    Place,
+    Location,
     answer,
     closed,
     opened,
     own_prefix,
+    typed_errors,
     writing_alone,
 )
-from lib.vector.stores.chroma.failures import typed_errors
 from lib.vector.stores.chroma.filter import condition
 from lib.vector.stores.chroma.records import Rows, columns, requests
 from lib.vector.validate import Batch
@@ -48,17 +48,17 @@ _PREFIX, _NAMESPACE, _DIMENSION = "lib:prefix", "lib:namespace", "lib:dimension"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DatabaseConfig:
     """What a store is asked to keep, and where.
 
     Attributes:
-        place: where.
+        location: where.
         prefix: of the collections' names.
         dimension: of every vector.
         metric: how nearness is measured.
     """
 
-    place: Place
+    location: Location
     prefix: str
     dimension: int
     metric: Metric
@@ -67,11 +67,11 @@ class Asked:
 class Database(ListedBackend):
     """The collections of one store."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, config: DatabaseConfig) -> None:
         """Open nothing yet."""
         super().__init__()
-        self._asked = asked
-        self._prefix = own_prefix(asked.place, asked.prefix)
+        self._config = config
+        self._prefix = own_prefix(config.location, config.prefix)
         self._client: Any = None
         self._most = 1
         self._collections: dict[str, Any] = {}
@@ -88,24 +88,24 @@ class Database(ListedBackend):
         async with self._opening:
             if self._client is None:
                 with typed_errors():
-                    client = await opened(self._asked.place)
+                    client = await opened(self._config.location)
                     try:
                         self._most = await answer(client.get_max_batch_size())
                         for collection in await self._listed(client):
                             self._checked(collection)
                     except BaseException:
-                        if self._asked.place.client is None:
+                        if self._config.location.client is None:
                             await closed(client)
                         raise
-                    self._alone = writing_alone(self._asked.place, client)
+                    self._alone = writing_alone(self._config.location, client)
                     self._client = client
 
     async def close(self) -> None:
         """Close the client if it is the store's own; what was kept in memory is gone."""
-        if self._client is None or self._asked.place.client is not None:
+        if self._client is None or self._config.location.client is not None:
             return
         with typed_errors():
-            if self._asked.place.in_memory:
+            if self._config.location.in_memory:
                 for collection in await self._listed(self._client):
                     await self._dropped(collection)
             await closed(self._client)
@@ -123,7 +123,7 @@ class Database(ListedBackend):
                 there = await answer(collection.get(ids=batch.ids[rows], include=["metadatas"]))
                 old = dict(zip(there["ids"], there["metadatas"], strict=True))
                 held = [old.get(name) for name in batch.ids[rows]]
-                await answer(collection.upsert(**columns(batch, rows, held, self._asked.metric)))
+                await answer(collection.upsert(**columns(batch, rows, held, self._config.metric)))
 
         async with self._writing:
             with self._alone:
@@ -142,7 +142,7 @@ class Database(ListedBackend):
         where = None if filter is None else condition(filter)
 
         async def work(collection: Any) -> list[Match]:
-            found = await _nearest(collection, query, k, where, self._asked.metric)
+            found = await _nearest(collection, query, k, where, self._config.metric)
             vectors = found.vectors
             return [
                 found.match(row, score, vectors[row].tolist() if include_vectors else None)
@@ -157,7 +157,7 @@ class Database(ListedBackend):
         """Score what was found as every store does; Chroma's `1 - dot` loses small products."""
         if not ids:
             return []
-        metric = self._asked.metric
+        metric = self._config.metric
         scales = exact.scales(exact.row_lengths(vectors), metric)
         rows = exact.Rows(ids=ids, vectors=vectors, scales=scales)
         every = exact.Selection(mask=None, count=len(ids))
@@ -190,9 +190,9 @@ class Database(ListedBackend):
             StoreCorrupt: one was made by something else.
             StoreUnavailable: the folder or the server cannot be opened.
         """
-        own = self._client is None and self._asked.place.client is None
+        own = self._client is None and self._config.location.client is None
         with typed_errors():
-            client = self._client or await opened(self._asked.place)
+            client = self._client or await opened(self._config.location)
             try:
                 there = await self._listed(client)
             finally:
@@ -278,15 +278,15 @@ class Database(ListedBackend):
         if not create:
             found = self._client.get_collection(name, embedding_function=None)
             return self._checked(await answer(found), namespace)
-        asked = self._asked
+        config = self._config
         made = self._client.get_or_create_collection(
             name,
             metadata={
                 _PREFIX: self._prefix,
                 _NAMESPACE: namespace,
-                _DIMENSION: asked.dimension,
+                _DIMENSION: config.dimension,
             },
-            configuration={"hnsw": {"space": _SPACES[asked.metric], **_GRAPH}},
+            configuration={"hnsw": {"space": _SPACES[config.metric], **_GRAPH}},
             embedding_function=None,
         )
         return self._checked(await answer(made), namespace)  # an older one is left as it was
@@ -294,10 +294,10 @@ class Database(ListedBackend):
     def _checked(self, collection: Any, namespace: str | None = None) -> Any:
         """Refuse a collection that was made for something else."""
         dimension, space = self._made(collection, namespace)
-        if dimension != self._asked.dimension:
-            raise DimensionMismatch(expected=dimension, got=self._asked.dimension)
-        if space != _SPACES[self._asked.metric]:
-            raise MetricMismatch(expected=_METRICS.get(space, space), got=self._asked.metric)
+        if dimension != self._config.dimension:
+            raise DimensionMismatch(expected=dimension, got=self._config.dimension)
+        if space != _SPACES[self._config.metric]:
+            raise MetricMismatch(expected=_METRICS.get(space, space), got=self._config.metric)
         return collection
 
     def _made(self, collection: Any, namespace: str | None = None) -> tuple[int, str]:
@@ -344,13 +344,13 @@ async def _nearest(
     """
     size = min(k + _SPARE, _MOST_ASKED)
     while True:
-        asked = collection.query(
+        pending = collection.query(
             query_embeddings=query[np.newaxis],
             n_results=size,
             where=where,
             include=[*_EVERYTHING, "distances"],
         )
-        found = Rows.of_query(await answer(asked))
+        found = Rows.of_query(await answer(pending))
         if len(found.ids) < size:
             return Rows(await answer(collection.get(where=where, include=_EVERYTHING)))
         if _farther(found.distances[-1], found.distances[k - 1], metric):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backend import BackedStore
-from lib.vector.closing import Closing
 from lib.vector.contract import Capability
 from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import finished
 from lib.vector.records import Layout, Metric
+from lib.vector.validate import checked_dimension
 
 if TYPE_CHECKING:
     from lib.vector.stores.chroma.database import Database
@@ -82,7 +82,7 @@ class ChromaVectorStore(BackedStore["Database"]):
         """
         if find_spec("chromadb") is None:
             raise MissingDriver(self._name, driver="chromadb", extra="chroma")
-        if sum(place is not None for place in (path, host, client)) > 1:
+        if sum(one is not None for one in (path, host, client)) > 1:
             raise ValueError("give one of path, host and client")
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(
@@ -90,12 +90,17 @@ class ChromaVectorStore(BackedStore["Database"]):
                 f"a letter or digit first, got {prefix!r}"
             )
         super().__init__(dimension, metric)
-        self._place: dict[str, Any] = {"path": path, "host": host, "port": port, "client": client}
+        self._size = checked_dimension(dimension)
+        self._location: dict[str, Any] = {
+            "path": path,
+            "host": host,
+            "port": port,
+            "client": client,
+        }
         self._prefix = prefix
         self._database: Database | None = None
         self._blocks = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
         """Open the folder or connect to the server; safe to repeat.
@@ -121,7 +126,7 @@ class ChromaVectorStore(BackedStore["Database"]):
             StoreCorrupt: one was made by something else.
             StoreUnavailable: the folder cannot be opened, or the server not be reached.
         """
-        path = self._place["path"]
+        path = self._location["path"]
         if path is not None:
             self._closing.check_open()
             if not await asyncio.to_thread(_is_folder_of_chroma, Path(path)):
@@ -134,7 +139,7 @@ class ChromaVectorStore(BackedStore["Database"]):
     async def _do(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         """Do the work here, or in the thread if it blocks."""
         in_thread = asyncio.get_running_loop().run_in_executor
-        with self._closing.call():
+        with self._closing:
             database = self._database or await in_thread(self._thread, self._open)
             if self._blocks:
                 return await in_thread(self._thread, lambda: finished(work(database)))
@@ -145,14 +150,14 @@ class ChromaVectorStore(BackedStore["Database"]):
         if self._database is None:
             from lib.vector.stores.chroma import client, database  # noqa: PLC0415 - loads it
 
-            asked = database.Asked(
-                place=client.Place(**self._place),
+            config = database.DatabaseConfig(
+                location=client.Location(**self._location),
                 prefix=self._prefix,
-                dimension=self._dimension,
+                dimension=self._size,
                 metric=self._metric,
             )
-            self._blocks = asked.place.blocks
-            self._database = database.Database(asked)
+            self._blocks = config.location.blocks
+            self._database = database.Database(config)
         return self._database
 
     async def _release(self) -> None:

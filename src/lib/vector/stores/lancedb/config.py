@@ -1,4 +1,4 @@
-"""What a LanceDB store is asked to keep; no driver."""
+"""The configuration of a LanceDB store's table; imports no driver."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from lib.vector.records import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a store is asked to keep, and where.
+class TableConfig:
+    """The table of a store: where it is, and for which vectors.
 
     Attributes:
         uri: of the folder or the object store.
@@ -28,6 +28,6 @@ class Asked:
     initial_batch: int
 
     @property
-    def place(self) -> str:
-        """Where it is, for messages."""
+    def label(self) -> str:
+        """The table's name, for messages."""
         return f"LanceDB table {self.table!r}"

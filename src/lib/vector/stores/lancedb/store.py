@@ -14,7 +14,8 @@ from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backend import BackedStore
 from lib.vector.contract import Capability
 from lib.vector.records import Layout, Metric
-from lib.vector.stores.lancedb.config import Asked
+from lib.vector.stores.lancedb.config import TableConfig
+from lib.vector.validate import checked_dimension
 
 if TYPE_CHECKING:
     from lib.vector.stores.lancedb.table import Table
@@ -70,9 +71,14 @@ class LanceDBVectorStore(BackedStore["Table"]):
         if find_spec("lancedb") is None:
             raise MissingDriver(self._name, driver="lancedb", extra="lancedb")
         super().__init__(dimension, metric)
-        self._uri, self._table_name = _checked_uri(fspath(uri)), _checked_table(table)
-        self._storage_options = None if storage_options is None else dict(storage_options)
-        self._initial_batch = _checked_batch_size(initial_batch)
+        self._config = TableConfig(
+            uri=_checked_uri(fspath(uri)),
+            table=_checked_table(table),
+            dimension=checked_dimension(dimension),
+            metric=metric,
+            storage_options=None if storage_options is None else dict(storage_options),
+            initial_batch=_checked_batch_size(initial_batch),
+        )
 
     async def setup(self) -> None:
         """Open the table, made if it is missing, or was dropped; safe to repeat.
@@ -102,12 +108,11 @@ class LanceDBVectorStore(BackedStore["Table"]):
             SchemaTooNew: a newer release has made it.
             StoreUnavailable: the place cannot be reached.
         """
-        with self._closing.call():
-            asked = self._asked()
-            if not await asyncio.to_thread(_may_exist, asked):
+        with self._closing:
+            if not await asyncio.to_thread(_may_exist, self._config):
                 return None
             driver = await asyncio.to_thread(_load)
-            return await driver.existing(asked)
+            return await driver.existing(self._config)
 
     async def purge(self) -> None:
         """Leave no byte of deleted records in the place: see `PurgingStore`.
@@ -120,22 +125,12 @@ class LanceDBVectorStore(BackedStore["Table"]):
     async def open_backend(self) -> Table:
         """Open the table; loading the driver takes a second, and a thread."""
         driver = await asyncio.to_thread(_load)
-        table: Table = await driver.opened(self._asked())
+        table: Table = await driver.opened(self._config)
         return table
 
     async def close_backend(self, backend: Table) -> None:
         """Let the files go."""
         backend.close()
-
-    def _asked(self) -> Asked:
-        return Asked(
-            uri=self._uri,
-            table=self._table_name,
-            dimension=self._dimension,
-            metric=self._metric,
-            storage_options=self._storage_options,
-            initial_batch=self._initial_batch,
-        )
 
 
 def _load() -> Any:
@@ -144,16 +139,16 @@ def _load() -> Any:
     return table
 
 
-def _may_exist(asked: Asked) -> bool:
+def _may_exist(config: TableConfig) -> bool:
     """Return False if the place is a folder without the table: to open one makes the folder."""
-    in_file_uri = _FILE_URI(asked.uri)
-    if in_file_uri is None and "://" in asked.uri:
+    in_file_uri = _FILE_URI(config.uri)
+    if in_file_uri is None and "://" in config.uri:
         return True
-    folder = Path(unquote(in_file_uri[1]) if in_file_uri else asked.uri)
+    folder = Path(unquote(in_file_uri[1]) if in_file_uri else config.uri)
     try:
-        return (folder / f"{asked.table}.lance").exists()
+        return (folder / f"{config.table}.lance").exists()
     except OSError as error:
-        raise StoreUnavailable(f"{asked.place} cannot be read: {error.strerror}") from error
+        raise StoreUnavailable(f"{config.label} cannot be read: {error.strerror}") from error
 
 
 def _checked_uri(uri: str) -> str:

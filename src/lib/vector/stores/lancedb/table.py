@@ -30,12 +30,11 @@ from lib.errors import StoreUnavailable
 from lib.resilience.retry import RetryPolicy, retry
 from lib.vector.exact import search as exact
 from lib.vector.filter import Filter, matches
-from lib.vector.listing import ListedBackend
 from lib.vector.offload import offload
+from lib.vector.ordering import ListedBackend, contenders
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.lancedb import schema
-from lib.vector.stores.lancedb.config import Asked
-from lib.vector.ties import contenders
+from lib.vector.stores.lancedb.config import TableConfig
 from lib.vector.validate import Batch
 
 T = TypeVar("T")
@@ -68,11 +67,11 @@ class Row:
 class Table(ListedBackend):
     """One table of one folder or object store."""
 
-    def __init__(self, connection: Any, table: Any, asked: Asked, fragments: int) -> None:
+    def __init__(self, connection: Any, table: Any, config: TableConfig, fragments: int) -> None:
         """Take what `opened` has opened."""
         super().__init__()
         self._writing = asyncio.Lock()
-        self._connection, self._table, self._asked = connection, table, asked
+        self._connection, self._table, self._config = connection, table, config
         self._uncompacted = fragments
 
     def close(self) -> None:
@@ -88,14 +87,14 @@ class Table(ListedBackend):
                 `opened` says.
         """
         async with self._writing:
-            self._table, self._uncompacted = await _checked(self._connection, self._asked)
+            self._table, self._uncompacted = await _checked(self._connection, self._config)
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
 
         def columns() -> Any:
             metas = [_json(meta) for meta in batch.metas]
-            return schema.rows(namespace, batch, metas, self._asked)
+            return schema.rows(namespace, batch, metas, self._config)
 
         rows = await offload(_ROW_EFFORT * len(batch.ids), columns)
 
@@ -119,7 +118,7 @@ class Table(ListedBackend):
 
         async def fetch(size: int) -> Sequence[Row]:
             """Return the nearest that pass; always from the start, since ties have no order."""
-            limit = size if filter is None else max(size, self._asked.initial_batch)
+            limit = size if filter is None else max(size, self._config.initial_batch)
             while True:
                 limit = min(limit, _MOST)
                 search = self._search(namespace, query).limit(limit)
@@ -146,7 +145,7 @@ class Table(ListedBackend):
     async def ids(self, namespace: str) -> list[str]:
         """Return the ids of a namespace, in any order."""
         query = self._table.query().where(_where(namespace, None)).select(["id"])
-        with typed_errors(self._asked):
+        with typed_errors(self._config):
             return (await query.to_arrow()).column("id").to_pylist()
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
@@ -162,7 +161,7 @@ class Table(ListedBackend):
         """Return how many records pass the filter."""
         if filter is not None:
             return len(await self._ids(namespace, None, filter))
-        with typed_errors(self._asked):
+        with typed_errors(self._config):
             return await self._table.count_rows(_where(namespace, None))
 
     async def namespaces(self, prefix: str) -> list[str]:
@@ -173,17 +172,17 @@ class Table(ListedBackend):
 
     def _search(self, namespace: str, query: NDArray[np.float32]) -> Any:
         search = self._table.query().nearest_to(query).column("vector")
-        search = search.distance_type(_TYPES[self._asked.metric])
+        search = search.distance_type(_TYPES[self._config.metric])
         return search.bypass_vector_index().where(_where(namespace, None))
 
     async def _read(self, query: Any) -> Any:
-        with typed_errors(self._asked):
+        with typed_errors(self._config):
             return await query.to_arrow()
 
     async def _passing(self, query: Any, filter: Filter | None) -> tuple[list[Row], int]:
         """Return the rows that pass the filter, and how many were read."""
         read = await self._read(query)
-        total, dimension = read.num_rows, self._asked.dimension
+        total, dimension = read.num_rows, self._config.dimension
         found = await offload(_ROW_EFFORT * total, lambda: _rows(read, filter, dimension))
         return found, total
 
@@ -204,7 +203,7 @@ class Table(ListedBackend):
     ) -> list[Match]:
         if not found:
             return []
-        vectors, metric = np.stack([row.vector for row in found]), self._asked.metric
+        vectors, metric = np.stack([row.vector for row in found]), self._config.metric
         rows = exact.Rows(
             ids=[row.id for row in found],
             vectors=vectors,
@@ -214,20 +213,20 @@ class Table(ListedBackend):
         best = exact.nearest(rows, query, k, metric=metric, among=among)
         return [
             Match(
-                found[place].id,
+                found[row].id,
                 score,
-                found[place].text,
-                json.loads(found[place].meta),
-                found[place].vector.tolist() if include_vectors else None,
+                found[row].text,
+                json.loads(found[row].meta),
+                found[row].vector.tolist() if include_vectors else None,
             )
-            for place, score in best
+            for row, score in best
         ]
 
     async def _write(self, work: Callable[[], Awaitable[object]]) -> None:
         """Commit a version; what another writer has committed first is waited for."""
 
         async def attempt() -> None:
-            with typed_errors(self._asked):
+            with typed_errors(self._config):
                 # LanceDB commits, whether anybody waits or not: the next write must come later.
                 await whole(work())
 
@@ -258,7 +257,7 @@ class Table(ListedBackend):
         writer comes between, what was to be compacted stays for the next time.
         """
         try:
-            with typed_errors(self._asked):
+            with typed_errors(self._config):
                 rows = await self._table.count_rows()
                 if self._uncompacted * _ROWS_A_WRITE >= rows:
                     self._uncompacted = 0
@@ -268,39 +267,39 @@ class Table(ListedBackend):
                 raise
 
 
-async def opened(asked: Asked) -> Table:
+async def opened(config: TableConfig) -> Table:
     """Open the table, made if it is missing.
 
     Raises:
         StoreUnavailable: the place cannot be reached or written.
         StoreCorrupt, SchemaTooNew, DimensionMismatch, MetricMismatch: as `schema.check` says.
     """
-    with typed_errors(asked):
-        connection = await _connected(asked)
-    table, fragments = await _checked(connection, asked)
-    return Table(connection, table, asked, fragments)
+    with typed_errors(config):
+        connection = await _connected(config)
+    table, fragments = await _checked(connection, config)
+    return Table(connection, table, config, fragments)
 
 
-async def existing(asked: Asked) -> Layout | None:
+async def existing(config: TableConfig) -> Layout | None:
     """Return how the table was made; None if there is none.
 
     Raises:
         StoreUnavailable: the place cannot be reached.
         StoreCorrupt, SchemaTooNew: as `schema.made` says.
     """
-    with typed_errors(asked):
-        connection = await _connected(asked)
+    with typed_errors(config):
+        connection = await _connected(config)
         try:
-            table = await connection.open_table(asked.table)
+            table = await connection.open_table(config.table)
         except ValueError:  # there is none
             return None
         finally:
             connection.close()
-        return schema.made(await table.schema(), asked)
+        return schema.made(await table.schema(), config)
 
 
 @contextmanager
-def typed_errors(asked: Asked) -> Generator[None]:
+def typed_errors(config: TableConfig) -> Generator[None]:
     """Raise what LanceDB raises as `StoreUnavailable`; its words are the cause."""
     try:
         yield
@@ -309,36 +308,36 @@ def typed_errors(asked: Asked) -> Generator[None]:
         retryable = any(word in told for word in _CONFLICTS)
         way_out = "others write to it all the time" if retryable else "the cause holds its words"
         raise StoreUnavailable(
-            f"{asked.place} failed: {type(error).__name__}, {way_out}", retryable=retryable
+            f"{config.label} failed: {type(error).__name__}, {way_out}", retryable=retryable
         ) from error
 
 
-async def _connected(asked: Asked) -> Any:
+async def _connected(config: TableConfig) -> Any:
     return await cast(Any, lancedb).connect_async(
-        asked.uri,
-        storage_options=asked.storage_options,
+        config.uri,
+        storage_options=config.storage_options,
         read_consistency_interval=timedelta(0),  # see at once what others write
     )
 
 
-async def _checked(connection: Any, asked: Asked) -> tuple[Any, int]:
+async def _checked(connection: Any, config: TableConfig) -> tuple[Any, int]:
     """Return the table, made if it is missing, and how many small files it has."""
-    with typed_errors(asked):
-        table = await _ensured(connection, asked)
+    with typed_errors(config):
+        table = await _ensured(connection, config)
         found = await table.schema()
         fragments: int = (await table.stats())["fragment_stats"]["num_small_fragments"]
-    schema.check(found, asked)
+    schema.check(found, config)
     return table, fragments
 
 
-async def _ensured(connection: Any, asked: Asked) -> Any:
+async def _ensured(connection: Any, config: TableConfig) -> Any:
     try:
-        return await connection.open_table(asked.table)
+        return await connection.open_table(config.table)
     except ValueError:  # there is none
         try:
-            return await connection.create_table(asked.table, schema=schema.schema(asked))
+            return await connection.create_table(config.table, schema=schema.schema(config))
         except (RuntimeError, ValueError):  # there is one now: another process was faster
-            return await connection.open_table(asked.table)
+            return await connection.open_table(config.table)
 
 
 def _rows(read: Any, filter: Filter | None, dimension: int) -> list[Row]:

@@ -26,7 +26,7 @@ _MISSING: Final = 404
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class IndexConfig:
     """The index that a store wants.
 
     Attributes:
@@ -50,80 +50,80 @@ class Asked:
     region: str
 
 
-async def found(api: Api, asked: Asked, clock: Clock) -> str:
+async def found(api: Api, config: IndexConfig, clock: Clock) -> str:
     """Return the address of the index, which is ready and of the kind asked for.
 
     Raises:
         DimensionMismatch, MetricMismatch: it was made for other vectors.
         StoreUnavailable: it is missing and not to be made, or not ready in time, or Pinecone
-            cannot be asked.
+            cannot be config.
     """
-    if asked.host is not None and not asked.create:
-        stats = await api.post(f"{asked.host}/describe_index_stats", b"{}")
-        _check(asked, stats.body)
-        return asked.host
-    index = await _described(api, asked)
+    if config.host is not None and not config.create:
+        stats = await api.post(f"{config.host}/describe_index_stats", b"{}")
+        _check(config, stats.body)
+        return config.host
+    index = await _described(api, config)
     if index is None:
-        if not asked.create:
+        if not config.create:
             raise StoreUnavailable(
-                f"there is no index {asked.name!r}: make it, or pass create=True", status=_MISSING
+                f"there is no index {config.name!r}: make it, or pass create=True", status=_MISSING
             )
-        await _make(api, asked)
-    index = await _ready(api, asked, clock, index)
-    _check(asked, index)
-    return asked.host or _address(index)
+        await _make(api, config)
+    index = await _ready(api, config, clock, index)
+    _check(config, index)
+    return config.host or _address(index)
 
 
-async def existing(api: Api, asked: Asked) -> Layout | None:
+async def existing(api: Api, config: IndexConfig) -> Layout | None:
     """Return for what the index was made; None if it is missing.
 
     Raises:
-        StoreUnavailable: Pinecone cannot be asked.
+        StoreUnavailable: Pinecone cannot be config.
     """
-    if asked.name is not None:
-        index = await _described(api, asked)
+    if config.name is not None:
+        index = await _described(api, config)
     else:
-        index = (await api.post(f"{asked.host}/describe_index_stats", b"{}")).body
+        index = (await api.post(f"{config.host}/describe_index_stats", b"{}")).body
     if index is None:
         return None
     return Layout(dimension=index.get("dimension"), metric=_NAMES.get(str(index.get("metric"))))
 
 
-async def _described(api: Api, asked: Asked) -> dict[str, Any] | None:
+async def _described(api: Api, config: IndexConfig) -> dict[str, Any] | None:
     try:
-        return (await api.get(f"{asked.control}/indexes/{asked.name}")).body
+        return (await api.get(f"{config.control}/indexes/{config.name}")).body
     except StoreUnavailable as error:
         if error.status != _MISSING:
             raise
         return None
 
 
-async def _make(api: Api, asked: Asked) -> None:
+async def _make(api: Api, config: IndexConfig) -> None:
     wanted = {
-        "name": asked.name,
-        "dimension": asked.dimension,
-        "metric": METRICS[asked.metric],
+        "name": config.name,
+        "dimension": config.dimension,
+        "metric": METRICS[config.metric],
         "vector_type": "dense",
-        "spec": {"serverless": {"cloud": asked.cloud, "region": asked.region}},
+        "spec": {"serverless": {"cloud": config.cloud, "region": config.region}},
     }
     try:
-        await api.post(f"{asked.control}/indexes", json.dumps(wanted).encode())
+        await api.post(f"{config.control}/indexes", json.dumps(wanted).encode())
     except StoreUnavailable as error:
         if error.status != _CONFLICT:  # another process was faster, or an earlier attempt worked
             raise
 
 
 async def _ready(
-    api: Api, asked: Asked, clock: Clock, index: dict[str, Any] | None
+    api: Api, config: IndexConfig, clock: Clock, index: dict[str, Any] | None
 ) -> dict[str, Any]:
     deadline = clock.monotonic() + READY_S
     while index is None or not _is_ready(index):
         if clock.monotonic() >= deadline:
             raise StoreUnavailable(
-                f"index {asked.name!r} is not ready after {READY_S:g} s", retryable=True
+                f"index {config.name!r} is not ready after {READY_S:g} s", retryable=True
             )
         await clock.sleep(_POLL_S)
-        index = await _described(api, asked)
+        index = await _described(api, config)
     return index
 
 
@@ -132,15 +132,15 @@ def _is_ready(index: dict[str, Any]) -> bool:
     return isinstance(status, dict) and status.get("ready") is True  # pyright: ignore[reportUnknownMemberType] - JSON
 
 
-def _check(asked: Asked, index: dict[str, Any]) -> None:
+def _check(config: IndexConfig, index: dict[str, Any]) -> None:
     """Compare what Pinecone tells; the statistics of an older index tell no metric."""
-    dimension, metric = index.get("dimension"), index.get("metric", METRICS[asked.metric])
-    if dimension != asked.dimension:
+    dimension, metric = index.get("dimension"), index.get("metric", METRICS[config.metric])
+    if dimension != config.dimension:
         if not isinstance(dimension, int):
             raise StoreUnavailable("Pinecone tells of no dimension: the index is none for vectors")
-        raise DimensionMismatch(expected=dimension, got=asked.dimension)
-    if metric != METRICS[asked.metric]:
-        raise MetricMismatch(expected=_NAMES.get(metric) or str(metric), got=asked.metric)
+        raise DimensionMismatch(expected=dimension, got=config.dimension)
+    if metric != METRICS[config.metric]:
+        raise MetricMismatch(expected=_NAMES.get(metric) or str(metric), got=config.metric)
 
 
 def _address(index: dict[str, Any]) -> str:

@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 
 from lib._util.clock import Clock
 from lib.errors import ConsistencyTimeout, StoreUnavailable
-from lib.vector.embed.batches import each
+from lib.vector.embed.remote import each
 from lib.vector.filter import Filter
-from lib.vector.listing import ListedBackend
 from lib.vector.offload import offload
+from lib.vector.ordering import ListedBackend, nearest
 from lib.vector.records import Match, Metric, Record
 from lib.vector.stores.pinecone import messages, records
 from lib.vector.stores.pinecone.client import Api, NoNamespace, Reply
 from lib.vector.stores.pinecone.filter import condition
 from lib.vector.stores.pinecone.freshness import Freshness
-from lib.vector.stores.pinecone.names import decoded, decoded_namespace, encoded, encoded_namespace
-from lib.vector.ties import nearest
+from lib.vector.stores.pinecone.records import (
+    decoded,
+    decoded_namespace,
+    encoded,
+    encoded_namespace,
+)
 from lib.vector.validate import Batch
 
 MAX_RESULTS: Final = 10_000

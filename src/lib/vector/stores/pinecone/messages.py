@@ -11,7 +11,7 @@ from lib.vector.filter import Filter
 from lib.vector.stores.pinecone import records
 from lib.vector.stores.pinecone.client import Reply
 from lib.vector.stores.pinecone.filter import condition
-from lib.vector.stores.pinecone.names import encoded
+from lib.vector.stores.pinecone.records import encoded
 
 IDS_A_DELETION: Final = 1000
 IDS_A_FETCH: Final = 100

@@ -17,17 +17,53 @@ Source: https://docs.pinecone.io/guides/index-data/indexing-overview#metadata (2
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final, cast
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import InvalidMeta, StoreCorrupt
 from lib.vector.records import Record
-from lib.vector.stores.pinecone.names import encoded, encoded_namespace
 from lib.vector.validate import Batch
 from lib.vector.values import Scalar
+
+DEFAULT_NAMESPACE: Final = "__default__"
+"""What Pinecone calls the namespace without a name."""
+
+_MAX: Final = 512
+_DIGEST: Final = "%h"
+_PLAIN: Final = re.compile(r"[!-$&-~]+")
+_SAFE: Final = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}~"
+
+
+def encoded(name: str) -> str:
+    """Return an id, or a namespace that has a name, as Pinecone takes it."""
+    if _PLAIN.fullmatch(name):
+        return name
+    quoted = quote(name, safe=_SAFE)
+    return quoted if len(quoted) <= _MAX else _DIGEST + sha256(name.encode()).hexdigest()
+
+
+def encoded_namespace(namespace: str) -> str:
+    """Return a namespace as Pinecone takes it; one that has its default's name gets another."""
+    if namespace == DEFAULT_NAMESPACE:
+        return namespace.replace("_", "%5F", 1)
+    return encoded(namespace) if namespace else DEFAULT_NAMESPACE
+
+
+def decoded(name: str) -> str | None:
+    """Return what was encoded, None if only a record can tell."""
+    return None if name.startswith(_DIGEST) else unquote(name)
+
+
+def decoded_namespace(name: str) -> str | None:
+    """Return the namespace that was encoded, None if only a record can tell."""
+    return "" if name in {"", DEFAULT_NAMESPACE} else decoded(name)
+
 
 MAX_META_BYTES: Final = 40 * 1024
 VECTORS_A_REQUEST: Final = 1000

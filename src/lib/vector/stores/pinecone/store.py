@@ -13,8 +13,9 @@ from lib.vector.contract import Capability
 from lib.vector.filter.refusals import Refusal
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.pinecone.client import Api, checked_host, checked_key
-from lib.vector.stores.pinecone.control import Asked, existing, found
+from lib.vector.stores.pinecone.control import IndexConfig, existing, found
 from lib.vector.stores.pinecone.index import MAX_RESULTS, Index
+from lib.vector.validate import checked_dimension
 
 _CONTROL_HOST: Final = "https://api.pinecone.io"
 _DEFAULT_RETRIES: Final = RetryPolicy()
@@ -95,11 +96,11 @@ class PineconeVectorStore(BackedStore[Index]):
             raise ValueError("create=True needs index_name")
         if consistency_timeout_s < 0:
             raise ValueError("consistency_timeout_s is not negative")
-        self._asked = Asked(
+        self._config = IndexConfig(
             name=index_name,
             host=None if index_host is None else checked_host(index_host, "index_host"),
             control=checked_host(control_host or _CONTROL_HOST, "control_host"),
-            dimension=dimension,
+            dimension=checked_dimension(dimension),
             metric=metric,
             create=create,
             cloud=cloud,
@@ -117,7 +118,7 @@ class PineconeVectorStore(BackedStore[Index]):
         Raises:
             DimensionMismatch: the index was made for another dimension.
             MetricMismatch: it was made for another metric.
-            StoreUnavailable: it is missing, is not ready in time, or Pinecone cannot be asked.
+            StoreUnavailable: it is missing, is not ready in time, or Pinecone cannot be config.
         """
         await super().setup()
 
@@ -132,18 +133,18 @@ class PineconeVectorStore(BackedStore[Index]):
         """Return how the index was made, whatever this object expects; None if it is missing.
 
         Raises:
-            StoreUnavailable: Pinecone cannot be asked.
+            StoreUnavailable: Pinecone cannot be config.
         """
-        with self._closing.call():
-            return await existing(self._api, self._asked)
+        with self._closing:
+            return await existing(self._api, self._config)
 
     async def open_backend(self) -> Index:
         """Find the index."""
         return Index(
             self._api,
-            await found(self._api, self._asked, self._clock),
-            dimension=self.dimension,
-            metric=self.metric,
+            await found(self._api, self._config, self._clock),
+            dimension=self._config.dimension,
+            metric=self._config.metric,
             consistency_timeout_s=self._consistency_timeout_s,
             clock=self._clock,
         )

@@ -1,24 +1,24 @@
-"""What `PostgresVectorStore` does with its connections, once its input is known to be good."""
+"""The statements of `PostgresVectorStore`, run over its connections; the input has been checked."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util import postgres
 from lib.errors import InvalidMeta
 from lib.vector import records
 from lib.vector.filter import Filter
 from lib.vector.offload import offload
 from lib.vector.records import Match, Record
-from lib.vector.stores.postgres import lexical, setup, writing
-from lib.vector.stores.postgres.config import MAX_KEY_BYTES, Table
-from lib.vector.stores.postgres.connections import Connections
+from lib.vector.stores.postgres import setup
+from lib.vector.stores.postgres.config import MAX_KEY_BYTES, NAME, Table
 from lib.vector.stores.postgres.driver import (
     Connection,
     cursor,
@@ -28,13 +28,26 @@ from lib.vector.stores.postgres.driver import (
     transaction,
     typed_errors,
     vector,
+    vectors,
 )
-from lib.vector.stores.postgres.filter import condition
+from lib.vector.stores.postgres.filter import comparable, condition, written
 from lib.vector.stores.postgres.schema import Layout
-from lib.vector.stores.postgres.search import Planner, Search, content
+from lib.vector.stores.postgres.search import Planner, Search, content, ranked
 from lib.vector.text import fusion
 from lib.vector.validate import Batch
 
+_UPSERT: Final = sql.SQL("""
+    INSERT INTO {table} (namespace, id, v, text, meta, meta_raw)
+    SELECT %(namespace)s::text, r.id, r.v, r.text, r.meta::jsonb, r.meta_raw
+    FROM unnest(%(ids)s::text[], %(vectors)s::{ext}.vector[], %(texts)s::text[],
+        %(metas)s::text[], %(raws)s::text[]) AS r (id, v, text, meta, meta_raw)
+    ON CONFLICT (namespace, id) DO UPDATE
+    SET v = excluded.v, text = excluded.text, meta = excluded.meta, meta_raw = excluded.meta_raw
+""")
+# Who does not own the table gets a warning, and no statistics.
+_ANALYZE: Final = sql.SQL("ANALYZE (SKIP_LOCKED) {table} (namespace, id, meta)")
+_PIECE_ROWS: Final = 1_000
+_PIECE_BYTES: Final = 1 << 24
 _CHARACTER_EFFORT: Final = 50  # of reading one of metadata, in floats read
 # So many records, and such a share of those there are, make statistics stale: what the server does
 # for itself within a minute is too late for a table that was filled just now.
@@ -67,7 +80,7 @@ _ONE_STATE: Final = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, RE
 class Database:
     """One table of one database, made ready."""
 
-    def __init__(self, connections: Connections, layout: Layout) -> None:
+    def __init__(self, connections: postgres.Connections, layout: Layout) -> None:
         """Take over connections to a table that is ready."""
         self._connections, self._layout = connections, layout
         self._planner = Planner(layout)
@@ -81,8 +94,8 @@ class Database:
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
         # Nobody knows how much metadata there is before it is written out.
-        pieces = await asyncio.to_thread(writing.pieces, batch, self._layout.vector_type)
-        statement = self._layout.put(writing.UPSERT)
+        pieces = await asyncio.to_thread(_pieces, batch, self._layout.vector_type)
+        statement = self._layout.put(_UPSERT)
         async with self._connection() as connection, transaction(connection) as writer:
             for piece in pieces:
                 with _fitting(namespace, batch.ids):
@@ -90,7 +103,7 @@ class Database:
             self._written += len(batch.ids)
             if self._written > _WRITTEN + _WRITTEN_SHARE * self._planner.rows:
                 self._written = 0
-                await run(writer, self._layout.put(writing.ANALYZE))
+                await run(writer, self._layout.put(_ANALYZE))
                 await self._planner.learn(writer)
 
     async def query(
@@ -140,7 +153,7 @@ class Database:
         async with self._connection() as connection, connection.transaction():
             async with cursor(connection) as reading:
                 await run(reading, _ONE_STATE)
-                worded = await lexical.ranked(
+                worded = await ranked(
                     reading, self._layout, text, limit, where=where, parameters=parameters
                 )
             near = await self._planner.nearest(connection, search, in_transaction=True)
@@ -231,7 +244,7 @@ async def opened(dsn: str | None, pool: Any, table: Table) -> Database:
         StoreUnavailable: the server cannot be reached, or refuses.
         VectorError, StoreError: as `setup.opened` says.
     """
-    connections = Connections(dsn, pool)
+    connections = _connections(dsn, pool)
     with typed_errors(table.place):
         async with connections.first() as connection:
             layout = await setup.opened(connection, table)
@@ -248,8 +261,18 @@ async def existing(dsn: str | None, pool: Any, table: Table) -> records.Layout |
         StoreCorrupt, SchemaTooNew: as `setup.existing` says.
     """
     with typed_errors(table.place):
-        async with Connections(dsn, pool).first() as connection:
+        async with _connections(dsn, pool).first() as connection:
             return await setup.existing(connection, table)
+
+
+def _connections(dsn: str | None, pool: Any) -> postgres.Connections:
+    """Return connections of a pool of our own, or of the caller's, which stays open."""
+    return postgres.Connections(dsn, pool, name=NAME, configure=_configure)
+
+
+async def _configure(connection: Connection) -> None:
+    # PostgreSQL takes a search for so costly that it compiles it, which takes longer than the run.
+    await connection.execute("SET jit = off")
 
 
 @contextmanager
@@ -285,3 +308,39 @@ def _where(
     if filter is not None:
         parts.append(condition(filter, parameters))
     return sql.SQL(" AND ").join(parts), parameters
+
+
+def _pieces(batch: Batch, vector_type: int) -> list[dict[str, Any]]:
+    """Return the parameters of one statement after the other.
+
+    Rows are sorted, so that two batches of the same ids wait for each other in turn and never in
+    a circle.
+
+    Args:
+        batch: what is to be stored.
+        vector_type: the number of the type `vector` in this database.
+    """
+    raws = [written(meta) for meta in batch.metas]
+    order = sorted(range(len(batch.ids)), key=batch.ids.__getitem__)
+    vector_bytes = batch.vectors.shape[1] * 4
+    sizes = [vector_bytes + len(batch.texts[row]) + 2 * len(raws[row]) for row in order]
+    return [
+        {
+            "ids": [batch.ids[row] for row in rows],
+            "vectors": vectors(batch.vectors[rows], vector_type),
+            "texts": [batch.texts[row] for row in rows],
+            "metas": [comparable(raws[row], batch.metas[row]) for row in rows],
+            "raws": [raws[row] for row in rows],
+        }
+        for rows in _cut(order, sizes)
+    ]
+
+
+def _cut(order: list[int], sizes: list[int]) -> Iterator[list[int]]:
+    start = size = 0
+    for place, one in enumerate(sizes):
+        if place > start and (size + one > _PIECE_BYTES or place - start == _PIECE_ROWS):
+            yield order[start:place]
+            start, size = place, 0
+        size += one
+    yield order[start:]

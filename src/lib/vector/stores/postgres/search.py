@@ -1,4 +1,4 @@
-"""How nearest records are found: exactly among few, through the HNSW index among many.
+"""How records are found: the nearest, exactly or through the HNSW index, and the best by words.
 
 An HNSW index knows nothing of namespaces and filters: it yields neighbours, and those that do not
 pass are thrown away. Where few pass, hardly any of the true neighbours is left, however many rows
@@ -10,6 +10,14 @@ come back. So the rows that pass are counted, as far as it matters, and ranked a
 3. `exact`: there is no index, or it yielded too few, or the last rows of its answer are ties.
 
 That many rows pass is remembered for a while, so that such queries begin with the second.
+
+Texts are ranked by the sum over the query's terms of inverse document frequency times `ts_rank`,
+which alone weighs a common word like a rare one. Any term may match; a repeated one counts as
+often. The query is built of quoted lexemes, so no text can be read as an operator. Frequencies are
+those of the namespace, before the filter, so no other namespace has any influence.
+
+Source: https://www.postgresql.org/docs/18/textsearch-controls.html, "Ranking Search Results"; the
+weight is that of S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework, 2009.
 """
 
 from __future__ import annotations
@@ -66,6 +74,30 @@ _SETTINGS: Final = sql.SQL("""
         set_config('hnsw.iterative_scan', 'relaxed_order', true),
         set_config('ivfflat.probes', '32768', true),
         set_config('enable_sort', 'off', true), set_config('jit', 'off', true)
+""")
+_MAX_TERMS: Final = 500  # each is a look into the index, and as many rows as have it
+
+# OFFSET 0 keeps each term's search apart: one look into the index for each.
+_RANKED: Final = sql.SQL(r"""
+    WITH terms AS MATERIALIZED (
+        SELECT row_number() OVER () AS term, coalesce(array_length(positions, 1), 1) AS weight,
+            ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery AS query
+        FROM unnest({terms})
+        ORDER BY weight DESC, positions[1], lexeme LIMIT %(most)s::bigint
+    ), hits AS MATERIALIZED (
+        SELECT term, found.id, weight * ts_rank(found.ts, terms.query, 1) AS rank, passes
+        FROM terms CROSS JOIN LATERAL (
+            SELECT r.id, r.ts, {where} AS passes FROM {table} AS r
+            WHERE r.namespace = %(namespace)s::text AND r.ts @@ terms.query OFFSET 0
+        ) AS found
+    ), total AS MATERIALIZED (
+        SELECT count(*)::float8 AS n FROM {table} WHERE namespace = %(namespace)s::text
+    ), weights AS MATERIALIZED (
+        SELECT term, ln(1 + (n - df + 0.5::float8) / (df + 0.5::float8)) AS weight
+        FROM (SELECT term, count(*)::float8 AS df FROM hits GROUP BY term) AS counted, total
+    )
+    SELECT id FROM hits JOIN weights USING (term) WHERE passes
+    GROUP BY id ORDER BY sum(rank * weight)::real DESC, id COLLATE "C" LIMIT %(limit)s::bigint
 """)
 
 
@@ -200,3 +232,29 @@ def content(*, vectors: bool) -> sql.Composable:
     """Return the columns that hold what a record does, a comma before each."""
     vector = sql.SQL(", r.v::real[]") if vectors else sql.SQL("")
     return sql.SQL(", r.text, coalesce(r.meta_raw, r.meta::text){}").format(vector)
+
+
+async def ranked(
+    cursor: Cursor,
+    layout: Layout,
+    text: str,
+    limit: int,
+    *,
+    where: sql.Composable,
+    parameters: dict[str, Any],
+) -> list[str]:
+    """Return the ids whose texts are most relevant to the words of a text, best first.
+
+    Args:
+        cursor: to run it.
+        layout: of the table.
+        text: any string; what PostgreSQL cannot read in it separates words. Of more than 500
+            terms those count that stand in it most often, of equals the first.
+        limit: how many at most.
+        where: which records may be found, true or false for each.
+        parameters: of `where`, and the namespace.
+    """
+    plain = text.replace("\0", " ").encode(errors="replace").decode()
+    statement = layout.put(_RANKED, terms=layout.terms(sql.SQL("%(text)s::text")), where=where)
+    given = {**parameters, "text": plain, "limit": limit, "most": _MAX_TERMS}
+    return [name for (name,) in await (await run(cursor, statement, given)).fetchall()]

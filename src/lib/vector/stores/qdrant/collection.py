@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt, StoreUnavailable
+from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt
 from lib.vector.filter import Filter
-from lib.vector.listing import ListedBackend
+from lib.vector.ordering import ListedBackend, nearest
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.qdrant import points
-from lib.vector.stores.qdrant.failures import damage, typed_errors
+from lib.vector.stores.qdrant.client import typed_errors
 from lib.vector.stores.qdrant.filter import NAMESPACE, condition, within
-from lib.vector.ties import nearest
 from lib.vector.validate import Batch
-from lib.wire.leftovers import watch
 
 _DISTANCES: Final[dict[Metric, models.Distance]] = {
     "cosine": models.Distance.COSINE,
@@ -40,7 +38,7 @@ _EXACTLY: Final = models.SearchParams(exact=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CollectionConfig:
     """What a store is asked to keep.
 
     Attributes:
@@ -54,41 +52,14 @@ class Asked:
     metric: Metric
 
 
-def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
-    """Return a client; it blocks while an in-process one reads its folder.
-
-    Raises:
-        StoreUnavailable: another client has locked the folder, or it cannot be read or made.
-        StoreCorrupt: what is in the folder is damaged.
-        ValueError: the arguments contradict each other.
-    """
-    # It would ask the server for its version here and now, on this thread, and only warn.
-    kwargs = {"check_compatibility": False, "event_hooks": {"response": [watch]}, **kwargs}
-    if kwargs.get("path") is not None:
-        # It would find out about threads by a connection of SQLite that it leaves open. The store
-        # has one thread for an in-process client anyway.
-        kwargs = {"force_disable_check_same_thread": True, **kwargs}
-    try:
-        with damage():
-            return AsyncQdrantClient(**kwargs)
-    except RuntimeError as error:
-        raise StoreUnavailable(
-            "the Qdrant folder is in use: one client at a time may open it", retryable=True
-        ) from error
-    except OSError as error:
-        raise StoreUnavailable(
-            f"Qdrant's client cannot be opened: {type(error).__name__}, {error.strerror}"
-        ) from error
-
-
 class Collection(ListedBackend):
     """One collection of a client."""
 
-    def __init__(self, client: AsyncQdrantClient, asked: Asked) -> None:
+    def __init__(self, client: AsyncQdrantClient, config: CollectionConfig) -> None:
         """Ask the server nothing yet."""
         super().__init__()
         self._client = client
-        self._name, self._asked = asked.name, asked
+        self._name, self._config = config.name, config
         options = client.init_options
         self._local = options.get("location") == ":memory:" or options.get("path") is not None
         self._ready = False
@@ -106,7 +77,7 @@ class Collection(ListedBackend):
         Raises:
             DimensionMismatch, MetricMismatch: it was made for other vectors.
             StoreCorrupt: it was not made by this store.
-            StoreUnavailable: the server cannot be asked.
+            StoreUnavailable: the server cannot be config.
         """
         if again:
             self._ready = False
@@ -131,7 +102,7 @@ class Collection(ListedBackend):
 
     async def _create(self) -> None:
         vectors = models.VectorParams(
-            size=self._asked.dimension, distance=_DISTANCES[self._asked.metric]
+            size=self._config.dimension, distance=_DISTANCES[self._config.metric]
         )
         try:
             # one graph for each namespace, and none over all of them
@@ -150,17 +121,17 @@ class Collection(ListedBackend):
         return vectors
 
     def _check(self, found: object) -> None:
-        vectors, asked = self._own(found), self._asked
-        if vectors.size != asked.dimension:
-            raise DimensionMismatch(expected=vectors.size, got=asked.dimension)
-        if vectors.distance != _DISTANCES[asked.metric]:
+        vectors, config = self._own(found), self._config
+        if vectors.size != config.dimension:
+            raise DimensionMismatch(expected=vectors.size, got=config.dimension)
+        if vectors.distance != _DISTANCES[config.metric]:
             made: str = _METRICS.get(vectors.distance) or vectors.distance.value
-            raise MetricMismatch(expected=made, got=asked.metric)
+            raise MetricMismatch(expected=made, got=config.metric)
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, in as few requests as can carry them."""
         with typed_errors():
-            for request in points.requests(namespace, batch, self._asked.metric):
+            for request in points.requests(namespace, batch, self._config.metric):
                 await self._client.upsert(self._name, request, wait=True)
 
     async def query(
@@ -174,7 +145,7 @@ class Collection(ListedBackend):
     ) -> list[Match]:
         """Return the nearest records, best first."""
         among = _among(namespace, filter)
-        wanted = points.wanted(self._asked.metric, vectors=include_vectors)
+        wanted = points.wanted(self._config.metric, vectors=include_vectors)
 
         async def search(size: int, params: models.SearchParams | None) -> list[Match]:
             answer = await self._client.query_points(
@@ -201,12 +172,12 @@ class Collection(ListedBackend):
             limit = await self._count(among) if k >= _MANY else None
             if limit == 0:
                 return []
-            higher = self._asked.metric != "euclidean"
+            higher = self._config.metric != "euclidean"
             return await nearest(fetch, k, higher_is_better=higher, limit=limit)
 
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
-        wanted = points.wanted(self._asked.metric, vectors=True)
+        wanted = points.wanted(self._config.metric, vectors=True)
         found: dict[str, Record] = {}
         with typed_errors():
             for some in _some(namespace, ids):
@@ -237,7 +208,7 @@ class Collection(ListedBackend):
 
         Raises:
             StoreCorrupt: it was not made by this store.
-            StoreUnavailable: the server cannot be asked.
+            StoreUnavailable: the server cannot be config.
         """
         with typed_errors():
             if not await self._client.collection_exists(self._name):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from lib.errors import MissingDriver, StoreUnavailable
 from lib.vector.backend import BackedStore
-from lib.vector.closing import Closing
 from lib.vector.contract import Capability
 from lib.vector.filter.refusals import Refusal
 from lib.vector.offload import finished
 from lib.vector.records import Layout, Metric
+from lib.vector.validate import checked_dimension
 
 if TYPE_CHECKING:
     from lib.vector.stores.qdrant.collection import Collection
@@ -75,7 +75,7 @@ class QdrantVectorStore(BackedStore["Collection"]):
         if client is not None and client_kwargs:
             raise ValueError("give a client, or the arguments for one, not both")
         super().__init__(dimension, metric)
-        self._collection_name = _checked_name(collection)
+        self._collection_name, self._size = _checked_name(collection), checked_dimension(dimension)
         self._client, self._client_kwargs = client, client_kwargs
         self._collection: Collection | None = None
         # An in-process client blocks, so it does its work in the thread.
@@ -83,7 +83,6 @@ class QdrantVectorStore(BackedStore["Collection"]):
             client_kwargs.get("location") == ":memory:" or client_kwargs.get("path") is not None
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-        self._closing = Closing(self._name)
 
     async def setup(self) -> None:
         """Connect, and make the collection if it is missing, or was dropped; safe to repeat.
@@ -122,7 +121,7 @@ class QdrantVectorStore(BackedStore["Collection"]):
 
     async def _do(self, work: Callable[[Collection], Coroutine[Any, Any, T]]) -> T:
         in_thread = asyncio.get_running_loop().run_in_executor
-        with self._closing.call():
+        with self._closing:
             if self._blocks:
                 return await in_thread(self._thread, lambda: finished(work(self._open())))
             collection = self._collection or await in_thread(self._thread, self._open)
@@ -131,13 +130,12 @@ class QdrantVectorStore(BackedStore["Collection"]):
     def _open(self) -> Collection:
         """Return the collection; in the store's thread, since loading the driver takes a second."""
         if self._collection is None:
-            from lib.vector.stores.qdrant import collection as driver  # noqa: PLC0415 - loads it
+            from lib.vector.stores.qdrant import client, collection  # noqa: PLC0415 - loads them
 
-            client = self._client or driver.opened(self._client_kwargs)
-            self._collection = driver.Collection(
-                client,
-                driver.Asked(
-                    name=self._collection_name, dimension=self._dimension, metric=self._metric
+            self._collection = collection.Collection(
+                self._client or client.opened(self._client_kwargs),
+                collection.CollectionConfig(
+                    name=self._collection_name, dimension=self._size, metric=self._metric
                 ),
             )
         return self._collection

@@ -1,4 +1,6 @@
-"""What `SQLiteVectorStore` does with its connection: in one thread, but for what never blocks.
+"""The connection of `SQLiteVectorStore`: used in one thread, except for what never blocks.
+
+The methods of a backend are coroutines that never wait: the store runs them in its thread.
 
 Vectors are searched in memory: a namespace is read when it is first asked for, then follows this
 connection's own writes, and is dropped when another connection has written. Whether one has is
@@ -23,10 +25,11 @@ from lib.vector.exact.search import Selection, nearest, row_lengths
 from lib.vector.filter import Filter
 from lib.vector.records import Match, Record
 from lib.vector.stores.sqlite import lexical
-from lib.vector.stores.sqlite.asked import Asked, Near
 from lib.vector.stores.sqlite.cache import (
     CachedNamespace,
     FoundRows,
+    Near,
+    QueryPlan,
     RowIds,
     Stored,
     remembered,
@@ -101,7 +104,7 @@ class Database:
         """Tell whether the file has changed and this connection will never see it."""
         return sqlite.outdated(self._connection)
 
-    def upsert(self, namespace: str, batch: Batch) -> None:
+    async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
         metas = map(_json, batch.metas)
         blobs = (row.tobytes() for row in batch.vectors.astype("<f4", copy=False))
@@ -116,24 +119,24 @@ class Database:
             cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
             self._cache[namespace] = cached
 
-    def near(self, asked: Asked) -> Near | None:
+    def near(self, plan: QueryPlan) -> Near | None:
         """Return the nearest rows, or None if that takes long or the file has to be asked.
 
         Never blocks: for the event loop, while no other call is under way.
         """
         if self._header is None or self._header() != self._seen:
             return None
-        cached = self._cache.get(asked.namespace)
+        cached = self._cache.get(plan.namespace)
         if cached is None:
             return None
         snapshot = cached.snapshot
-        among = remembered(snapshot, asked.filter)
-        if among is None or not asked.is_small(snapshot, among):
+        among = remembered(snapshot, plan.filter)
+        if among is None or not plan.is_small(snapshot, among):
             return None
         cached.used = next(self._uses)
-        return self._near(snapshot, asked, among)
+        return self._near(snapshot, plan, among)
 
-    def known(self, asked: Asked, near: Near) -> list[Match] | None:
+    def cached_matches(self, plan: QueryPlan, near: Near) -> list[Match] | None:
         """Return the records of rows, or None if one was not found before; never blocks."""
         contents = near.snapshot.contents
         beside: dict[int, Stored] = {}
@@ -142,23 +145,38 @@ class Database:
             if stored is None:
                 return None
             beside[row] = stored
-        return self._made(near, beside, include_vectors=asked.include_vectors)
+        return self._made(near, beside, include_vectors=plan.include_vectors)
 
-    def query(self, asked: Asked, near: Near | None) -> list[Match]:
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first."""
+        plan = QueryPlan(
+            namespace=namespace, vector=query, k=k, filter=filter, include_vectors=include_vectors
+        )
+        return await self.nearest(plan, None)
+
+    async def nearest(self, plan: QueryPlan, near: Near | None) -> list[Match]:
         """Return the nearest records, best first.
 
         Args:
-            asked: the query.
-            near: what `near` returned for it: still right unless somebody has written.
+            plan: the query.
+            near: what `near` returned for it: still right unless another connection has written.
         """
         with self._transaction():
-            cached = self._namespace(asked.namespace)
+            cached = self._namespace(plan.namespace)
             if near is None or near.snapshot is not cached.snapshot:
-                among = self._selected(asked.namespace, cached, asked.filter)
-                near = self._near(cached.snapshot, asked, among)
-            return self._matches(near, include_vectors=asked.include_vectors)
+                among = self._selected(plan.namespace, cached, plan.filter)
+                near = self._near(cached.snapshot, plan, among)
+            return self._matches(near, include_vectors=plan.include_vectors)
 
-    def query_hybrid(
+    async def query_hybrid(
         self,
         namespace: str,
         query: NDArray[np.float32],
@@ -174,26 +192,26 @@ class Database:
             cached = self._namespace(namespace)
             rows, among = cached.snapshot.rows, self._selected(namespace, cached, filter)
             near = nearest(rows, query, limit, metric=metric, among=among)
-            asked = lexical.terms(self._connection, text)
-            kept = {term: count for term, count in asked.items() if term not in self._stop_terms}
+            terms = lexical.terms(self._connection, text)
+            kept = {term: count for term, count in terms.items() if term not in self._stop_terms}
             worded = lexical.ranked(self._connection, cached, kept, among, limit)
             found = fusion.fused_rows([[row for row, _ in near], worded], k, rows.ids)
             return self._matches(Near(cached.snapshot, found))
 
-    def get(self, namespace: str, ids: list[str]) -> list[Record]:
+    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
         with self._transaction():
             rows = self._select(_RECORDS, namespace, _json(ids))
         records = {record.id: record for record in map(self._record, rows)}
         return [records[name] for name in ids if name in records]
 
-    def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
+    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
         """Return the first records whose ids follow; SQLite orders UTF-8, so by code point."""
         with self._transaction():
             rows = self._select(_FOLLOWING, namespace, after, limit)
         return [self._record(row) for row in rows]
 
-    def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
         """Delete the records that are among the ids, if given, and pass the filter, if given."""
         with self._transaction(write=True):
             where, parameters = _where(namespace, filter, ids)
@@ -204,20 +222,20 @@ class Database:
             cached.delete([name for _, name in gone])
             self._cache[namespace] = cached
 
-    def count(self, namespace: str, filter: Filter | None) -> int:
+    async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
         where, parameters = _where(namespace, filter, None)
         with self._transaction():
             ((count,),) = self._select(_COUNT + where, *parameters)
         return count
 
-    def namespaces(self, prefix: str) -> list[str]:
+    async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records, sorted."""
         with self._transaction():
             names = [name for (name,) in self._select(_NAMESPACES)]
         return sorted(name for name in names if name.startswith(prefix))
 
-    def purge(self) -> None:
+    async def purge(self) -> None:
         """Write the file anew without what has been deleted, its full-text index and log included.
 
         An FTS5 index keeps the terms of deleted texts until it is merged into one piece; pages
@@ -225,7 +243,7 @@ class Database:
         Source: https://www.sqlite.org/fts5.html, section 6.9; https://www.sqlite.org/wal.html.
         """
         self._found.clear()
-        with typed_errors(self._table.place):
+        with typed_errors(self._table.label):
             if self._no_hybrid is None:
                 with sqlite.transaction(self._connection):
                     self._select(_MERGE)
@@ -233,7 +251,7 @@ class Database:
             (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreError(
-                f"{self._table.place} is read by somebody who keeps its write-ahead log: purge it"
+                f"{self._table.label} is read by somebody who keeps its write-ahead log: purge it"
                 " again"
             )
 
@@ -242,7 +260,7 @@ class Database:
         """See one state of the file, the cache included."""
         before = self._header() if self._header else None
         with (
-            typed_errors(self._table.place),
+            typed_errors(self._table.label),
             sqlite.transaction(self._connection, write=write),
         ):
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
@@ -300,9 +318,9 @@ class Database:
         stored = dict(self._select(_SIZES, _json(rids)))
         return [(rid, lexical.size(stored.get(rid))) for rid in rids]
 
-    def _near(self, snapshot: Snapshot[RowIds], asked: Asked, among: Selection) -> Near:
+    def _near(self, snapshot: Snapshot[RowIds], plan: QueryPlan, among: Selection) -> Near:
         metric = self._table.metric
-        found = nearest(snapshot.rows, asked.vector, asked.k, metric=metric, among=among)
+        found = nearest(snapshot.rows, plan.vector, plan.k, metric=metric, among=among)
         return Near(snapshot, found)
 
     def _matches(self, near: Near, *, include_vectors: bool = False) -> list[Match]:
@@ -333,7 +351,7 @@ class Database:
 
     def _matrix(self, blobs: list[bytes]) -> NDArray[np.float32]:
         if any(len(blob) != 4 * self._table.dimension for blob in blobs):
-            raise StoreCorrupt(f"{self._table.place} is damaged: a vector has the wrong size")
+            raise StoreCorrupt(f"{self._table.label} is damaged: a vector has the wrong size")
         vectors = np.frombuffer(b"".join(blobs), "<f4").astype(np.float32, copy=False)
         return vectors.reshape(-1, self._table.dimension)
 
@@ -341,7 +359,7 @@ class Database:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise StoreCorrupt(f"{self._table.place} is damaged: metadata is no JSON") from error
+            raise StoreCorrupt(f"{self._table.label} is damaged: metadata is no JSON") from error
 
 
 def _where(namespace: str, filter: Filter | None, ids: list[str] | None) -> Condition:

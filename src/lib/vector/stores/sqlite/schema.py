@@ -102,7 +102,7 @@ class Table:
         return sql.replace("[table", f"[{self.name}").replace("<table>", self.name)
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Where it is, for messages."""
         return f"vector table {self.name!r} in {self.path!r}"
 
@@ -123,22 +123,22 @@ class Opened:
 
 
 @contextmanager
-def typed_errors(place: str) -> Generator[None]:
+def typed_errors(label: str) -> Generator[None]:
     """Raise what SQLite raises as a `StoreError` of the right type."""
     try:
         yield
     except OSError as error:
-        raise StoreReadOnly(f"{place} cannot be opened: {error.strerror}") from error
+        raise StoreReadOnly(f"{label} cannot be opened: {error.strerror}") from error
     except sqlite3.Error as error:
         match sqlite.failure(error):
             case "unwritable":
                 way_out = "is its folder there, and writable?"
-                told = f"{place} cannot be opened or written ({way_out}): {error}"
+                told = f"{label} cannot be opened or written ({way_out}): {error}"
                 raise StoreReadOnly(told) from error
             case "damaged":
-                raise StoreCorrupt(f"{place} is damaged: {error}") from error
+                raise StoreCorrupt(f"{label} is damaged: {error}") from error
             case _:
-                raise StoreError(f"{place} failed and has changed nothing: {error}") from error
+                raise StoreError(f"{label} failed and has changed nothing: {error}") from error
 
 
 def open_table(table: Table) -> Opened:
@@ -151,7 +151,7 @@ def open_table(table: Table) -> Opened:
         DimensionMismatch: it was made for another dimension.
         MetricMismatch: it was made for another metric.
     """
-    with typed_errors(table.place):
+    with typed_errors(table.label):
         try:
             return _opened(sqlite.connect(table.path), table, write=True)
         except sqlite3.Error as error:
@@ -200,7 +200,7 @@ def _ensure(
         if is_there(connection, table):
             return
     if not write:
-        raise StoreReadOnly(f"{table.place} is not there and cannot be made")
+        raise StoreReadOnly(f"{table.label} is not there and cannot be made")
     with sqlite.transaction(connection):
         if not is_there(connection, table):
             make(connection, table)
@@ -214,7 +214,7 @@ def existing_layout(table: Table) -> Layout | None:
         StoreCorrupt: the file is not a database, or the table not a vector store's.
         SchemaTooNew: a newer release has made it.
     """
-    with typed_errors(table.place):
+    with typed_errors(table.label):
         if not _is_file(table.path):
             return None
         made = _looked_up(table)
@@ -258,9 +258,9 @@ def _made(connection: sqlite3.Connection, table: Table) -> dict[str, Any] | None
     if all(there):
         made.update(connection.execute(table.named("SELECT key, value FROM [table_layout]")))
     if not {"layout", "dimension", "metric"} <= made.keys():
-        raise StoreCorrupt(f"{table.place} is not a vector store's")
+        raise StoreCorrupt(f"{table.label} is not a vector store's")
     if made["layout"] > _LAYOUT:
-        raise SchemaTooNew(table.place, found=made["layout"], supported=_LAYOUT)
+        raise SchemaTooNew(table.label, found=made["layout"], supported=_LAYOUT)
     return made
 
 

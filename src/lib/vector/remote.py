@@ -1,22 +1,90 @@
-"""One address of a model server: JSON goes in, JSON comes out, what may pass is tried again."""
+"""Model servers over HTTP, as embedders and rerankers use them: addresses, keys, one request.
+
+JSON goes in, JSON comes out; failures that may pass are retried.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from lib._util.clock import Clock
 from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
+from lib.llm.wire.openai import server_address, server_headers
 from lib.resilience import RetryPolicy, retry
 from lib.wire.failures import status_error, told_error
 from lib.wire.http import Wire
 
 T = TypeVar("T")
 
+COHERE_URL: Final = "https://api.cohere.com"
+VOYAGE_URL: Final = "https://api.voyageai.com"
+_ATLAS_URL: Final = "https://ai.mongodb.com"
+_ATLAS_KEY: Final = "al-"
 _OK: Final = 200
+
+
+def cohere_account(
+    what: str, path: str, api_key: str | None, base_url: str
+) -> tuple[str, dict[str, str]]:
+    """Return the URL of one of Cohere's endpoints and the headers of its requests.
+
+    Args:
+        what: who asks, for the error.
+        path: of the endpoint, such as "/v2/rerank".
+        api_key: defaults to CO_API_KEY, then COHERE_API_KEY.
+        base_url: where it is Cohere's own, CO_API_URL counts.
+
+    Raises:
+        ValueError: there is no key, or a key or address that cannot be one.
+
+    Source: Cohere's Python SDK 7.3, `client.py`.
+    """
+    key = _key(what, api_key, "CO_API_KEY", "COHERE_API_KEY")
+    if base_url == COHERE_URL:
+        base_url = os.environ.get("CO_API_URL") or COHERE_URL
+    return _account(base_url, path, key)
+
+
+def voyage_account(
+    what: str, path: str, api_key: str | None, base_url: str
+) -> tuple[str, dict[str, str]]:
+    """Return the URL of one of Voyage's endpoints and the headers of its requests.
+
+    Args:
+        what: who asks, for the error.
+        path: of the endpoint, such as "/v1/rerank".
+        api_key: defaults to VOYAGE_API_KEY.
+        base_url: where it is Voyage's own, keys of MongoDB Atlas ("al-...") go to MongoDB.
+
+    Raises:
+        ValueError: there is no key, or a key or address that cannot be one.
+
+    Source: Voyage's Python SDK 0.5, `util.py`.
+    """
+    key = _key(what, api_key, "VOYAGE_API_KEY")
+    if base_url == VOYAGE_URL and key.startswith(_ATLAS_KEY):
+        base_url = _ATLAS_URL
+    return _account(base_url, path, key)
+
+
+def _key(what: str, given: str | None, *names: str) -> str:
+    for key in (given, *map(os.environ.get, names)):
+        if key and key.strip():
+            return key.strip()
+    raise ValueError(f"{what} needs a key: set {names[0]} or pass api_key=")
+
+
+def _account(base_url: str, path: str, key: str) -> tuple[str, dict[str, str]]:
+    if not base_url:
+        raise ValueError("base_url is empty: leave it out, or give an http or https address")
+    address, host = server_address(base_url)
+    version = path[: path.index("/", 1)]  # some write it into the address, as the SDKs do
+    return address.removesuffix(version) + path, server_headers(key, host)
 
 
 class ModelServer:

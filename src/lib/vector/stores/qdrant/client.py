@@ -1,4 +1,4 @@
-"""What Qdrant's client raises, as errors of `lib`."""
+"""Qdrant's client: opened, and its errors as errors of `lib`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, Final, cast
 
 import grpc
 import httpx
+from qdrant_client import AsyncQdrantClient
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from lib.errors import LibError, StoreCorrupt, StoreUnavailable
 from lib.wire.failures import RETRYABLE
+from lib.wire.leftovers import watch
 
 _TOO_MANY: Final = 429
 _PASSING: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"}
@@ -22,6 +24,33 @@ _HINTS: Final = {
     404: "the collection is gone, or this is not a Qdrant server",
     413: "a record is larger than a request may be",
 }
+
+
+def opened(kwargs: dict[str, Any]) -> AsyncQdrantClient:
+    """Return a client; it blocks while an in-process one reads its folder.
+
+    Raises:
+        StoreUnavailable: another client has locked the folder, or it cannot be read or made.
+        StoreCorrupt: what is in the folder is damaged.
+        ValueError: the arguments contradict each other.
+    """
+    # It would ask the server for its version here and now, on this thread, and only warn.
+    kwargs = {"check_compatibility": False, "event_hooks": {"response": [watch]}, **kwargs}
+    if kwargs.get("path") is not None:
+        # It would find out about threads by a connection of SQLite that it leaves open. The store
+        # has one thread for an in-process client anyway.
+        kwargs = {"force_disable_check_same_thread": True, **kwargs}
+    try:
+        with damage():
+            return AsyncQdrantClient(**kwargs)
+    except RuntimeError as error:
+        raise StoreUnavailable(
+            "the Qdrant folder is in use: one client at a time may open it", retryable=True
+        ) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Qdrant's client cannot be opened: {type(error).__name__}, {error.strerror}"
+        ) from error
 
 
 @contextmanager

@@ -1,1 +1,0 @@
-"""Model servers over HTTP: what their embedders and rerankers share, and one file per vendor."""
