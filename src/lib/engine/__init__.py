@@ -33,7 +33,7 @@ from lib.engine.core.budget import Budget, Spend
 from lib.engine.core.result import Result
 from lib.engine.core.waiting import PendingApproval, UnknownCall, WaitingCall, WaitingFor
 from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, AgentTool, ChildHandler, Start
-from lib.engine.handlers.base import Admission, ChildRuns, Context, Handler, LiveDelta
+from lib.engine.handlers.base import Admission, Call, ChildRuns, Handler, LiveDelta
 from lib.engine.handlers.llm import LLMHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
@@ -57,9 +57,9 @@ __all__ = [
     "ApprovalDecided",
     "ApprovalRequested",
     "Budget",
+    "Call",
     "ChildHandler",
     "ChildRuns",
-    "Context",
     "Engine",
     "Finish",
     "GuardJudged",

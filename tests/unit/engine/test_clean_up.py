@@ -10,7 +10,7 @@ import pytest
 from lib.algorithms import React
 from lib.engine import Engine, LLMHandler, Result, ToolHandler
 from lib.engine.core.settle import PendingEvent
-from lib.engine.handlers.base import Context
+from lib.engine.handlers.base import Call
 from lib.errors import StoreError
 from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -159,8 +159,8 @@ class Odd:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handler, name)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
-        return self.drafts if request.data["call_id"] == "c1" else [completed("c2", output="x")]
+    async def handle(self, call: Call) -> Sequence[PendingEvent]:
+        return self.drafts if call.event.data["call_id"] == "c1" else [completed("c2", output="x")]
 
 
 def completed(call_id: str = "c1", **data: Any) -> PendingEvent:

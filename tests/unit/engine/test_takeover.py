@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib.algorithms import React
-from lib.engine import Context, Engine, LLMHandler, Result, RunAbandoned, ToolHandler
+from lib.engine import Call, Engine, LLMHandler, Result, RunAbandoned, ToolHandler
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent
 from lib.engine.core.state import MAX_RESUMES
 from lib.errors import StoreError
@@ -128,7 +128,7 @@ async def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixt
     store = MemoryEventStore()
 
     class Deadly(ToolHandler):
-        async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+        async def handle(self, call: Call) -> Sequence[PendingEvent]:
             raise ZeroDivisionError("a bug in a handler")
 
     act, _ = hanging("none")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from typing_extensions import TypeVar
 
 from lib._util.json import copied, digest
 from lib.engine.arguments import as_list, require_attribute
-from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
+from lib.engine.core.algorithm import Algorithm, ToolRequest
 from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
 from lib.engine.core.result import Result
 from lib.engine.core.session import SESSION
 from lib.engine.core.settle import PendingEvent, tool_requested
-from lib.engine.handlers.base import Admission, Context, Handler
+from lib.engine.handlers.base import Admission, Call, Handler
 from lib.engine.handlers.guards import RequestGuards, as_guards
 from lib.errors import ToolError
 from lib.events import Event
@@ -205,13 +205,12 @@ class ChildHandler:
         """Return the names of the agents whose runs go on by this algorithm."""
         return frozenset(a.name for a in self._agents.values() if a.algorithm == algorithm)
 
-    def admit(self, request: Request, admission: Admission) -> PendingEvent:
+    def admit(self, request: ToolRequest, admission: Admission) -> PendingEvent:
         """Return the intent with the run's id, input and budget, or the question to a person.
 
         Raises:
             ToolError: the arguments do not fit, or no depth is left.
         """
-        request = cast("ToolRequest", request)
         agent = self._agents[request.name]
         _check(request, agent)
         budget = _grant(agent, admission)
@@ -228,16 +227,17 @@ class ChildHandler:
         }
         return PendingEvent(k.CHILD_REQUESTED, data)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+    async def handle(self, call: Call[ToolRequest]) -> Sequence[PendingEvent]:
         """Start the run, unless it is there already, and return how it ended."""
-        guarding = RequestGuards(self._guards, request, context)
-        call = _guarded_call(request, cast("ToolRequest | None", context.decided))
-        if call is not None and guarding.watches("tool_call"):
+        request = call.event
+        guarding = RequestGuards(self._guards, call)
+        guarded = _guarded_call(request, call.request)
+        if guarded is not None and guarding.watches("tool_call"):
             # A run that is there was begun because they have allowed it.
-            exists = await context.children.exists(request)
-            if not exists and (why := await guarding.call(call)):
+            exists = await call.children.exists(request)
+            if not exists and (why := await guarding.call(guarded)):
                 return [*guarding.verdicts, _blocked(request, why)]
-        result = await context.children.run(
+        result = await call.children.run(
             request,
             algorithm=request.data["algorithm"],
             input=request.data["input"],
@@ -245,7 +245,7 @@ class ChildHandler:
         )
         completed = _completed(request, result)
         answer = _answer(completed.data)
-        if answer and (why := await guarding.result(call or request.data, answer)):
+        if answer and (why := await guarding.result(guarded or request.data, answer)):
             completed = _withheld(completed, why)
         return [*guarding.verdicts, completed]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from lib._util.clock import Clock
 from lib._util.json import canonical, digest
@@ -18,6 +20,8 @@ from lib.events import BlobStore, Event
 from lib.llm import Delta, ToolSpec
 from lib.tools import Deps
 from lib.tools.definition import NO_DEPS
+
+R = TypeVar("R", bound=Request, default=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +139,13 @@ class ChildRuns(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What a handler knows of the run that asks.
+class Call(Generic[R]):
+    """A request to carry out, and what its handler may use of the run and the engine.
 
     Attributes:
-        decided: the request as the algorithm decided it, the same as the event's; None where the
-            algorithm has changed and would not ask for a run that it has started already.
+        event: the request in the log.
+        request: the same as the algorithm decided it; None where the algorithm has changed and no
+            longer makes the request for a run that it has started already.
         children: starts other runs for it.
         offers: what all handlers of the engine offer to models.
         blobs: where large content is kept, if anywhere.
@@ -156,10 +161,11 @@ class Context:
         deps: the application's own objects, for its tools.
     """
 
+    event: Event
+    request: R | None
     run_id: str
     tenant: str | None
     user: str | None
-    decided: Request | None
     offers: ToolOffers
     blobs: BlobStore | None
     clock: Clock
@@ -172,8 +178,14 @@ class Context:
     trace: TraceContext | None = None
     deps: Deps = NO_DEPS
 
+    @property
+    def decided(self) -> R:
+        """The request as it was decided, of a kind that starts no other run."""
+        assert self.request is not None  # noqa: S101 - such a request is settled, not carried out
+        return self.request
 
-class Handler(Protocol):
+
+class Handler(Protocol[R]):
     """Carries out one kind of request."""
 
     @property
@@ -182,7 +194,7 @@ class Handler(Protocol):
         ...
 
     @property
-    def request_type(self) -> type[Request]:
+    def request_type(self) -> type[R]:
         """The type of the decided requests that it admits.
 
         A tool request goes to the handler that offers a tool of its name, and to the handler of
@@ -195,7 +207,7 @@ class Handler(Protocol):
         """What models may call through it."""
         ...
 
-    def admit(self, request: Request, admission: Admission) -> PendingEvent:
+    def admit(self, request: R, admission: Admission) -> PendingEvent:
         """Return the intent to record before the effect, or the question to a person.
 
         Raises:
@@ -203,7 +215,7 @@ class Handler(Protocol):
         """
         ...
 
-    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+    async def handle(self, call: Call[R]) -> Sequence[PendingEvent]:
         """Have the effect and return what happened; the last draft is the result.
 
         It does not raise for what the outside world does wrong: that is a result, too. Where the

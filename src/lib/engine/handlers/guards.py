@@ -9,9 +9,8 @@ from lib._util.json import canonical
 from lib.engine.arguments import as_list, require_attribute
 from lib.engine.core.settle import PendingEvent
 from lib.engine.handlers.attachments import load_part
-from lib.engine.handlers.base import Context
+from lib.engine.handlers.base import Call
 from lib.engine.handlers.redaction import off_loop_if_large
-from lib.events import Event
 from lib.events import kinds as k
 from lib.guards import Guard, GuardContent, Stage, check_all
 from lib.llm import Attachment, Message, Part, Reply, Thinking, ToolCall, ToolResult
@@ -26,12 +25,11 @@ class RequestGuards:
         verdicts: to be recorded, in the same append before the result of the request.
     """
 
-    def __init__(self, guards: Sequence[Guard], request: Event, context: Context) -> None:
+    def __init__(self, guards: Sequence[Guard], call: Call) -> None:
         """Begin without verdicts."""
         self.verdicts: list[PendingEvent] = []
         self._guards = guards
-        self._request = request
-        self._context = context
+        self._call = call
 
     def watches(self, stage: Stage) -> bool:
         """Tell whether any of the guards is asked at this stage."""
@@ -45,7 +43,7 @@ class RequestGuards:
         """
         if not self.watches("input"):
             return None
-        new = _new_messages(messages, first_model_call=self._context.first_model_call)
+        new = _new_messages(messages, first_model_call=self._call.first_model_call)
         parts = tuple([part for message in new for part in message.parts])
         text = _joined(text_ for message in new for text_ in _texts(message.parts))
         return await self._check("input", text, parts=await self._loaded(parts))
@@ -76,7 +74,7 @@ class RequestGuards:
         for part in parts:
             if isinstance(part, Attachment) and part.blob is not None and part.blob.size <= left:
                 left -= part.blob.size
-                part = await load_part(part, self._context.blobs)  # noqa: PLW2901 - the same part
+                part = await load_part(part, self._call.blobs)  # noqa: PLW2901 - the same part
             loaded.append(part)
         return tuple(loaded)
 
@@ -92,19 +90,19 @@ class RequestGuards:
             stage=stage,
             text=text,
             parts=parts,
-            run_id=self._context.run_id,
-            tenant=self._context.tenant,
-            user=self._context.user,
+            run_id=self._call.run_id,
+            tenant=self._call.tenant,
+            user=self._call.user,
             tool=None if call is None else call["name"],
             arguments=None if call is None else call.get("args"),
         )
         # Hashed as the log would keep it, so that no hash tells of more than the log.
-        redact = self._context.redacted
+        redact = self._call.redacted
         kept: str = (await off_loop_if_large(redact, k.TOOL_COMPLETED, {"output": text}))["output"]
         checks = await check_all(
-            self._guards, content, kept=lambda _text: kept, clock=self._context.clock
+            self._guards, content, kept=lambda _text: kept, clock=self._call.clock
         )
-        key = self._request.data["key"]
+        key = self._call.event.data["key"]
         self.verdicts += [
             PendingEvent(k.GUARD_VERDICT, check.to_json(key)) for check in checks.made
         ]

@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 
 from lib._util.json import canonical
 from lib.engine.arguments import require_attribute
-from lib.engine.core.algorithm import LLMRequest, Request
+from lib.engine.core.algorithm import LLMRequest
 from lib.engine.core.settle import PendingEvent
 from lib.engine.handlers.attachments import load, store
-from lib.engine.handlers.base import Admission, Context, LiveDelta
+from lib.engine.handlers.base import Admission, Call, LiveDelta
 from lib.engine.handlers.guards import RequestGuards, any_watches, as_guards
 from lib.engine.logs import LLM_LOG, log_run
 from lib.errors import BlobError, InvalidReply, LibError, LLMError
@@ -74,9 +74,8 @@ class LLMHandler:
         self._prices = prices
         self._warned = False
 
-    def admit(self, request: Request, admission: Admission) -> PendingEvent:
+    def admit(self, request: LLMRequest, admission: Admission) -> PendingEvent:
         """Return the intent: what the call rests on and its digest, never its content."""
-        request = cast("LLMRequest", request)
         tools_digest = admission.offers.digest(request.tools)
         data: dict[str, Any] = {
             "key": request.key,
@@ -101,27 +100,27 @@ class LLMHandler:
             data["provider_state"] = True
         return PendingEvent(k.LLM_REQUESTED, data)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+    async def handle(self, call: Call[LLMRequest]) -> Sequence[PendingEvent]:
         """Call the model and return its reply, or how it failed."""
-        call = _ModelCall(request, context, self._clients[0])
-        guarding = RequestGuards(self._guards, request, context)
+        model_call = _ModelCall(call, self._clients[0])
+        guarding = RequestGuards(self._guards, call)
         try:
-            if why := await guarding.input(call.decided.messages):
-                return [*guarding.verdicts, _blocked(request, why)]
-            reply = self._with_cost(await self._complete_or_fall_back(call), call)
-            self._warn_of_no_cost(reply, call)
+            if why := await guarding.input(model_call.decided.messages):
+                return [*guarding.verdicts, _blocked(call.event, why)]
+            reply = self._with_cost(await self._complete_or_fall_back(model_call), model_call)
+            self._warn_of_no_cost(reply, model_call)
             if why := await guarding.output(reply):
-                return [*guarding.verdicts, _blocked(request, why, call, reply)]
-            (message,) = await store([reply.message], context.blobs)
+                return [*guarding.verdicts, _blocked(call.event, why, model_call, reply)]
+            (message,) = await store([reply.message], call.blobs)
         except (LLMError, BlobError) as error:
             what = "got no reply for %s: %s (attempts: %d)"
-            facts = (request.data["key"], error, call.attempts)
-            log_run(logging.WARNING, request.run_id, what, *facts, logger=LLM_LOG)
-            return [*guarding.verdicts, _failed(call, error)]
-        self._show(reply, call)
-        return [*guarding.verdicts, _completed(call, replace(reply, parts=message.parts))]
+            facts = (call.event.data["key"], error, model_call.attempts)
+            log_run(logging.WARNING, call.run_id, what, *facts, logger=LLM_LOG)
+            return [*guarding.verdicts, _failed(model_call, error)]
+        self._show(reply, model_call)
+        return [*guarding.verdicts, _completed(model_call, replace(reply, parts=message.parts))]
 
-    async def _complete_or_fall_back(self, call: _ModelCall) -> Reply:
+    async def _complete_or_fall_back(self, model_call: _ModelCall) -> Reply:
         """Return the reply of the first client that has one.
 
         Raises:
@@ -129,92 +128,95 @@ class LLMHandler:
         """
         for client in self._clients[1:]:
             try:
-                return await self._try(call)
+                return await self._try(model_call)
             except LLMError as error:
                 if not error.retryable:  # the next one would be asked the same
                     raise
                 what = "falls back to model %r for %s: %s"
-                facts = (client.model, call.request.data["key"], error)
-                log_run(logging.WARNING, call.request.run_id, what, *facts, logger=LLM_LOG)
-                call.fall_back(client, error)
-        return await self._try(call)
+                facts = (client.model, model_call.request.data["key"], error)
+                log_run(logging.WARNING, model_call.request.run_id, what, *facts, logger=LLM_LOG)
+                model_call.fall_back(client, error)
+        return await self._try(model_call)
 
-    async def _try(self, call: _ModelCall) -> Reply:
+    async def _try(self, model_call: _ModelCall) -> Reply:
         async def attempt() -> Reply:
-            call.attempts += 1
+            model_call.attempts += 1
             try:
-                return await self._call(call)
+                return await self._call(model_call)
             except LLMError as error:
-                if call.state is None or not error.state_lost:
+                if model_call.state is None or not error.state_lost:
                     raise
-            call.attempts, call.state = call.attempts + 1, None  # the whole conversation will do
-            return await self._call(call)
+            model_call.attempts, model_call.state = (
+                model_call.attempts + 1,
+                None,
+            )  # the whole conversation will do
+            return await self._call(model_call)
 
         return await retry(
             attempt,
             policy=self._retries,
-            clock=call.context.clock,
+            clock=model_call.call.clock,
             random=self._jitter.random,
-            on_retry=partial(_log_retry, call.request, self._retries),
+            on_retry=partial(_log_retry, model_call.request, self._retries),
         )
 
     def recover(self, request: Event) -> PendingEvent | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
         return None
 
-    def _with_cost(self, reply: Reply, call: _ModelCall) -> Reply:
+    def _with_cost(self, reply: Reply, model_call: _ModelCall) -> Reply:
         if self._prices is None:
             return reply
         return with_cost(
             reply,
             self._prices,
-            provider=call.provider,
-            model=call.model or call.client.model,
-            at=call.context.clock.now(),
+            provider=model_call.provider,
+            model=model_call.model or model_call.client.model,
+            at=model_call.call.clock.now(),
         )
 
-    def _warn_of_no_cost(self, reply: Reply, call: _ModelCall) -> None:
-        if self._warned or call.context.budget.cost is None or reply.usage.cost is not None:
+    def _warn_of_no_cost(self, reply: Reply, model_call: _ModelCall) -> None:
+        if self._warned or model_call.call.budget.cost is None or reply.usage.cost is not None:
             return
         self._warned = True
         LLM_LOG.warning(
             "run %r has a ceiling of cost, but nobody tells what its model call has cost, and "
             "the call counts as nothing: give the LLMHandler prices= that know it (model %r, "
             "provider %r), or limit tokens; this is logged once",
-            call.context.run_id,
-            reply.model or call.model or call.client.model,
-            call.provider,
+            model_call.call.run_id,
+            reply.model or model_call.model or model_call.client.model,
+            model_call.provider,
         )
 
-    async def _call(self, call: _ModelCall) -> Reply:
-        decided, context = call.decided, call.context
-        messages = await load(decided.history, context.blobs)
+    async def _call(self, model_call: _ModelCall) -> Reply:
+        decided, call = model_call.decided, model_call.call
+        messages = await load(decided.history, call.blobs)
         options: dict[str, Any] = {
-            "model": None if call.failed else decided.model,
-            "tools": context.offers.select(decided.tools),
+            "model": None if model_call.failed else decided.model,
+            "tools": call.offers.select(decided.tools),
             "output": decided.output,
             "settings": decided.settings,
         }
-        if call.state is not None:
-            options["state"] = {**call.state, "covers": decided.covers}
-        if context.on_delta is None or self._holds_back:
-            return await call.client.complete(messages, **options)
-        key, begun = call.request.data["key"], context.clock.monotonic()
-        call.first_chunk_s = None
-        async for piece in call.client.stream(messages, **options):
-            if call.first_chunk_s is None:
-                call.first_chunk_s = round(context.clock.monotonic() - begun, 6)
+        if model_call.state is not None:
+            options["state"] = {**model_call.state, "covers": decided.covers}
+        if call.on_delta is None or self._holds_back:
+            return await model_call.client.complete(messages, **options)
+        key, begun = model_call.request.data["key"], call.clock.monotonic()
+        model_call.first_chunk_s = None
+        async for piece in model_call.client.stream(messages, **options):
+            if model_call.first_chunk_s is None:
+                model_call.first_chunk_s = round(call.clock.monotonic() - begun, 6)
             if isinstance(piece, Reply):
                 return piece
-            context.on_delta(LiveDelta(key=key, attempt=call.attempts, delta=piece))
+            call.on_delta(LiveDelta(key=key, attempt=model_call.attempts, delta=piece))
         raise InvalidReply("the client's stream ended without a reply", retryable=True)
 
-    def _show(self, reply: Reply, call: _ModelCall) -> None:
+    def _show(self, reply: Reply, model_call: _ModelCall) -> None:
         """Show a reply that was held back, now that the guards have seen it."""
-        on_delta, key = call.context.on_delta, call.request.data["key"]
+        on_delta, key = model_call.call.on_delta, model_call.request.data["key"]
         if on_delta is not None and self._holds_back:
             for delta in deltas_of(reply):
-                on_delta(LiveDelta(key=key, attempt=call.attempts, delta=delta))
+                on_delta(LiveDelta(key=key, attempt=model_call.attempts, delta=delta))
 
 
 class _ModelCall:
@@ -230,12 +232,12 @@ class _ModelCall:
             streamed.
     """
 
-    def __init__(self, request: Event, context: Context, client: LLMClient) -> None:
+    def __init__(self, call: Call[LLMRequest], client: LLMClient) -> None:
         """Begin with the first client."""
-        self.request = request
-        self.context = context
+        self.call = call
+        self.request = call.event
         self.client = client
-        self.decided = cast("LLMRequest", context.decided)
+        self.decided = call.decided
         self.state = self.decided.state
         self.attempts = 0
         self.failed: list[dict[str, Any]] = []
@@ -293,18 +295,20 @@ def _log_retry(
     log_run(logging.INFO, request.run_id, what, *facts, logger=LLM_LOG)
 
 
-def _completed(call: _ModelCall, reply: Reply) -> PendingEvent:
-    if call.failed:  # what this provider holds is not what the first one is asked for next time
-        reply = replace(reply, state=None, model=reply.model or call.client.model)
-    data = call.attempted()
+def _completed(model_call: _ModelCall, reply: Reply) -> PendingEvent:
+    if (
+        model_call.failed
+    ):  # what this provider holds is not what the first one is asked for next time
+        reply = replace(reply, state=None, model=reply.model or model_call.client.model)
+    data = model_call.attempted()
     data["reply"] = reply_to_json(with_writable_calls(with_distinct_calls(reply)))
     if is_empty(reply):
         data["empty"] = True
-    output = call.decided.output
+    output = model_call.decided.output
     if output is not None and not reply.tool_calls and (misfit := _output_mismatch(reply, output)):
         data["misfit"] = misfit
-    if call.first_chunk_s is not None:
-        data["first_chunk_s"] = call.first_chunk_s
+    if model_call.first_chunk_s is not None:
+        data["first_chunk_s"] = model_call.first_chunk_s
     return PendingEvent(k.LLM_COMPLETED, data)
 
 
@@ -337,16 +341,16 @@ def _distinct(call_id: str, seen: set[str]) -> str:
     wanted, number = call_id or "call", 1
     while wanted in seen:
         number += 1
-        wanted = f"{call_id or 'call'}-{number}"
+        wanted = f"{call_id or 'model_call'}-{number}"
     seen.add(wanted)
     return wanted
 
 
 def _blocked(
-    request: Event, why: str, call: _ModelCall | None = None, reply: Reply | None = None
+    request: Event, why: str, model_call: _ModelCall | None = None, reply: Reply | None = None
 ) -> PendingEvent:
     """Return how a call ends that guards have stopped; what it cost is kept, what it said not."""
-    data = {"key": request.data["key"]} if call is None else call.attempted()
+    data = {"key": request.data["key"]} if model_call is None else model_call.attempted()
     message = f"the {'reply' if reply else 'input'} is {why}"
     data |= {"reason": "blocked", "error": {"type": "Blocked", "message": message}}
     if reply is not None and (usage := usage_to_json(reply.usage)):
@@ -356,9 +360,9 @@ def _blocked(
     return PendingEvent(k.LLM_FAILED, data)
 
 
-def _failed(call: _ModelCall, error: LLMError | BlobError) -> PendingEvent:
+def _failed(model_call: _ModelCall, error: LLMError | BlobError) -> PendingEvent:
     return PendingEvent(
-        k.LLM_FAILED, {**call.attempted(), "reason": "error", "error": _error_json(error)}
+        k.LLM_FAILED, {**model_call.attempted(), "reason": "error", "error": _error_json(error)}
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar, cast
 from lib._util.json import copied
 from lib._util.operations import Notebook
 from lib.content.hygiene import clean, fenced, new_boundary
-from lib.engine.core.algorithm import Request, ToolRequest
+from lib.engine.core.algorithm import ToolRequest
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, tool_failed, tool_requested
-from lib.engine.handlers.base import Admission, Context
+from lib.engine.handlers.base import Admission, Call
 from lib.engine.handlers.guards import RequestGuards, as_guards
 from lib.engine.logs import log_run
 from lib.errors import ToolError
@@ -44,10 +44,10 @@ def recording_operations(handle: F) -> F:
     """Wrap a handler's `handle` so that searches inside it stand in the result, as `operations`."""
 
     @wraps(handle)
-    async def noted(handler: object, request: Event, context: Context) -> Sequence[PendingEvent]:
-        notebook = Notebook(context.clock)
+    async def noted(handler: object, call: Call) -> Sequence[PendingEvent]:
+        notebook = Notebook(call.clock)
         with notebook.open():
-            pending_events = await handle(handler, request, context)
+            pending_events = await handle(handler, call)
         operations = notebook.to_json()
         if not operations:
             return pending_events
@@ -111,9 +111,8 @@ class ToolHandler:
         """What a model is told of each tool."""
         return [tool.spec for tool in self._tools]
 
-    def admit(self, request: Request, admission: Admission) -> PendingEvent:
+    def admit(self, request: ToolRequest, admission: Admission) -> PendingEvent:
         """Return the intent with the tool's declared effect, or the question to a person."""
-        request = cast("ToolRequest", request)
         tool = self._find(request)
         if tool and not admission.approved and request.invalid is None:
             if admission.repeats and _asks_before_repeating(tool):
@@ -130,15 +129,15 @@ class ToolHandler:
         return tool_requested(request, **more)
 
     @recording_operations
-    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+    async def handle(self, call: Call[ToolRequest]) -> Sequence[PendingEvent]:
         """Make the call and return its output, or why there is none.
 
         What became of an interrupted call that must not be repeated is asked of its tool first.
         """
-        if context.interrupted and (tool := self._checkable(request)) is not None:
-            return await self._check_and_settle(tool, request, context)
-        data, offered = request.data, cast("ToolRequest", context.decided).offered
-        guarding = RequestGuards(self._guards, request, context)
+        if call.interrupted and (tool := self._checkable(call.event)) is not None:
+            return await self._check_and_settle(tool, call)
+        data, offered = call.event.data, call.decided.offered
+        guarding = RequestGuards(self._guards, call)
         try:
             tool = self._tools.get(data["name"], among=offered)
             if "invalid" in data:
@@ -147,16 +146,16 @@ class ToolHandler:
                 raise ToolError("blocked", f"not called: {why}")  # noqa: TRY301 - likewise
         except ToolError as error:
             return [*guarding.verdicts, _failed(data, error)]
-        result = await self._guarded_result(tool, data, self._call(tool, data, context), guarding)
+        result = await self._guarded_result(tool, data, self._call(tool, call), guarding)
         return [*guarding.verdicts, result]
 
     async def _check_and_settle(
-        self, tool: Tool, request: Event, context: Context
+        self, tool: Tool, call: Call[ToolRequest]
     ) -> Sequence[PendingEvent]:
         """Ask the tool what became of an interrupted call; return what follows from its answer."""
-        data = request.data
-        guarding = RequestGuards(self._guards, request, context)
-        answer = await _ask_check(tool, data, context)
+        data = call.event.data
+        guarding = RequestGuards(self._guards, call)
+        answer = await _ask_check(tool, call)
         pending_events = [_tool_checked(data, answer)]
         if isinstance(answer, Happened):
             result = await self._guarded_result(tool, data, _text_of(answer), guarding)
@@ -202,11 +201,12 @@ class ToolHandler:
             return None
         return tool_failed(request.data, "unknown", "unknown", OUTCOME_UNKNOWN)
 
-    async def _call(self, tool: Tool, data: Mapping[str, Any], context: Context) -> str:
+    async def _call(self, tool: Tool, call: Call[ToolRequest]) -> str:
+        arguments = copied(call.event.data["args"])
         deadline = asyncio.timeout(tool.timeout_s)
         try:
             async with deadline:
-                return as_text(await tool.call(copied(data["args"]), _call_context(data, context)))
+                return as_text(await tool.call(arguments, _tool_context(call)))
         except asyncio.CancelledError as error:
             if _being_cancelled():
                 raise
@@ -215,11 +215,11 @@ class ToolHandler:
         except (Exception, SystemExit) as error:
             if deadline.expired():
                 what = "got no answer of tool %r within %g s"
-                log_run(logging.WARNING, context.run_id, what, tool.name, tool.timeout_s)
+                log_run(logging.WARNING, call.run_id, what, tool.name, tool.timeout_s)
                 raise ToolError("timeout", _timed_out(tool)) from error
             if isinstance(error, ToolError):
                 raise
-            _log.exception("tool %r failed in run %r", tool.name, context.run_id)
+            _log.exception("tool %r failed in run %r", tool.name, call.run_id)
             message, _ = clip(f"{type(error).__name__}: {error}", MAX_MESSAGE_CHARS)
             raise ToolError("failed", self._fenced(tool, message)) from error
 
@@ -242,28 +242,28 @@ class ToolHandler:
         return fenced(text, source=tool.name, boundary=self._boundary())
 
 
-def _call_context(data: Mapping[str, Any], context: Context) -> ToolContext:
-    trace = context.trace
+def _tool_context(call: Call[ToolRequest]) -> ToolContext:
+    data, trace = call.event.data, call.trace
     return ToolContext(
-        run_id=context.run_id,
+        run_id=call.run_id,
         call_id=data["call_id"],
         idempotency_key=data["idempotency_key"],
-        tenant=context.tenant,
-        user=context.user,
+        tenant=call.tenant,
+        user=call.user,
         traceparent=None if trace is None else trace.traceparent,
         tracestate=None if trace is None else trace.state or None,
-        deps=context.deps,
+        deps=call.deps,
     )
 
 
-async def _ask_check(tool: Tool, data: Mapping[str, Any], context: Context) -> CheckResult:
+async def _ask_check(tool: Tool, call: Call[ToolRequest]) -> CheckResult:
     """Return what the tool's check answers; if it fails, it cannot tell."""
     assert tool.check is not None  # noqa: S101 - seen by `_checkable`
     deadline = asyncio.timeout(tool.timeout_s)
     try:
         async with deadline:
-            call = _call_context(data, context)
-            return await ask_check(tool.check, copied(data["args"]), call)
+            arguments = copied(call.event.data["args"])
+            return await ask_check(tool.check, arguments, _tool_context(call))
     except asyncio.CancelledError:
         if _being_cancelled():
             raise
@@ -273,7 +273,7 @@ async def _ask_check(tool: Tool, data: Mapping[str, Any], context: Context) -> C
         why = f"{type(error).__name__}: {error}"
         if deadline.expired():
             why = f"no answer within {tool.timeout_s:g} s"
-    _log.exception("the check of tool %r failed in run %r", tool.name, context.run_id)
+    _log.exception("the check of tool %r failed in run %r", tool.name, call.run_id)
     return CannotTell(clip(why, MAX_MESSAGE_CHARS)[0])
 
 

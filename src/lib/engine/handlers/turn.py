@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from lib._util.json import digest
-from lib.engine.core.algorithm import Request, TurnRequest
+from lib.engine.core.algorithm import TurnRequest
 from lib.engine.core.budget import Budget
 from lib.engine.core.grants import grant
 from lib.engine.core.settle import PendingEvent
-from lib.engine.handlers.base import Admission, Context
+from lib.engine.handlers.base import Admission, Call
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import ToolSpec
@@ -28,9 +28,8 @@ class TurnHandler:
     request_type = TurnRequest
     offers: Sequence[ToolSpec] = ()
 
-    def admit(self, request: Request, admission: Admission) -> PendingEvent:
+    def admit(self, request: TurnRequest, admission: Admission) -> PendingEvent:
         """Return the intent to answer a turn, with what its run may spend."""
-        request = cast("TurnRequest", request)
         ceiling = Budget.from_json(dict(request.budget or {}))
         data: dict[str, Any] = {
             "key": request.key,
@@ -41,11 +40,11 @@ class TurnHandler:
         budget = grant(admission.remaining, ceiling, sharers=admission.sharers).to_json()
         return PendingEvent(k.TURN_STARTED, {**data, "budget": budget} if budget else data)
 
-    async def handle(self, request: Event, context: Context) -> Sequence[PendingEvent]:
+    async def handle(self, call: Call[TurnRequest]) -> Sequence[PendingEvent]:
         """Start the turn's run unless it is there, and return how it ended."""
-        decided, data = cast("TurnRequest", context.decided), request.data
-        result = await context.children.run(
-            request,
+        decided, data = call.decided, call.event.data
+        result = await call.children.run(
+            call.event,
             algorithm=data["algorithm"],
             input=decided.input,
             budget=data.get("budget"),

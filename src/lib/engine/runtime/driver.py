@@ -35,7 +35,7 @@ from lib.engine.core.algorithm import (
 from lib.engine.core.decide import Step, is_run_error, next_step, rehydrate
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, fail_pending, run_completed
 from lib.engine.core.state import RunState
-from lib.engine.handlers.base import Context, LiveDelta
+from lib.engine.handlers.base import Call, LiveDelta
 from lib.engine.handlers.redaction import off_loop_if_large
 from lib.engine.logs import log_run, log_store_errors
 from lib.engine.runtime.children import ChildRunStarter
@@ -440,16 +440,17 @@ class Driver:
     def _spawn(self, event: Event, decided: Request | None, *, interrupted: bool = False) -> None:
         handler = self._services.handlers.by_kind[event.kind]
         self._effects.begin(
-            event, handler, lambda: self._context(event, decided, interrupted=interrupted)
+            event, handler, lambda: self._call(event, decided, interrupted=interrupted)
         )
 
-    def _context(self, event: Event, decided: Request | None, *, interrupted: bool) -> Context:
+    def _call(self, event: Event, decided: Request | None, *, interrupted: bool) -> Call:
         trace = self._run_log.state.trace
-        return Context(
+        return Call(
+            event=event,
+            request=decided,
             run_id=event.run_id,
             tenant=event.tenant,
             user=event.user,
-            decided=decided,
             offers=self._services.handlers.offers,
             blobs=self._services.blobs,
             clock=self._services.clock,

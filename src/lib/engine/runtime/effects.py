@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from lib._util.trace_context import CURRENT_CALL
 from lib.engine.core.settle import PendingEvent
-from lib.engine.handlers.base import Context, Handler
+from lib.engine.handlers.base import Call, Handler
 from lib.engine.runtime.lease import LeaseKeeper
 from lib.errors import EngineError, RunAbandoned
 from lib.events import Event
@@ -46,13 +46,13 @@ class Effects:
         """Whether any has not ended, or has a result that is not in the log."""
         return bool(self._tasks or self.results)
 
-    def begin(self, request: Event, handler: Handler, context: Callable[[], Context]) -> None:
+    def begin(self, request: Event, handler: Handler, call: Callable[[], Call]) -> None:
         """Begin the effect of a request that is in the log.
 
         Args:
             request: the request.
             handler: has the effect.
-            context: tells what it knows of the run when it begins.
+            call: makes the call when the effect begins.
 
         Raises:
             RunAbandoned: the lease has ended.
@@ -60,7 +60,7 @@ class Effects:
         if not self._keeper.is_valid:
             raise RunAbandoned(request.run_id, "its lease ended before an effect was begun")
         key = request.data["key"]
-        task = asyncio.create_task(self._carry_out(request, handler, context), name=key)
+        task = asyncio.create_task(self._carry_out(request, handler, call), name=key)
         self._tasks[key] = task
         task.add_done_callback(self.note_end)
 
@@ -92,11 +92,11 @@ class Effects:
             self._wake()
 
     async def _carry_out(
-        self, request: Event, handler: Handler, context: Callable[[], Context]
+        self, request: Event, handler: Handler, make_call: Callable[[], Call]
     ) -> None:
-        context_ = context()
-        CURRENT_CALL.set(context_.trace)  # of this task; it may have been begun within another call
-        pending_events = await handler.handle(request, context_)
+        call = make_call()
+        CURRENT_CALL.set(call.trace)  # of this task; it may have been begun within another call
+        pending_events = await handler.handle(call)
         if self._tasks.pop(request.data["key"], None) is not None:  # else settled without it
             self.results.extend(pending_events)
             self._wake()
