@@ -49,8 +49,8 @@ class RunOptions(TypedDict, total=False):
 
     Attributes:
         key: makes the start repeatable: within a tenant, the same key gives the same run.
-        tenant: who owns the run and everything derived from it.
-        user: who asks.
+        tenant: owner of the run and of everything derived from it.
+        user: the person or service that starts it.
         budget: what it may spend; None for the agent's own.
     """
 
@@ -125,7 +125,7 @@ class Agent(Generic[T_co]):
 
         Args:
             model: "provider:model" (see `lib.llm.open_client`), a client, or a list of them: the
-                next one is asked when one is down. A client that you give is yours to close.
+                next one is called when one is down. A client that you pass is yours to close.
             name: see above.
             instructions: see above.
             tools: functions (each becomes a `once` tool), tools, and agents as tools.
@@ -140,8 +140,8 @@ class Agent(Generic[T_co]):
             algorithm: see above.
 
         Raises:
-            TypeError: something is not what it is named to be.
-            ValueError: a model's name is not known, two tools have one name, or there is no model.
+            TypeError: an argument is of another type.
+            ValueError: a model's name is unknown, two tools have one name, or there is no model.
         """
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
             raise TypeError(f"expected text as an agent's name, got {type_label(name)}")
@@ -168,7 +168,7 @@ class Agent(Generic[T_co]):
             object.__setattr__(self, field, value)
         HandlerRegistry(
             self._tool_handlers()
-        )  # what cannot be is refused here, not where a run starts
+        )  # an impossible set is refused here, not where a run starts
 
     # -- runs ------------------------------------------------------------------------------
 
@@ -190,8 +190,8 @@ class Agent(Generic[T_co]):
             input: what the user says: text, a message, or a conversation.
             store: where the log is: a path, a URL, or an event store, which is closed at the end.
             deps: the application's own objects, for tools; see `Deps`.
-            timeout_s: seconds to wait at most; then what is known is returned, and the run goes on
-                when it is started again under its key. See `Run.result`.
+            timeout_s: seconds to wait at most; then the present state is returned, and the run goes
+                on when it is started again under its key. See `Run.result`.
             options: see `RunOptions`.
 
         Raises:
@@ -315,7 +315,7 @@ class Agent(Generic[T_co]):
             description: what it is good for, written for the model that calls it.
             name: what that model calls it by; the agent's own by default.
             budget: what one call may spend; None for the agent's own.
-            approval: whether a person must approve each call.
+            approval: True if a person must approve each call.
         """
         return AgentTool(
             name or self.name,
@@ -387,9 +387,9 @@ class Agent(Generic[T_co]):
         return cast("T_co", parse_output(Reply((Text(text),)), cast("Any", self.output)))
 
 
-def _as_models(given: Model | Sequence[Model]) -> tuple[Model, ...]:
-    one = isinstance(given, str) or hasattr(given, "complete")
-    models: list[Any] = [given] if one else as_list(cast("Any", given), "models", "[client]")
+def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
+    one = isinstance(value, str) or hasattr(value, "complete")
+    models: list[Any] = [value] if one else as_list(cast("Any", value), "models", "[client]")
     if not models:
         raise ValueError("expected a model or several, got an empty list")
     for each in models:
@@ -400,27 +400,27 @@ def _as_models(given: Model | Sequence[Model]) -> tuple[Model, ...]:
     return tuple(models)
 
 
-def _as_tool(given: Any) -> Tool | AgentTool:
-    if isinstance(given, Tool | AgentTool):
-        return given
-    if isinstance(given, Agent):
+def _as_tool(value: Any) -> Tool | AgentTool:
+    if isinstance(value, Tool | AgentTool):
+        return value
+    if isinstance(value, Agent):
         raise TypeError(
-            f"expected a tool, got the agent {given.name!r}: give agent.as_tool('what it does')"
+            f"expected a tool, got the agent {value.name!r}: give agent.as_tool('what it does')"
         )
-    if isinstance(given, type) or not callable(given):
+    if isinstance(value, type) or not callable(value):
         raise TypeError(
-            f"expected a function, a Tool or an agent as a tool, got {type_label(given)}"
+            f"expected a function, a Tool or an agent as a tool, got {type_label(value)}"
         )
-    return tool(given)
+    return tool(value)
 
 
-def _checked_instructions(given: Any) -> Instructions:
-    if not (isinstance(given, str) or callable(given)):
-        raise TypeError(f"expected text or a function as instructions, got {type_label(given)}")
-    return cast("Instructions", given)
+def _checked_instructions(value: Any) -> Instructions:
+    if not (isinstance(value, str) or callable(value)):
+        raise TypeError(f"expected text or a function as instructions, got {type_label(value)}")
+    return cast("Instructions", value)
 
 
-def _checked_output(given: Any) -> type[Any] | None:
-    if given is not None and not (isinstance(given, type) and hasattr(given, "model_json_schema")):
-        raise TypeError(f"expected a pydantic model as output, got {type_label(given)}")
-    return given
+def _checked_output(value: Any) -> type[Any] | None:
+    if value is not None and not (isinstance(value, type) and hasattr(value, "model_json_schema")):
+        raise TypeError(f"expected a pydantic model as output, got {type_label(value)}")
+    return value

@@ -12,7 +12,7 @@ __all__ = ["React", "SessionLoop", "by_config"]
 
 
 def by_config(config: Mapping[str, Any]) -> React | None:
-    """Return what folds runs with this recorded config, whatever name their algorithm was given.
+    """Return the algorithm that folds runs with this recorded config, whatever its name was.
 
     Args:
         config: as recorded in `lib.run.started`; None is returned for that of no algorithm here.

@@ -1,7 +1,7 @@
-"""The basic agent: ask the model, make the calls it asks for, tell it the results, ask again.
+"""The basic agent: call the model, make its tool calls, send it the results, call it again.
 
 Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022),
-arXiv:2210.03629, in the form that native tool calling has given it.
+arXiv:2210.03629, in the form of native tool calling.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, rep
 from lib.llm.empty import ASK_AGAIN
 
 REPAIRS = 1
-"""How often a model is told that its reply does not fit the asked output."""
+"""How often a model may repair a reply that does not fit the output schema."""
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -57,9 +57,9 @@ class LoopState(NamedTuple):
         calls: the calls of the last reply that have not entered the conversation, by key.
         issued: the keys of those which have been made.
         results: the results of those which are settled.
-        end: how the run ends, once that is known.
-        repairs: how often the output had to be asked for again.
-        prior: how many messages there were before what the run was given.
+        end: how the run ends, None while it goes on.
+        repairs: how often the model had to repair its output.
+        prior: the number of messages before the input of the run.
         refused: whether a guard has kept from the model what it was to be sent.
         provider_handle: what the provider keeps of the conversation, if the run is to use that.
         same: whether the open model call was for exactly this conversation: a turn before it may
@@ -123,7 +123,7 @@ class React:
             provider_state: rest calls on what the provider has kept of the conversation, where its
                 client brings a handle on that; the log holds the whole of it all the same.
             allow_empty: an empty reply is an answer, for agents whose tools do all the work.
-                Otherwise the model is asked once more, and a second one ends the run as FAILED.
+                Otherwise the model is called once more, and a second one ends the run as FAILED.
 
         Raises:
             TypeError: `tools` is not a list of names.
@@ -178,10 +178,10 @@ class React:
         elif state.calls or state.empty:
             end -= 1  # its calls have not all been answered, or no reply has followed it
         new = state.messages[state.prior : end]
-        said = [each for each in new if _has_content(each)]
+        kept = [each for each in new if _has_content(each)]
         full = state.messages.first(end)
-        if len(said) < len(new):
-            full = full.first(state.prior).extend(said)
+        if len(kept) < len(new):
+            full = full.first(state.prior).extend(kept)
         before = Tail(full, bool(state.config.get("system")))
         return Conversation(before, state.provider_handle, full=full)
 
@@ -217,24 +217,24 @@ _CONFIG_TYPES: Final[Mapping[str, type]] = {
 
 
 def _known_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of a config; a log may hold one that another program has written."""
-    known: dict[str, Any] = {
+    """Return the valid fields of a config; another program may have written the log."""
+    typed: dict[str, Any] = {
         name: config[name]
         for name, type_ in _CONFIG_TYPES.items()
         if isinstance(config.get(name), type_)
     }
-    if not all(isinstance(name, str) for name in known.get("tools", ())):
-        del known["tools"]
-    return known
+    if not all(isinstance(name, str) for name in typed.get("tools", ())):
+        del typed["tools"]
+    return typed
 
 
 def wrote_config(config: Mapping[str, Any]) -> bool:
-    """Tell whether a recorded config is one that `React.config` returns."""
+    """Return True if a recorded config is one that `React.config` returns."""
     return "max_steps" in config and config.keys() <= _CONFIG_TYPES.keys()
 
 
 def _has_content(message: Message) -> bool:
-    """Tell whether providers take the message: some refuse one of the model that is empty."""
+    """Return True if providers take the message: some refuse an empty one of the model."""
     return message.role != "assistant" or bool(message.text or message.tool_calls)
 
 
@@ -277,7 +277,7 @@ def _replied(state: LoopState, event: Event) -> LoopState:
     reply = reply_from_json(event.data["reply"])
     if event.data.get("empty") and not state.config.get("allow_empty"):
         return _replied_nothing(state, reply)
-    if reply.stop == "content_filter":  # its calls are not to be made, so they are not said
+    if reply.stop == "content_filter":  # its calls are not to be made, so they are left out
         reply = replace(reply, parts=Message.assistant(reply.text).parts, state=None)
     messages = state.messages.append(reply.message)
     provider_handle = None
@@ -292,13 +292,13 @@ def _replied(state: LoopState, event: Event) -> LoopState:
         return state._replace(calls=calls, issued=frozenset[str](), results={})
     if reply.stop in ("length", "content_filter"):
         return state._replace(end=_cut_short(reply))
-    if misfit := event.data.get("misfit"):
-        return _misfit(state, reply, misfit)
+    if mismatch := event.data.get("misfit"):
+        return _output_mismatch(state, reply, mismatch)
     return state._replace(end=Finish(outcome="COMPLETED", output=reply.text))
 
 
 def _replied_nothing(state: LoopState, reply: Reply) -> LoopState:
-    """Ask the model once more, unless it was stopped: asked again, it would be stopped again."""
+    """Call the model once more, unless it was stopped: it would be stopped again."""
     state = state._replace(calling_model=False, provider_handle=None)
     if reply.stop in _EMPTY:
         error = _empty_reply(reply, _EMPTY[reply.stop])
@@ -318,12 +318,12 @@ def _empty_reply(reply: Reply, message: str) -> dict[str, Any]:
     return {"type": "EmptyReply", "message": message, "stop": reply.stop}
 
 
-def _misfit(state: LoopState, reply: Reply, misfit: str) -> LoopState:
-    """Tell the model once what is wrong with its output, then give up."""
+def _output_mismatch(state: LoopState, reply: Reply, mismatch: str) -> LoopState:
+    """Send the model once what is wrong with its output, then give up."""
     if state.repairs < REPAIRS:
-        again = Message.user(f"Your reply does not fit the asked output: {misfit}\nReply again.")
+        again = Message.user(f"Your reply does not fit the asked output: {mismatch}\nReply again.")
         return state._replace(messages=state.messages.append(again), repairs=state.repairs + 1)
-    error = {"type": "InvalidReply", "message": misfit}
+    error = {"type": "InvalidReply", "message": mismatch}
     end = Finish(outcome="FAILED", output=reply.text, reason="output", error=error)
     return state._replace(end=end)
 

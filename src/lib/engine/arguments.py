@@ -1,4 +1,4 @@
-"""What is easily given in place of something else: refused where it enters, with the way out."""
+"""Checks of arguments: a wrong one is refused where it enters, with the way out."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Input: TypeAlias = str | Message | Sequence[Message]
 """What a user says: text, a message, or a conversation."""
 
 
-def type_label(given: object) -> str:
-    """Return what people call it: its type, or that it is a class itself."""
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+def type_label(value: object) -> str:
+    """Return how a message names a value: its type, or the class that it is."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def as_list(given: Iterable[T], what: str, example: str) -> list[T]:
-    """Return what was given as a list.
-
-    Raises:
-        TypeError: it is one thing alone, or text.
-    """
-    if isinstance(given, type | str | bytes) or not hasattr(given, "__iter__"):
-        raise TypeError(f"{what} are given as a list, such as {example}, got {type_label(given)}")
-    return list(given)
-
-
-def require_attribute(given: object, name: str, told: str) -> None:
-    """Refuse what has no such attribute, and a class in place of an instance.
+def as_list(value: Iterable[T], what: str, example: str) -> list[T]:
+    """Return the values as a list.
 
     Raises:
-        TypeError: it says what was given, and goes on with what was told.
+        TypeError: it is a single value, or text.
     """
-    if isinstance(given, type) or not hasattr(given, name):
-        raise TypeError(f"{type_label(given)} {told}")
+    if isinstance(value, type | str | bytes) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{what} are given as a list, such as {example}, got {type_label(value)}")
+    return list(value)
+
+
+def require_attribute(value: object, name: str, message: str) -> None:
+    """Refuse a value without this attribute, and a class in place of an instance.
+
+    Raises:
+        TypeError: with the type of the value, then the message.
+    """
+    if isinstance(value, type) or not hasattr(value, name):
+        raise TypeError(f"{type_label(value)} {message}")
 
 
 def require_optional_text(**names: object) -> None:
@@ -46,14 +46,14 @@ def require_optional_text(**names: object) -> None:
     Raises:
         TypeError: one is.
     """
-    for name, given in names.items():
-        if given is not None and not isinstance(given, str):
-            told = f"{name} is text or None, got {type_label(given)}"
-            raise TypeError(f"{told}: write {name}=str(…)")
+    for name, value in names.items():
+        if value is not None and not isinstance(value, str):
+            message = f"{name} is text or None, got {type_label(value)}"
+            raise TypeError(f"{message}: write {name}=str(…)")
 
 
 def require_nonempty_key(idempotency_key: object) -> None:
-    """Refuse a key that is empty: all that lacks one would be taken for the same.
+    """Refuse an empty key: all starts that lack one would count as the same.
 
     Raises:
         ValueError: it is.
@@ -63,30 +63,30 @@ def require_nonempty_key(idempotency_key: object) -> None:
 
 
 def require_text(**texts: object) -> None:
-    """Refuse what is no text where it is to be written into a log.
+    """Refuse a value that is no text where a log takes text.
 
     Raises:
-        TypeError: one is none.
+        TypeError: one is no text.
     """
-    for name, given in texts.items():
-        if not isinstance(given, str):
-            raise TypeError(f"{name} is text, got {type_label(given)}")
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is text, got {type_label(value)}")
 
 
-def as_run_id(given: object) -> str:
+def as_run_id(value: object) -> str:
     """Return the id of a run.
 
     Raises:
-        TypeError: it is none, such as a handle on the run.
+        TypeError: it is no text, such as a handle on the run.
     """
-    if not isinstance(given, str):
-        told = f"a run is named by its id, a text, got {type_label(given)}"
-        raise TypeError(f"{told}: write its .id" if hasattr(given, "id") else told)
-    return given
+    if not isinstance(value, str):
+        message = f"a run is named by its id, a text, got {type_label(value)}"
+        raise TypeError(f"{message}: write its .id" if hasattr(value, "id") else message)
+    return value
 
 
 def check_wait(wait: object, timeout_s: object) -> None:
-    """Refuse what is no way to wait for a result.
+    """Refuse arguments by which no result can be awaited.
 
     Raises:
         TypeError: `wait` is no bool, or `timeout_s` no number.
@@ -106,25 +106,25 @@ def check_wait(wait: object, timeout_s: object) -> None:
         raise ValueError("expected wait=False or timeout_s=, got both: wait=False never waits")
 
 
-def as_messages(given: Input) -> list[Message]:
-    """Return what was given as messages; text is the user's.
+def as_messages(value: Input) -> list[Message]:
+    """Return the input as messages; text is a message of the user.
 
     Raises:
         TypeError: it is neither text nor messages.
     """
-    if isinstance(given, str):
-        return [Message.user(given)]
-    if isinstance(given, Message):
-        return [given]
-    if isinstance(given, type | bytes | Mapping) or not hasattr(given, "__iter__"):
-        raise _no_message(type_label(given))
-    messages = list(given)
+    if isinstance(value, str):
+        return [Message.user(value)]
+    if isinstance(value, Message):
+        return [value]
+    if isinstance(value, type | bytes | Mapping) or not hasattr(value, "__iter__"):
+        raise _no_message(type_label(value))
+    messages = list(value)
     for message in messages:
         if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
-            raise _no_message(f"{type_label(given)} of {type_label(message)}")
+            raise _no_message(f"{type_label(value)} of {type_label(message)}")
     return messages
 
 
 def _no_message(got: str) -> TypeError:
-    told = f"what is said is text, a Message or a list of them, got {got}"
-    return TypeError(f"{told}: Message.user(…) makes one")
+    message = f"what is said is text, a Message or a list of them, got {got}"
+    return TypeError(f"{message}: Message.user(…) makes one")

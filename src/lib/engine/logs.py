@@ -42,10 +42,10 @@ _log = logging.getLogger("lib.engine")
 
 @contextmanager
 def log_store_errors(lease: Lease, what: str) -> Generator[None]:
-    """Log what failed while a run was left, and go on: what went before counts, and is raised.
+    """Log an error of a step of the clean-up and go on; the error before it is the one raised.
 
     Args:
-        lease: of the run that was in these hands.
+        lease: of the run that this process drove.
         what: what has not been done.
     """
     try:
@@ -57,9 +57,9 @@ def log_store_errors(lease: Lease, what: str) -> Generator[None]:
 
 @contextmanager
 def best_effort_after_commit(run_id: str, what: str) -> Generator[None]:
-    """Log what fails after something was written down: whoever read an error would say it again.
+    """Log an error that comes after a commit: raised, it would make the caller repeat the request.
 
-    That it was refused is raised all the same: nothing will come of it.
+    A refusal is raised all the same, since nothing was accepted.
 
     Args:
         run_id: the run to which it was appended.

@@ -100,14 +100,14 @@ class StoreCheck:
             self.undecided[run.algorithm, NOT_WHOLE] += 1
         faults = list(_faults(algorithm, events, past))
         if run.algorithm in self._guessed:
-            told = f"; folded as {algorithm.name!r}, whose config it has"
-            return [replace(fault, message=fault.message + told) for fault in faults]
+            note = f"; folded as {algorithm.name!r}, whose config it has"
+            return [replace(fault, message=fault.message + note) for fault in faults]
         return faults
 
     def _algorithm(self, run: RunInfo, started: Event) -> Algorithm[Any] | None:
-        known = self._by_name.get(run.algorithm)
-        if known is not None or self._by_config is None:
-            return known
+        algorithm = self._by_name.get(run.algorithm)
+        if algorithm is not None or self._by_config is None:
+            return algorithm
         config: object = started.data.get("config")
         found = self._by_config(cast("Mapping[str, Any]", config)) if config else None
         if found is not None:  # the turns of a session that come later rest on it, too
@@ -119,7 +119,7 @@ class StoreCheck:
         try:
             return await self._histories.before(started)
         except (UnknownAlgorithm, StoreCorrupt, KeyError, TypeError, ValueError):
-            return _UNKNOWN  # a fault of the turns before, and told with those
+            return _UNKNOWN  # a fault of the turns before, reported with those
 
 
 def _by_name(algorithms: Iterable[Algorithm[Any]]) -> dict[str, Algorithm[Any]]:
@@ -138,8 +138,8 @@ def _faults(
     try:
         state = begin(algorithm, event, past.conversation)
         for event in events[1:]:
-            asks = event.kind in k.REQUESTS and fits(event.kind, event.data)
-            if asks and not event.data.get("unstarted"):
+            is_request = event.kind in k.REQUESTS and fits(event.kind, event.data)
+            if is_request and not event.data.get("unstarted"):
                 decided = {r.key: r for r in next_step(algorithm, state).requests}
                 yield from _hold(event, decided.get(event.data["key"]), past)
             state = evolve(algorithm, state, event)

@@ -69,10 +69,10 @@ class Engine:
     Attributes:
         store: the logs.
         bus: carries their events to observers.
-        poll_s: how often to look for what other processes have done, where nothing tells.
+        poll_s: seconds between looks at what other processes have done, where no wake-up comes.
         conversations: what the turns of sessions go on with.
         hub: carries pieces of replies.
-        tool_definitions: tells observers what models are told of the tools.
+        tool_definitions: gives observers the definitions of tools that models get.
         hosting: the runs that it drives.
     """
 
@@ -119,7 +119,7 @@ class Engine:
                 driving to workers.
 
         Raises:
-            TypeError: the store, a handler or another part is none, or is not given in a list.
+            TypeError: the store, a handler or another part is of another type, or not in a list.
             ValueError: two handlers fulfil one kind or offer a tool of one name, or two algorithms
                 or agents have one name, or there is none.
             UnknownAlgorithm: an agent's runs would go on by one that is not here.
@@ -177,7 +177,7 @@ class Engine:
 
     @property
     def drives(self) -> bool:
-        """Whether it drives runs, or leaves that to other processes."""
+        """True if it drives runs; False leaves that to other processes."""
         return self.hosting.drives
 
     # -- life ------------------------------------------------------------------------------
@@ -262,9 +262,9 @@ class Engine:
             algorithm: the name of one of the engine's algorithms. Without an agent and an
                 algorithm it is the engine's first.
             idempotency_key: makes the start repeatable: within a tenant, the same key gives the
-                same run, which is taken up again if nobody drives it.
-            tenant: who owns the run and everything derived from it.
-            user: who asks.
+                same run, which is resumed here if no worker drives it.
+            tenant: owner of the run and of everything derived from it.
+            user: the person or service that starts it.
             budget: what it may spend; None for the agent's own, or no limit.
             traceparent: the application's span to run within, as the header of W3C Trace Context
                 has it. None for the tool call, or the active span of OpenTelemetry, that this is
@@ -279,7 +279,7 @@ class Engine:
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunErased: the run that the key has started has been erased.
             ValueError: there is no message, or the tenant or the key is empty.
-            TypeError: something is not what it is named to be; nothing is kept of it.
+            TypeError: an argument is of another type; nothing is stored.
         """
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=(budget,))
         require_optional_text(traceparent=traceparent, tracestate=tracestate)
@@ -316,7 +316,7 @@ class Engine:
 
         Raises:
             UnknownAlgorithm: there is no such agent or algorithm.
-            TypeError: both are given, or one is not what it is named to be.
+            TypeError: both are set, or one is of another type.
             ValueError: the engine has another agent of this name.
         """
         if agent is not None and algorithm is not None:
@@ -378,8 +378,8 @@ class Engine:
         Args:
             algorithm: the name of the one by which its turns are answered; see `start`.
             agent: the agent that answers, one of the engine's, or its name.
-            tenant: who owns it.
-            user: who starts it; each turn may name somebody else.
+            tenant: owner of the session and its turns.
+            user: the person who starts it; each turn may name another user.
             budget: what all its turns together may spend, None for no limit.
             turn_budget: what each of them may spend at most; None for the agent's own budget.
             idempotency_key: makes it repeatable, as in `start`.
@@ -392,7 +392,7 @@ class Engine:
             IdempotencyMismatch: the key has started another request.
             ValueError: the algorithm is a session itself, or no run may hang below it, or the
                 tenant or the key is empty.
-            TypeError: something is not what it is named to be.
+            TypeError: an argument is of another type.
         """
         budgets = (budget, turn_budget)
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=budgets)
@@ -441,7 +441,7 @@ class Engine:
 
         Args:
             run_id: the run.
-            tenant: who looks at it, None for the application itself.
+            tenant: the tenant that reads it, None for the application itself.
             agent: the agent whose run it is, for an output of the agent's type.
 
         Raises:
@@ -453,7 +453,7 @@ class Engine:
         return Run(host, as_run_id(run_id), parse=_parser(agent))
 
     async def resume(self, run_id: str) -> bool:
-        """Drive a run here if nobody does; return whether this engine drives it now.
+        """Drive a run here if no worker does; return True if this engine drives it now.
 
         Raises:
             RunNotFound: there is no such run.
@@ -468,7 +468,7 @@ class Engine:
         return await self.hosting.claim(run_id, self.algorithm(info.algorithm))
 
     async def recover(self, *, limit: int = 100) -> list[Run]:
-        """Take up runs that are ready and that nobody drives, oldest first, and return them.
+        """Drive ready runs that no worker holds, oldest first, and return them.
 
         Call it when a process starts, to go on with what its predecessor left.
         """
@@ -588,27 +588,27 @@ class Engine:
         """
         return self._algorithms.require(name)
 
-    async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
-        """Return what was given as messages, large attachments in the blob store.
+    async def messages(self, value: Input, *, tenant: str | None = None) -> list[Message]:
+        """Return the input as messages, with large attachments in the blob store.
 
         Args:
-            given: what somebody has said.
-            tenant: who: a blob to which none of its runs refers is a missing one. None may name
-                any.
+            value: the input of a run or a turn.
+            tenant: the owner: a blob to which none of its runs refers is missing. None may name
+                any blob.
 
         Raises:
             BlobMissing: it names a blob that it may not.
             ContentTooLarge: there is no blob store.
         """
         view = TenantEventStore(self.store, tenant) if tenant else None
-        return await attachments.store(as_messages(given), self._equipment.blobs, view=view)
+        return await attachments.store(as_messages(value), self._equipment.blobs, view=view)
 
     def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
         """Yield replies of this run while they are written in this process; see `Run.deltas`."""
         return self.hub.watch(run_id, driven=run_id in self.hosting)
 
     async def start_driving(self, run_id: str, log: Sequence[Event]) -> bool:
-        """Drive a run that has just been started, given its log, if nobody else does.
+        """Drive a run that has just been started, from its log, unless another worker does.
 
         Raises:
             UnknownAlgorithm: the engine does not have its algorithm.
@@ -631,7 +631,7 @@ class Engine:
         return await Run(self, run_id).result()
 
     async def _resume_if_ready(self, run_id: str) -> None:
-        """Drive a run that is ready here, if its algorithm is known and nobody else does."""
+        """Drive a ready run here, if its algorithm is here and no other worker drives it."""
         info = await self.store.run(run_id)
         if info is not None and info.ready and info.algorithm in self._algorithms:
             await self.resume(run_id)

@@ -1,4 +1,4 @@
-"""One run in the hands of its user."""
+"""A handle on one run: its result, events, approvals, scores and cancellation."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ T = TypeVar("T", default=str)
 
 
 class Waiter:
-    """Tells a caller who waits that the engine was closed meanwhile, and its store with it.
+    """Raises `RunAbandoned` in a waiting caller when the engine, and its store, are closed.
 
     Attributes:
-        waits: whether the caller waits by now; before, a store that is closed is a mistake.
+        waits: True once the caller waits; before, a closed store is an error of the caller.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -90,22 +90,22 @@ class Run(Generic[T]):
         return info
 
     async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result[T]:
-        """Wait for the end and return it, driving the run here whenever nobody else does.
+        """Wait for the end and return it, driving the run here whenever no worker does.
 
         A run that waits for a person, or for the lease of another worker, makes this wait, too;
         the logger `lib.engine` says so once, with the reason.
 
         Args:
-            wait: False returns at once what is known by now, and drives nothing.
-            timeout_s: seconds to wait at most, None for as long as it takes; then what is known
-                is returned, and the run goes on. The `outcome` of a run that has not ended is
+            wait: False returns the present state at once, and drives nothing.
+            timeout_s: seconds to wait at most, None for no limit; then the present state is
+                returned, and the run goes on. The `outcome` of a run that has not ended is
                 None, and its `waiting_for` says what it waits for.
 
         Raises:
             RunNotFound: there is no such run.
             RunAbandoned: the engine is closing.
             UnknownAlgorithm: the engine does not have its algorithm.
-            MissingHandler: it asks for what no handler of the engine fulfils.
+            MissingHandler: it makes a request that no handler of the engine fulfils.
             InvalidReply: its agent has another `output=` by now, which the answer does not fit.
             ValueError: the timeout is negative, or none.
             StoreError: its store failed; other errors are faults of a handler or an algorithm.
@@ -149,10 +149,9 @@ class Run(Generic[T]):
     async def _wait_for_change(self, wake: Listener, info: RunInfo) -> None:
         """Wait until it is worth looking at it again.
 
-        Nothing becomes of a run that nobody holds and that is not ready until something is
-        appended: there is no lease that might end. Whoever waits for thousands of those must not
-        look at them all at each commit of another process. That another process has erased one is
-        seen at the next look.
+        A run without a lease that is not ready changes only when an event is appended. A caller
+        that waits for thousands of such runs must not read them all at each commit of another
+        process; that one was erased elsewhere is seen at the next poll.
         """
         poll_s = self._engine.poll_s
         if info.ready or info.owner is not None:
@@ -264,13 +263,13 @@ class Run(Generic[T]):
             value: a finite number, True or False, or a label.
             name: what was judged, in place of the first argument.
             comment: why.
-            source: who judged: "code", "llm" or "human"; None for "code".
+            source: what judged: "code", "llm" or "human"; None for "code".
             at: when, with a time zone; None for now.
-            meta: whatever else is known, as JSON.
+            meta: further facts, as JSON.
             span_id: the span that was judged; None for the run as a whole.
             signal_id: names the judgement: repeated under the same id it counts once. None makes
                 one.
-            user: who caused it.
+            user: the person who caused it.
 
         Raises:
             RunNotFound: there is no such run.
@@ -300,7 +299,7 @@ class Run(Generic[T]):
         await self._decide(key, comment=comment, user=user, approved=True)
 
     async def deny(self, key: str, *, comment: str = "", user: str | None = None) -> None:
-        """Refuse a call that waits for a person; the model is told, with the comment.
+        """Refuse a call that waits for a person; the model reads the refusal and the comment.
 
         Raises:
             NotPending: no such call waits; the first decision counts.
@@ -328,9 +327,9 @@ class Run(Generic[T]):
 
         Args:
             key: names the call in its run.
-            happened: whether it had its effect.
-            result: what it returned, as plain JSON; None if that is not known.
-            user: who has found that out.
+            happened: True if it had its effect.
+            result: what it returned, as plain JSON; None if unknown.
+            user: the person who found that out.
 
         Raises:
             NotPending: the outcome of no such call is unknown; the first settlement counts.

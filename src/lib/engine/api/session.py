@@ -46,7 +46,7 @@ def session_start(
 class Session(Generic[T]):
     """A handle on a session; any number may exist, in any process.
 
-    Between turns nobody holds the session and it costs nothing: the log is all there is of it.
+    Between turns no worker holds the session and it costs nothing: it is only its log.
     Turns that are sent while one is open wait for it, in the order of the log.
     """
 
@@ -72,27 +72,27 @@ class Session(Generic[T]):
         user: str | None = None,
         stream: bool = True,
     ) -> Turn[T]:
-        """Say something, and return the turn that will answer it.
+        """Send a message, and return the turn that will answer it.
 
-        Once it is written down, no failure of a store is raised any more: it is logged, and the
-        turn goes on when somebody asks for it. Whether an error came before or after that, a call
-        with the same `idempotency_key` is safe.
+        Once the message is in the log, a failure of the store is logged and not raised, and the
+        turn goes on when its result is awaited. After any error, a call with the same
+        `idempotency_key` is safe.
 
         Args:
             input: text, a message, or several; the user's.
             idempotency_key: makes it repeatable: in a session, the same key gives the same turn.
-            user: who says it, None for who has started the session.
+            user: the person who sends it, None for the user of the session.
             stream: keep the pieces of the replies from now on, for `Turn.deltas`. False drops those
                 that come before it is called, and lets a client reply without streaming.
 
         Raises:
-            SessionClosed: the session has ended, or was asked to.
+            SessionClosed: the session has ended, or is closing.
             BlobMissing: it names a blob to which no run of the tenant refers.
             IdempotencyMismatch: the key was sent with another input.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunNotFound: there is no such session.
             ValueError: there is no message, or one that is not the user's, or the key is empty.
-            TypeError: something is not what it is named to be; nothing is kept of it.
+            TypeError: an argument is of another type; nothing is stored.
         """
         require_optional_text(user=user, idempotency_key=idempotency_key)
         messages = as_messages(input)
@@ -103,7 +103,7 @@ class Session(Generic[T]):
         sent = await self._catch_up()
         messages = await self._engine.messages(messages, tenant=sent.tenant)
         data = {"signal_id": key, "input": [message_to_json(message) for message in messages]}
-        request = None  # nobody else has a key that was just made
+        request = None  # a key that was just made is unique
         if idempotency_key is not None:
             request = request_digest((await self._engine.event(k.TURN_REQUESTED, data)).data)
         if request is not None and key in sent.turns:

@@ -1,4 +1,4 @@
-"""The first event of a run: written once, however often it is asked for."""
+"""The first event of a run: appended once, however often the start is repeated."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NOTHING: Final[Mapping[str, Any]] = {}
 def check_start(
     *, tenant: object, user: object, idempotency_key: object, budgets: Iterable[object]
 ) -> None:
-    """Refuse a start that could not be written down, before anything of it is kept.
+    """Refuse a start that could not be logged, before anything of it is stored.
 
     Raises:
-        TypeError: a name is no text, or a budget none.
+        TypeError: a name is no text, or a budget is no `Budget`.
         ValueError: the tenant or the key is empty.
     """
     require_optional_text(tenant=tenant, user=user, idempotency_key=idempotency_key)
@@ -78,11 +78,11 @@ async def begin_run(
     Args:
         engine: stores and drives.
         run_id: the run; see `start_id`.
-        data: what was asked for; the same again under the same key is the same run.
+        data: the request; the same request under the same key is the same run.
         config: what the run remembers of its algorithm beside that.
         key: makes the start repeatable within the tenant.
-        tenant: who owns it.
-        user: who asks.
+        tenant: the owner of the run.
+        user: the person or service that starts it.
         trace: the application's span within which it is started. It is no part of the request,
             which the same key may repeat within another trace.
 
@@ -105,7 +105,7 @@ async def begin_run(
         await engine.resume(run_id)
     else:
         log_run(logging.INFO, run_id, "starts: %s", data["algorithm"])
-        # It is written down: whoever was told of an error would start another one.
+        # It is in the log: an error raised now would make the caller start another run.
         with best_effort_after_commit(
             run_id, "it has been started, and could not be driven at once"
         ):

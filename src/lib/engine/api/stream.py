@@ -36,7 +36,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyDelta(_Item):
-    """A piece of a reply while the model writes it; never stored.
+    """A part of a reply while the model writes it; never stored.
 
     Only a run that this process drives has them. `ModelReplied` brings the whole reply.
 
@@ -72,7 +72,7 @@ class ModelReplied(_Logged):
 
     Attributes:
         text: the answer, "" if there are only calls.
-        calls: the tool calls that it asks for.
+        calls: the tool calls that it makes.
         model: the model that answered, "" if it does not say.
     """
 
@@ -112,7 +112,7 @@ class ToolEnded(_Logged):
     Attributes:
         name: of the tool or agent, "" if the stream began behind the start of the call.
         output: what the model reads of it.
-        failed: whether that is the reason why there is no output.
+        failed: True if the output is the reason of a failure.
     """
 
     name: str
@@ -138,13 +138,13 @@ class ApprovalDecided(_Logged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardJudged(_Logged):
-    """A guard has judged what was to be read, said or done.
+    """A guard has judged an input, a reply, a call or a result.
 
     Attributes:
         guard: its name.
         stage: "input", "output", "tool_call" or "tool_result".
         verdict: "allowed", "flagged" or "blocked".
-        reason: why, "" if it is not said.
+        reason: why, "" if the guard gives none.
     """
 
     guard: str

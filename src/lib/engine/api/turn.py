@@ -1,4 +1,4 @@
-"""One turn of a session in the hands of its user."""
+"""A handle on one turn of a session: its result, events, deltas and cancellation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T", default=str)
 
 
 class DeltaBuffer:
-    """Keeps pieces of a reply until somebody reads them."""
+    """Buffers deltas of replies until `Turn.deltas` reads them."""
 
     def __init__(self) -> None:
         """Keep nothing yet."""
@@ -73,8 +73,8 @@ class Turn(Generic[T]):
             session_id: the session.
             key: of the turn.
             after: a `seq` of the session's log after which it was sent.
-            request: the digest of what was sent, if somebody else may have sent something else
-                under this key.
+            request: the digest of the input, if another caller may have sent another one under
+                this key.
             parse: makes the output of the answer's text, None for the text itself.
         """
         self.session_id = session_id
@@ -97,21 +97,21 @@ class Turn(Generic[T]):
         return Run(self._engine, self.run_id, parse=self._parse)
 
     async def result(self, *, wait: bool = True, timeout_s: float | None = None) -> Result[T]:
-        """Wait for the end of the turn and return it, driving its session here if nobody else does.
+        """Wait for the end of the turn and return it, driving its session here if no worker does.
 
         A turn that waits for a person, or for the lease of another worker, makes this wait, too;
         the logger `lib.engine` says so once, with the reason.
 
         Args:
-            wait: False returns at once what is known by now, and drives nothing.
+            wait: False returns the present state at once, and drives nothing.
             timeout_s: seconds to wait at most, None for as long as it takes; see `Run.result`.
 
         Raises:
-            SessionClosed: the session has ended, or was asked to, before the turn.
+            SessionClosed: the session has ended, or is closing, before the turn.
             RunNotFound: the session is not there (any more).
             RunAbandoned: the engine is closing.
             UnknownAlgorithm: the engine does not have the turn's algorithm.
-            MissingHandler: it asks for what no handler of the engine fulfils.
+            MissingHandler: it makes a request that no handler of the engine fulfils.
             InvalidReply: its agent has another `output=` by now, which the answer does not fit.
             ValueError: the timeout is negative, or none.
             StoreError: the store failed; other errors are faults of a handler or an algorithm.
@@ -147,7 +147,7 @@ class Turn(Generic[T]):
         return self._result
 
     async def _unfinished(self) -> Result:
-        """Return what is known of a turn that has not ended."""
+        """Return the state of a turn that has not ended."""
         if await self._engine.store.run(self.run_id) is not None:
             return await Run(self._engine, self.run_id).result(wait=False)
         session = await Run(self._engine, self.session_id).result(wait=False)
@@ -163,7 +163,7 @@ class Turn(Generic[T]):
             after: the `seq` after which to begin; give the last one seen to go on.
 
         Raises:
-            SessionClosed: the session has ended, or was asked to, before the turn.
+            SessionClosed: the session has ended, or is closing, before the turn.
             RunNotFound: the session is not there (any more).
         """
         with self._engine.store.wakeups.listen(self.session_id) as wake:
@@ -214,7 +214,7 @@ class Turn(Generic[T]):
         data = {"key": self.id, **({"reason": reason} if reason else {})}
         if not self._started:
             await self._engine.signal(self.session_id, k.CANCEL_REQUESTED, data, user=user)
-            await self._read_log()  # somebody may have begun it before the signal came
+            await self._read_log()  # a worker may have begun it before the signal came
         if self._started and self._result is None:
             return await self._cancel_run(reason, user)
         return True

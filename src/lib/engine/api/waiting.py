@@ -25,7 +25,7 @@ async def pending_approvals(
 ) -> AsyncGenerator[WaitingCall]:
     """Yield what waits for a person in any open run, the oldest run first. Writes nothing.
 
-    The logs of open runs are read, but for those that nobody has begun to drive and of sessions,
+    The logs of open runs are read, except of runs that no worker has begun and of sessions,
     whose turns are runs of their own. Memory holds a page of runs and a page of events.
 
     Args:
@@ -39,7 +39,7 @@ async def pending_approvals(
 
 
 async def _open_approvals(store: EventStore, run_id: str) -> list[Event]:
-    """Return the questions of a run without an answer; none if it has been erased meanwhile."""
+    """Return the open approval requests of a run; none if it has been erased meanwhile."""
     waiting: dict[str, Event] = {}
     async for events in log_pages(store, run_id):
         collect_pending(waiting, events)
@@ -47,7 +47,7 @@ async def _open_approvals(store: EventStore, run_id: str) -> list[Event]:
 
 
 async def unknown_in(store: EventStore, run_id: str) -> dict[str, UnknownCall]:
-    """Return the calls of one run whose outcome is not known, by key."""
+    """Return the calls of one run whose outcome is unknown, by key."""
     found = UnknownCalls()
     async for events in log_pages(store, run_id):
         found.add(events)
@@ -57,7 +57,7 @@ async def unknown_in(store: EventStore, run_id: str) -> dict[str, UnknownCall]:
 async def unknown_calls(
     store: EventStore, *, tenant: str | None = None
 ) -> AsyncGenerator[UnknownCall]:
-    """Yield the calls of all runs whose outcome is not known, the oldest run first.
+    """Yield the calls of all runs whose outcome is unknown, the oldest run first.
 
     The log of every run is read, page by page.
 
@@ -128,7 +128,7 @@ class WaitingLog:
 
         Args:
             store: the logs.
-            drives: whether the caller's engine drives runs; else it is normal that others do.
+            drives: True if the caller's engine drives runs; else other processes always do.
         """
         self._store = store
         self._drives = drives

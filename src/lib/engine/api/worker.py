@@ -1,9 +1,9 @@
-"""A worker: lets an engine drive the runs of a store that nobody drives.
+"""A worker: claims ready runs of a store and drives them with its engine.
 
-Any number of workers share a store. Each claims runs that are ready, among them those of workers
-that died, when their leases have ended. A worker asks the store when a wake-up tells that
-something has grown, and every `poll_s`, since nothing tells that a lease has ended; in between it
-rests, ever longer while there is nothing to do, so that busy stores are not asked at each append.
+Any number of workers share a store. Each claims ready runs, among them those of dead workers whose
+leases have expired. A worker polls the store after a wake-up, and every `poll_s`, since no wake-up
+comes when a lease expires. Between polls it pauses, longer each time while there is nothing to do,
+so that a busy store is not polled at each append.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LONGEST_PAUSE_S: Final = 300.0
 _LONGEST_OUTAGE_PAUSE_S: Final = 30.0
 _LONGEST_COOLDOWN_S: Final = 60.0
 _COOLDOWN_FACTOR: Final = 19.0
-"""How long to rest after a look past many runs that are put off, as a multiple of what it took: one
-part in twenty of the time goes into claiming runs only to give them back."""
+"""How long to pause after a claim that met many runs in backoff, as a multiple of its duration: one
+part in twenty of the time goes into runs that are claimed only to be released."""
 _MANY_BACKED_OFF: Final = 32
 _MANY: Final = 10_000
 _MOST_SKIPPED: Final = 1_000
-"""How many runs that are put off a claim passes over, which takes a store 1 to 5 ms. More of them
-come with what it returns, and are given back."""
+"""How many runs in backoff a claim passes over, which takes a store 1 to 5 ms. More of them are
+claimed and released."""
 
 
 def _log_line(line: str) -> None:
@@ -44,7 +44,7 @@ def _log_line(line: str) -> None:
 
 
 class Worker:
-    """Drives runs that nobody drives: `async with engine: await Worker(engine).run()`.
+    """Drives runs that no worker holds: `async with engine: await Worker(engine).run()`.
 
     Attributes:
         max_runs: how many runs it drives at once. What they start themselves is not counted, nor
@@ -65,9 +65,9 @@ class Worker:
         Args:
             engine: what drives the runs, those of its algorithms only; entered by the caller.
             max_runs: see above.
-            poll_s: how often to ask the store if nothing tells that it has grown.
+            poll_s: seconds between polls of the store when no wake-up comes.
             drain_s: how long runs under way may go on after `drain`.
-            report: is told of each change of state, in a line of text; by default the log.
+            report: is called with each change of state as a line of text; by default the log.
 
         Raises:
             ValueError: a number is out of its range, or the engine was made not to drive.
@@ -102,7 +102,7 @@ class Worker:
             self._wake.wake()
 
     def stop(self) -> None:
-        """Let `run` end at once; runs under way are interrupted, and anybody may take them up."""
+        """Let `run` end at once; runs under way are interrupted, and any worker may resume them."""
         self._stopped = True
         self.drain()
         self._interrupt()
@@ -144,7 +144,7 @@ class Worker:
             await self._room()
 
     async def _look(self) -> int:
-        """Take up what is ready; return how many runs that were."""
+        """Claim what is ready; return the number of runs begun."""
         try:
             found = await self._take()
         except StoreClosed:
@@ -157,7 +157,7 @@ class Worker:
         return found
 
     async def _wait_out_outage(self, error: StoreError) -> int:
-        """Wait for a store that fails, in which nothing is found; say so once."""
+        """Pause while the store fails, and report it once; return 0 runs found."""
         self._outage += 1
         if self._outage == 1:
             self._report(f"the store fails, trying again: {error}")
@@ -166,7 +166,7 @@ class Worker:
         return 0
 
     async def _take(self) -> int:
-        """Claim what there is room for; what has failed here lately is left for later."""
+        """Claim what there is room for; runs that failed here lately stay in backoff."""
         found, backed_off, began = 0, list[Lease](), self._engine.clock.monotonic()
         try:
             while room := self._free():
@@ -206,14 +206,14 @@ class Worker:
             try:
                 await asyncio.wait(
                     [draining, *self._under_way.values()],
-                    timeout=self._poll_s,  # nothing tells that one only waits by now
+                    timeout=self._poll_s,  # no wake-up comes when a run only waits
                     return_when=asyncio.FIRST_COMPLETED,
                 )
             finally:
                 draining.cancel()
 
     async def _rest(self, seconds: float) -> None:
-        """Wait so long, or until it is asked to end."""
+        """Pause for these seconds, or until `drain` is called."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._draining.wait()
@@ -244,7 +244,7 @@ class Worker:
             self._back_off(run_id, error)
 
     def _back_off(self, run_id: str, error: BaseException) -> None:
-        """Leave a run alone for a while that cannot go on here, such as for want of a handler."""
+        """Leave a run that cannot go on here, such as for a missing handler, for a while."""
         failures = self._failures.get(run_id, (0, 0.0))[0] + 1
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(failures - 1, 20), _LONGEST_PAUSE_S)
         now = self._engine.clock.monotonic()

@@ -1,4 +1,4 @@
-"""What an algorithm is: three pure functions over a log, and the requests that they return."""
+"""The protocol of algorithms: pure functions over a log, and the requests that they return."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LLMRequest:
         return cast("History", self.messages)
 
     def digest(self, tools_digest: str) -> str:
-        """Return a digest of the whole request, given the digest of the tools.
+        """Return a digest of the whole request and of the digest of its tools.
 
         What a provider holds does not change it: the conversation is the same.
         """
@@ -81,7 +81,7 @@ class ToolRequest:
         key: unique in the run, even if a model repeats its call ids.
         call_id: the model's own id of the call, by which it knows the result.
         invalid: the raw arguments, if they were no JSON object.
-        offered: the names that the model was told of, None for every tool: it may call no other.
+        offered: the names of the tools offered to the model, None for all; it may call no other.
     """
 
     key: str
@@ -94,13 +94,13 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """Ask for the answer to what somebody has said in a session: a run of its own.
+    """Ask for the answer to a message in a session: a run of its own.
 
     Attributes:
-        key: unique in the session, the same however often it was said.
+        key: unique in the session, the same however often the message was sent.
         algorithm: how the run goes on.
         input: its messages, as JSON.
-        user: who has said it.
+        user: the person who sent it.
         budget: what the run may spend, as JSON; None for what the session has left.
     """
 
@@ -175,7 +175,7 @@ class Algorithm(Protocol[S]):
 
 
 class NullAlgorithm:
-    """Stands in for an algorithm that cannot be asked: it is not here, or it fails."""
+    """Stands in for an algorithm that is not here, or that fails."""
 
     name = ""
 

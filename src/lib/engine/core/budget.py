@@ -1,4 +1,4 @@
-"""What a run may spend, and what it has spent: a fold of its results."""
+"""Budgets and spend of runs, folded from their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Budget:
 
     Attributes:
         tokens: input and output tokens.
-        cost: in US dollars; a call whose cost nobody tells counts as nothing, so give `LLMHandler`
+        cost: in US dollars; a call without a stated cost counts as nothing, so give `LLMHandler`
             prices.
         llm_calls: model calls.
         tool_calls: tool calls.
@@ -53,8 +53,8 @@ class Spend(NamedTuple):
     """What a run has used so far.
 
     Attributes:
-        cost: None as long as no client has told a price.
-        llm_calls: calls asked for, whether they succeeded or not; likewise `tool_calls`.
+        cost: None as long as no client has stated a price.
+        llm_calls: calls made, successful or not; likewise `tool_calls`.
         seconds: time in which something was under way.
     """
 

@@ -3,7 +3,7 @@
 An append takes constant time and leaves the old value as it was, so a fold can be tried and thrown
 away. The digest is a chain, `d[n] = sha256(d[n-1], message[n])`: equal digests mean that the
 same messages would be sent, byte for byte, without keeping or hashing them again for every call.
-It is reckoned when somebody asks for it: most values of a fold are gone before.
+It is computed on demand: most values of a fold are dropped before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MESSAGE_CHARS: Final = 500  # what takes as long as what is done for a message 
 
 
 class _Buffer:
-    """What histories that grew from one another share: it holds all of the longest of them.
+    """The storage that histories with a common prefix share: it holds the longest of them.
 
     Attributes:
         digests: of each prefix of the messages, as far as they were needed.
@@ -62,7 +62,7 @@ def _is_stored(message: Message) -> bool:
 
 
 class History(Sequence[Message]):
-    """An immutable sequence of messages; values that grew from one another share their memory."""
+    """An immutable sequence of messages; values with a common prefix share their memory."""
 
     __slots__ = ("_buffer", "_size")
 
@@ -84,18 +84,18 @@ class History(Sequence[Message]):
         return places[: bisect_left(places, self._size)]
 
     def hash_incrementally(self, most_chars: float) -> bool:
-        """Reckon the digest further; tell whether any messages are left.
+        """Hash some more messages; return True if any are left.
 
         Args:
-            most_chars: after so many characters of JSON it is enough; a message counts as some
-                hundreds, however short, and is not cut.
+            most_chars: stops after so many characters of JSON; a message counts as some hundreds,
+                however short, and is hashed whole.
         """
-        known, messages = self._buffer.digests, self._buffer.messages
-        while len(known) <= self._size and most_chars > 0:
-            rendered = _rendered(messages[len(known) - 1])
-            known.append(digest(known[-1], rendered))
+        digests, messages = self._buffer.digests, self._buffer.messages
+        while len(digests) <= self._size and most_chars > 0:
+            rendered = _rendered(messages[len(digests) - 1])
+            digests.append(digest(digests[-1], rendered))
             most_chars -= len(rendered) + _MESSAGE_CHARS
-        return len(known) <= self._size
+        return len(digests) <= self._size
 
     def append(self, message: Message) -> History:
         """Return this history with one more message."""
@@ -113,7 +113,7 @@ class History(Sequence[Message]):
         return History(buffer, self._size + len(messages))
 
     def _continues_with(self, messages: Sequence[Message]) -> bool:
-        """Tell whether the buffer goes on with these messages, byte for byte."""
+        """Return True if the buffer continues with these messages, byte for byte."""
         end = self._size + len(messages)
         there = self._buffer.messages[self._size : end]
         if len(there) < len(messages):
@@ -207,7 +207,7 @@ class Tail(Sequence[Message]):
 
 
 class Conversation(Sequence[Message]):
-    """What a turn leaves to the next one: messages, and what is known of them.
+    """What a turn leaves to the next one: messages, with their digests and provider handle.
 
     Attributes:
         provider_handle: what a provider keeps of them.
@@ -251,14 +251,14 @@ class Conversation(Sequence[Message]):
 
 
 def begin_conversation(
-    system: str, history: Sequence[Message], given: Sequence[Message]
+    system: str, history: Sequence[Message], new_messages: Sequence[Message]
 ) -> tuple[History, ProviderHandle | None]:
     """Return the conversation that a run begins with, and what the provider holds of it.
 
     Args:
         system: instructions put before it, "" for none.
         history: what went before, a `Conversation` where a provider may hold it.
-        given: what is new.
+        new_messages: what comes after it.
     """
     first = [Message.system(system)] if system else []
     provider_handle = full = None
@@ -271,4 +271,4 @@ def begin_conversation(
         and full.first(provider_handle.covers).digest != provider_handle.digest
     ):
         provider_handle = None
-    return full.extend(given), provider_handle
+    return full.extend(new_messages), provider_handle

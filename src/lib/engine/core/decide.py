@@ -1,4 +1,4 @@
-"""What a run does next: the algorithm's decision, checked against cancel, approvals, budget.
+"""The next step of a run: the algorithm's decision, checked against cancel, approvals, budget.
 
 Pure and repeatable: the same state gives the same step. For every request in a log, the step of
 the state just before it holds that request, under the same key (see `lib.engine.api.check`).
@@ -77,7 +77,7 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
 
 
 def _decided_requests(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequence[Request]:
-    """Return what a run that ends for another reason asks for; nothing, if its algorithm fails."""
+    """Return the requests of a run that ends for another reason; none, if its algorithm fails."""
     try:
         decision = algorithm.decide(state.loop)
     except Exception:  # noqa: BLE001 - such a run could never be ended
@@ -88,7 +88,7 @@ def _decided_requests(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequen
 def _poisoned(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     """End a run that was taken over, or has failed, again and again without getting anywhere.
 
-    The runs that it has started are asked to stop, and it ends after them.
+    Its child runs are cancelled first, and it ends after them.
     """
     effects = [request for request in state.open.values() if request.kind not in SPAWNS_RUN]
     settled = [fail_pending(request, "unknown", OUTCOME_UNKNOWN) for request in effects]
@@ -104,21 +104,21 @@ def _cancelled(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     """End a cancelled run as soon as nothing is under way any more."""
     if state.open:
         return WAIT
-    asked = _decided_requests(algorithm, state)
-    settled = calls_not_made(asked, "cancelled", NOT_CALLED["cancelled"])
+    requests = _decided_requests(algorithm, state)
+    settled = calls_not_made(requests, "cancelled", NOT_CALLED["cancelled"])
     finish = Finish(outcome="CANCELLED", reason=state.cancel_reason or "")
     return Step(settled=settled, finish=finish)
 
 
-def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
-    """Return what is allowed and paid for; a batch that cannot be paid in full is not begun."""
-    answered = answers(state.settled, asked) if state.settled else []
+def _affordable(state: RunState[Any], requests: Sequence[Request]) -> Step:
+    """Return what is approved and within budget; a batch is begun in full or not at all."""
+    answered = answers(state.settled, requests) if state.settled else []
     if answered:
         return Step(settled=answered)
-    denied = [request for request in asked if state.approvals.get(request.key) == "denied"]
+    denied = [request for request in requests if state.approvals.get(request.key) == "denied"]
     if denied:
         return Step(settled=_denials(state, denied))
-    due = [request for request in asked if state.approvals.get(request.key) != "pending"]
+    due = [request for request in requests if state.approvals.get(request.key) != "pending"]
     if not due:
         return WAIT
     lacking = exhausted(
@@ -132,21 +132,21 @@ def _affordable(state: RunState[Any], asked: Sequence[Request]) -> Step:
     if state.open:
         return WAIT
     settled = calls_not_made(
-        asked, "cancelled", f"not called: the run's {lacking} budget is used up"
+        requests, "cancelled", f"not called: the run's {lacking} budget is used up"
     )
     return Step(settled=settled, finish=Finish(outcome="LIMITED", reason=lacking))
 
 
 def answers(
-    settled: Mapping[str, Mapping[str, Any]], asked: Sequence[Request]
+    settled: Mapping[str, Mapping[str, Any]], requests: Sequence[Request]
 ) -> list[PendingEvent]:
-    """Return the calls that are answered by what a person has found out about an equal one.
+    """Return the results of calls for which a person has settled an equal one.
 
     Each settlement answers one call.
     """
     pending_events: list[PendingEvent] = []
     left = dict(settled)
-    for request in asked:
+    for request in requests:
         if isinstance(request, ToolRequest):
             data = left.pop(call_digest(request.name, request.arguments), None)
             if data is not None:
@@ -217,7 +217,7 @@ _OURS: Final = (StoreError, BlobError, RunAbandoned, MissingHandler, UnknownAlgo
 
 
 def is_run_error(error: BaseException) -> bool:
-    """Tell whether an error is a fault of the run: of its algorithm, a handler or a redactor.
+    """Return True if an error is a fault of the run: of its algorithm, a handler or a redactor.
 
     Another engine, or this one later, may do better where a store failed or something is not here.
     """

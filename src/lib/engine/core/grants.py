@@ -1,4 +1,4 @@
-"""What a run lends to the runs that it starts: an explicit part of what it has left itself."""
+"""Budget grants: the part of its remaining budget that a run gives to each child run."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def remaining_beside(left: Budget, kind: str, data: Mapping[str, Any]) -> Budget
     """Return what is left beside what an event that is about to be appended grants."""
     if kind not in k.SPAWNS_RUN:
         return left
-    given = Budget.from_json(data.get("budget", {}))
-    rest = {name: _less(getattr(left, name), getattr(given, name) or 0) for name in _SHARED}
+    granted = Budget.from_json(data.get("budget", {}))
+    rest = {name: _less(getattr(left, name), getattr(granted, name) or 0) for name in _SHARED}
     return replace(left, **rest)
 
 

@@ -1,4 +1,4 @@
-"""How a run ended, or what is known of it while it is open."""
+"""The result of a run: how it ended, or its state while it is open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T_co = TypeVarWithDefault("T_co", covariant=True, default=str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Generic[T_co]):
-    """How a run ended, or what is known of it while it is open.
+    """How a run ended, or its state while it is open.
 
     Attributes:
         outcome: COMPLETED, FAILED, CANCELLED, BLOCKED or LIMITED; None while it is open.
@@ -79,7 +79,7 @@ class Result(Generic[T_co]):
 
     @staticmethod
     def unfinished(state: RunState[Any], waiting_for: WaitingFor) -> Result:
-        """Return what is known of a run that has not ended."""
+        """Return the state of a run that has not ended."""
         return Result(
             run_id=state.run_id,
             outcome=None,
@@ -91,12 +91,12 @@ class Result(Generic[T_co]):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for the log of the run that waited for it; nothing for what there is none."""
-        told = {"output": self.text, "reason": self.reason, "error": self.error}
+        """Return it as JSON for the log of the parent run; empty fields are left out."""
+        texts = {"output": self.text, "reason": self.reason, "error": self.error}
         return {
             "run_id": self.run_id,
             "outcome": self.outcome,
-            **{name: value for name, value in told.items() if value},
+            **{name: value for name, value in texts.items() if value},
             "spend": self.spend.to_json(),
         }
 

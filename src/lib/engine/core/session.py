@@ -1,4 +1,4 @@
-"""A session: a run that stays open and has other runs answer what people say to it, one by one.
+"""A session: a run that stays open and answers each message by a run of its own, in order.
 
 The log is the queue. Turns are answered in the order in which they stand there, each by a run of
 its own that goes on with the conversation of those before it.
@@ -17,12 +17,12 @@ from lib.events import kinds as k
 from lib.llm import Message
 
 SESSION: Final = "session"
-"""The algorithm of every session; an engine has it without being told."""
+"""The algorithm of every session; every engine has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingTurn:
-    """What somebody has said, and nobody has begun to answer."""
+    """A message of a user whose turn has not begun."""
 
     key: str
     input: Sequence[Mapping[str, Any]]
@@ -30,7 +30,7 @@ class PendingTurn:
 
 
 class KeySet:
-    """An immutable set of texts; values that grew from one another share their memory."""
+    """An immutable set of texts; values with a common origin share their memory."""
 
     __slots__ = ("_places", "_size")
 
@@ -66,14 +66,14 @@ class KeySet:
 
 
 class SessionState(NamedTuple):
-    """A session as its log tells it.
+    """The state of a session, folded from its log.
 
     Attributes:
         config: `algorithm`, by which its turns go on, and `turn_budget`, of each of them.
-        seen: the keys of all that was ever said, the oldest first.
-        waiting: what has been said and nobody answers yet, the oldest first.
+        seen: the keys of all messages, the oldest first.
+        waiting: the turns that have not begun, the oldest first.
         answering: the key of the turn that is open.
-        closing: whether somebody has asked to end it; what is said later is not answered.
+        closing: True once it was closed; later messages are not answered.
     """
 
     config: Mapping[str, Any]
@@ -84,20 +84,22 @@ class SessionState(NamedTuple):
 
 
 class SessionLoop:
-    """Answers what people say, in the order of the log, until somebody closes the session."""
+    """Answers messages in the order of the log until the session is closed."""
 
     name = SESSION
 
     def config(self) -> dict[str, Any]:
-        """Return nothing: who opens a session says what it is to remember."""
+        """Return nothing: the start of a session carries its config."""
         return {}
 
     def initial(self, started: Event, history: Sequence[Message] = ()) -> SessionState:
-        """Return a session in which nothing was said."""
+        """Return a session without messages."""
         config: dict[str, Any] = started.data.get("config", {})
         types = {"algorithm": str, "turn_budget": dict}
-        known = {name: config[name] for name in types if isinstance(config.get(name), types[name])}
-        return SessionState(config=known, seen=KeySet())
+        own_config = {
+            name: config[name] for name in types if isinstance(config.get(name), types[name])
+        }
+        return SessionState(config=own_config, seen=KeySet())
 
     def evolve(self, state: SessionState, event: Event) -> SessionState:
         """Return the state after one more event."""

@@ -1,7 +1,7 @@
-"""Facts that the engine writes without an effect: how calls end that were never made or finished.
+"""Results that the engine logs without an effect, for calls never made or never finished.
 
 Every request gets exactly one result, whatever happens, so that no conversation is left with a
-call that was never answered: providers refuse those.
+call without a result: providers refuse those.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODES: Final[Mapping[Reason, ToolErrorCode]] = {"cancelled": "cancelled", "deni
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """An event before the engine gives it its time and its place."""
+    """An event before it has its time and its sequence number."""
 
     kind: str
     data: dict[str, Any]
@@ -82,8 +82,8 @@ def calls_not_made(
     pending_events: list[PendingEvent] = []
     for request in requests:
         if isinstance(request, ToolRequest):
-            asked = tool_requested(request, unstarted=True)
-            pending_events += [asked, tool_failed(asked.data, reason, code, message)]
+            intent = tool_requested(request, unstarted=True)
+            pending_events += [intent, tool_failed(intent.data, reason, code, message)]
     return pending_events
 
 
@@ -96,9 +96,9 @@ def answer_settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> lis
     """
     result = settled.get("result", HAPPENED)
     output = result if isinstance(result, str) else canonical(result)
-    asked = tool_requested(request, unstarted=True)
+    intent = tool_requested(request, unstarted=True)
     completed = {"key": request.key, "call_id": request.call_id, "output": output}
-    return [asked, PendingEvent(k.TOOL_COMPLETED, completed)]
+    return [intent, PendingEvent(k.TOOL_COMPLETED, completed)]
 
 
 def reason_of(error: ToolError) -> Reason:
@@ -112,7 +112,7 @@ def tool_requested(request: ToolRequest, **more: Any) -> PendingEvent:
         "key": request.key,
         "call_id": request.call_id,
         "name": request.name,
-        "args": copied(dict(request.arguments)),  # the conversation's own are never lent out
+        "args": copied(dict(request.arguments)),  # a copy: the conversation keeps its own
         **more,
     }
     return PendingEvent(k.TOOL_REQUESTED, data)
@@ -146,10 +146,10 @@ def call_result(event: Event) -> ToolResult:
 
 
 def _unfinished(data: Mapping[str, Any]) -> str:
-    """Say how an agent has ended that did not complete, and what there is of its answer."""
+    """Return how an agent ended that did not complete, with what there is of its answer."""
     error: Mapping[str, Any] = data.get("error") or {}
     message = error.get("message")
     reasons = ": ".join(str(each) for each in (data.get("reason"), message) if each)
-    told = f"the agent ended as {data.get('outcome')}{f' ({reasons})' if reasons else ''}"
+    summary = f"the agent ended as {data.get('outcome')}{f' ({reasons})' if reasons else ''}"
     output = data.get("output")
-    return f"{told}; what there is of its answer:\n{output}" if output else told
+    return f"{summary}; what there is of its answer:\n{output}" if output else summary

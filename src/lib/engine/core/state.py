@@ -29,13 +29,13 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Owners(NamedTuple):
-    """Who has held a run since its last result, as far as that says whether it gets anywhere.
+    """The workers that have held a run since its last result, to count takeovers without progress.
 
     Attributes:
         takeovers: the epoch of each takeover, in their order, and whether it counts. The first one
             is that before the last result.
-        living: epochs whose owners have said, after they had lost the run, that they live.
-        errors: failures that were written down, and takeovers without an epoch.
+        living: epochs whose owners logged, after they lost the run, that they are alive.
+        errors: logged failures, and takeovers without an epoch.
     """
 
     takeovers: tuple[tuple[int, bool], ...] = ()
@@ -44,7 +44,7 @@ class Owners(NamedTuple):
 
     @property
     def failures(self) -> int:
-        """How often it has failed, or was taken over from an owner that is not known to live."""
+        """How often it has failed, or was taken over from an owner that may be dead."""
         failures, before = self.errors, -1
         for epoch, counts in self.takeovers:
             if counts and not any(before <= owner < epoch for owner in self.living):
@@ -53,13 +53,13 @@ class Owners(NamedTuple):
         return failures
 
     def taken_over(self, epoch: int | None, *, counts: bool) -> Owners:
-        """Return this after a takeover; None for a failure, or where the epoch is not known."""
+        """Return this after a takeover; None for a failure, or an unknown epoch."""
         if epoch is None or (self.takeovers and epoch <= self.takeovers[-1][0]):
             return self._replace(errors=self.errors + counts)
         return self._replace(takeovers=(*self.takeovers, (epoch, counts)))
 
     def alive(self, epoch: int) -> Owners:
-        """Return this after the owner of an epoch has said that it lives."""
+        """Return this after the owner of an epoch has logged that it is alive."""
         return self._replace(living=self.living | {epoch})
 
     def after_progress(self) -> Owners:
@@ -73,28 +73,27 @@ NO_OWNERS: Final = Owners()
 
 
 class RunState(NamedTuple, Generic[S]):
-    """A run as its log tells it; every instance stays valid when the run goes on.
+    """The state of a run, folded from its log; every instance stays valid when the run goes on.
 
     A tuple, since a fold makes one for each event and tuples are made fastest.
 
     Attributes:
-        root_id: the run that it and its relatives descend from; itself, if nobody has started it.
+        root_id: the run that it and its relatives descend from; itself for a root run.
         head: the `seq` of the last event folded.
         at: the time of the last event that was no signal: those come at any time.
         loop: the algorithm's own state.
         open: requests without a result, by key, in the order in which they were made.
-        approvals: what people said, or have yet to say, by the key of the call.
-        comments: what they said with it.
+        approvals: decisions of people, made or pending, by the key of the call.
+        comments: what they wrote with it.
         resumes: takeovers and failures since the last result, not counting those of workers that
-            have said since that they live, nor takeovers in which it
-            only waited for runs that it has started: these have counts of their own. It stays at
-            the limit.
+            have logged since that they are alive, nor takeovers in which it only waited for child
+            runs, which have counts of their own. It stays at the limit.
         finish: the payload of `lib.run.completed`, None while it is open.
         malformed: the `seq` of the first events whose payload cannot be read. They change nothing;
-            stores refuse such events, and `verify` tells of those in logs of older releases.
+            stores refuse such events, and `verify` reports those in logs of older releases.
         unknown: the keys of the calls whose outcome is unknown, by `call_digest`.
-        repeats: the keys of unknown calls, by those of the calls that repeat them and that a
-            person was asked about.
+        repeats: the keys of unknown calls, by those of the calls that repeat them and wait for
+            an approval.
         settled: what a person has found out about unknown calls that happened, by `call_digest`:
             it answers the next equal call.
         trace: the application's span within which the root run was started, None for none.
@@ -156,7 +155,7 @@ class RunState(NamedTuple, Generic[S]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has asked to stop."""
+        """True once cancellation was requested."""
         return self.cancel_reason is not None
 
 

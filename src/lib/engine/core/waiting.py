@@ -45,7 +45,7 @@ class WaitingCall(PendingApproval):
     Attributes:
         run_id: the run, for `Engine.run`.
         tenant: whose run it is.
-        since: when the person was asked.
+        since: when the approval was requested.
     """
 
     run_id: str
@@ -179,7 +179,7 @@ class UnknownCall:
 
 
 class UnknownCalls:
-    """A fold of a log that comes in pieces: the calls whose outcome is not known, by key."""
+    """A fold of a log that comes in pages: the calls whose outcome is unknown, by key."""
 
     def __init__(self) -> None:
         """Begin with no event."""
@@ -203,7 +203,7 @@ class UnknownCalls:
 
 
 def _is_unknown(request: Event, result: Event) -> bool:
-    """Tell whether a failed call may have had its effect: cut off, timed out, or cancelled."""
+    """Return True if a failed call may have had its effect: cut off, timed out, or cancelled."""
     if result.kind == k.TOOL_COMPLETED or request.data.get("unstarted"):
         return False
     reason = result.data.get("reason")

@@ -1,4 +1,4 @@
-"""Agents: what an engine needs of one, and those that a model calls like tools, as child runs."""
+"""Agents: what an engine needs of one, and agents as tools, whose calls are child runs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Start:
     """The start of a run, for instructions that depend on it.
 
     Attributes:
-        tenant: who owns the run.
-        user: who asks.
+        tenant: owner of the run.
+        user: the person or service that starts it.
         deps: the application's own objects.
     """
 
@@ -135,7 +135,7 @@ class AgentTool:
         budget: what one call may spend at most; what its caller has left may be less. None for
             no limit but that.
         input_schema: JSON schema of the arguments. By default one text, `task`, which the agent
-            reads as it is; arguments of another schema are told to it as JSON.
+            reads as it is; arguments of another schema reach it as JSON.
         approval: whether a person must approve each call.
         agent: the agent, where it is one with a model and tools of its own (`Agent.as_tool`).
     """
@@ -150,7 +150,7 @@ class AgentTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What a model is told of it."""
+        """The definition that models get."""
         return ToolSpec(self.name, self.description, dict(self.input_schema))
 
 
@@ -169,15 +169,15 @@ class ChildHandler:
 
         Args:
             agents: what models may call.
-            guards: asked in this order; "tool_call" of the arguments before a run is started, and
+            guards: called in this order; "tool_call" of the arguments before a run is started, and
                 "tool_result" of what it has answered before the model reads it, as for tools.
                 A call that they block starts no run and ends as BLOCKED. The log of a run whose
                 answer is withheld is as it was.
 
         Raises:
-            TypeError: an agent or a guard is none, or is given alone.
-            ValueError: two of them have one name, or one would be a session: that never ends, and
-                whoever calls it waits for its end.
+            TypeError: an agent or a guard is of another type, or is not in a list.
+            ValueError: two of them have one name, or one would be a session, which never ends
+                while its caller waits for the end.
         """
         self._agents: dict[str, AgentTool] = {}
         for agent in as_list(agents, "agents", "[AgentTool(…)]"):
@@ -193,7 +193,7 @@ class ChildHandler:
 
     @property
     def offers(self) -> Sequence[ToolSpec]:
-        """What a model is told of each agent."""
+        """The definitions that models get, one for each agent."""
         return [agent.spec for agent in self._agents.values()]
 
     @property
@@ -279,7 +279,7 @@ def _input_text(arguments: Mapping[str, Any]) -> str:
 
 
 def _guarded_call(request: Event, decided: ToolRequest | None) -> Mapping[str, Any] | None:
-    """Return what a guard is told of the call, None where the algorithm no longer asks for it."""
+    """Return the call for guards, None where the algorithm no longer makes it."""
     if decided is None:
         return None
     return {"name": request.data["name"], "args": copied(dict(decided.arguments))}
@@ -294,16 +294,16 @@ def _blocked(request: Event, why: str) -> PendingEvent:
 
 
 def _answer(data: Mapping[str, Any]) -> str:
-    """Return what a run has said at its end."""
+    """Return the answer and the error message of a run."""
     error: Mapping[str, Any] = data.get("error") or {}
     return "\n\n".join(filter(None, (data.get("output"), error.get("message"))))
 
 
 def _withheld(completed: PendingEvent, why: str) -> PendingEvent:
-    """Return the end of a run with its outcome, and without what it has said."""
-    told = f"the agent has done its work; what it answered is withheld, {why}"
+    """Return the end of a run with its outcome, and without its answer."""
+    notice = f"the agent has done its work; what it answered is withheld, {why}"
     remaining = {name: value for name, value in completed.data.items() if name != "error"}
-    return PendingEvent(k.CHILD_COMPLETED, {**remaining, "output": told})
+    return PendingEvent(k.CHILD_COMPLETED, {**remaining, "output": notice})
 
 
 def _completed(request: Event, result: Result) -> PendingEvent:

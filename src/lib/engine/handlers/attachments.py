@@ -19,7 +19,7 @@ async def store(
     """Return the messages with every attachment above the inline limit moved to the blob store.
 
     Args:
-        messages: what somebody has said.
+        messages: the input of a run or a turn, or a reply.
         blobs: where the content goes.
         view: what its tenant sees of the store: a blob to which no run there refers is a missing
             one. None lets any blob be named.
@@ -76,7 +76,7 @@ HELD_BYTES: Final = 64 * 1024 * 1024
 class PinnedBlobs:
     """A blob store that holds what was put until an append refers to it, and then looks again.
 
-    Somebody who erases another run may find content unused between its put and its append. See
+    An erasure of another run may find content unused between its put and its append. See
     `lib.privacy.blobs`. What was put first is let go first, and is then not put again.
     """
 
@@ -103,7 +103,7 @@ class PinnedBlobs:
         return await self._blobs.get(digest) if content is None else content
 
     async def has(self, digest: str) -> bool:
-        """Tell whether the content is here."""
+        """Return True if the content is here."""
         return await self._blobs.has(digest)
 
     async def delete(self, digest: str) -> bool:
@@ -141,6 +141,6 @@ def held(blobs: BlobStore | None) -> PinnedBlobs | None:
 
 
 async def appended(blobs: PinnedBlobs | None, events: Iterable[Event | NewEvent]) -> None:
-    """Say that these events have been appended; see `PinnedBlobs.appended`."""
+    """Note that these events have been appended; see `PinnedBlobs.appended`."""
     if blobs is not None:
         await blobs.appended(events)

@@ -1,4 +1,4 @@
-"""What fulfils requests: the place of every effect."""
+"""The handler protocol: handlers carry requests out, and are the only place of effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Request, default=Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDelta:
-    """A piece of a reply while it is being written; never an event.
+    """A part of a reply while it is being written; never an event.
 
     Attributes:
         key: the request that it belongs to.
@@ -49,7 +49,7 @@ class ToolOffers:
 
         Args:
             specs: all of them.
-            only_by_name: the names of those that are not offered to who takes whatever there is.
+            only_by_name: the names of those offered only to algorithms that name them.
         """
         self._specs = tuple(specs)
         self._unrestricted = tuple(spec for spec in self._specs if spec.name not in only_by_name)
@@ -62,7 +62,7 @@ class ToolOffers:
         return [spec for spec in self._specs if spec.name in names]
 
     def digest(self, names: Sequence[str] | None) -> str:
-        """Return a digest of what a model is told of those, "" if there are none."""
+        """Return a digest of the definitions of those, "" if there are none."""
         key = None if names is None else tuple(names)
         if key not in self._digests:
             self._digests[key] = self.digest_of(names)
@@ -76,10 +76,10 @@ class ToolOffers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What a handler knows when it puts a request into words.
+    """What a handler knows when it logs a request.
 
     Attributes:
-        run_id: the run that asks.
+        run_id: the run that makes the request.
         upto: the `seq` of the last event that the request rests on.
         offers: what all handlers of the engine offer to models.
         approved: whether a person has approved the request.
@@ -101,11 +101,11 @@ class Admission:
 class ChildRuns(Protocol):
     """The runs that one run starts: its children, or the turns of a session.
 
-    While the store fails, it is asked again for as long as the lease lasts.
+    While the store fails, its calls are repeated for as long as the lease lasts.
     """
 
     async def exists(self, request: Event) -> bool:
-        """Tell whether the run that the request names has begun, even if it was erased since."""
+        """Return True if the run that the request names has begun, even if it was erased since."""
         ...
 
     async def run(
@@ -120,7 +120,7 @@ class ChildRuns(Protocol):
     ) -> Result:
         """Start the run that the request names, unless it is there already; wait for its end.
 
-        Meanwhile it is driven here whenever nobody else does. When the run that asks is
+        Meanwhile it is driven here whenever no other worker does. When the parent run is
         cancelled, so is this one, and its end is waited for all the same.
 
         Args:
@@ -128,7 +128,7 @@ class ChildRuns(Protocol):
             algorithm: how the run goes on; one of the engine's.
             input: its messages, as JSON.
             budget: what it may spend, as JSON; None for no limit.
-            user: who asks; None for the user of the run that asks.
+            user: the user of the run; None for that of the parent.
             upto: see `lib.run.started`.
 
         Raises:
@@ -149,12 +149,12 @@ class Call(Generic[R]):
         children: starts other runs for it.
         offers: what all handlers of the engine offer to models.
         blobs: where large content is kept, if anywhere.
-        on_delta: takes pieces of a reply; None when nobody listens.
+        on_delta: takes deltas of a reply; None without a listener.
         redacted: what is done to every payload before it enters the log.
         first_model_call: whether no model of the run has read its input yet, so that guards
             check all of it.
-        interrupted: whether a process died while it carried the request out, and the handler has
-            not been asked about that since.
+        interrupted: True if a process died while it carried the request out, and this is the first
+            call of the handler since.
         budget: what the run may spend in all.
         trace: the span of this request in the application's trace, with the headers to send on as
             `traceparent` and `state`; None if the run was started within no trace.
@@ -211,7 +211,7 @@ class Handler(Protocol[R]):
         """Return the intent to record before the effect, or the question to a person.
 
         Raises:
-            ToolError: this tool request is refused: the model is told why, and nothing is begun.
+            ToolError: this tool request is refused: the model reads why, and nothing is begun.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What the guards of a handler are shown of a request, and the verdicts that go into the log."""
+"""The guards of a handler at work on one request, and the verdicts that go into the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RequestGuards:
         self._call = call
 
     def watches(self, stage: Stage) -> bool:
-        """Tell whether any of the guards is asked at this stage."""
+        """Return True if any of the guards checks this stage."""
         return any_watches(self._guards, stage)
 
     async def input(self, messages: Sequence[Message]) -> str | None:
@@ -96,7 +96,7 @@ class RequestGuards:
             tool=None if call is None else call["name"],
             arguments=None if call is None else call.get("args"),
         )
-        # Hashed as the log would keep it, so that no hash tells of more than the log.
+        # Hashed as the log would keep it, so that no hash reveals more than the log.
         redact = self._call.redacted
         kept: str = (await off_loop_if_large(redact, k.TOOL_COMPLETED, {"output": text}))["output"]
         checks = await check_all(
@@ -109,13 +109,13 @@ class RequestGuards:
         return checks.blocked
 
 
-def as_guards(given: Iterable[Guard]) -> tuple[Guard, ...]:
-    """Return the guards that a handler was given.
+def as_guards(values: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Return the guards as a tuple.
 
     Raises:
-        TypeError: one is none, or is given alone.
+        TypeError: one is no guard, or is not in a list.
     """
-    guards = tuple(as_list(given, "guards", "[InjectionGuard()]"))
+    guards = tuple(as_list(values, "guards", "[InjectionGuard()]"))
     for guard in guards:
         require_attribute(
             guard, "stages", "is no guard: give an instance, such as InjectionGuard()"
@@ -124,12 +124,12 @@ def as_guards(given: Iterable[Guard]) -> tuple[Guard, ...]:
 
 
 def any_watches(guards: Iterable[Guard], stage: Stage) -> bool:
-    """Tell whether any of the guards is asked at this stage."""
+    """Return True if any of the guards checks this stage."""
     return any(stage in guard.stages for guard in guards)
 
 
 def _new_messages(messages: Sequence[Message], *, first_model_call: bool) -> list[Message]:
-    """Return what was said since the last reply; all that was said where there was none yet."""
+    """Return the messages since the last reply, all of them before the first model call."""
     new: list[Message] = []
     for message in reversed(messages):
         if message.role == "assistant" and not first_model_call:
@@ -140,7 +140,7 @@ def _new_messages(messages: Sequence[Message], *, first_model_call: bool) -> lis
 
 
 def _texts(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield what a message or a reply says: thinking, text, results, and arguments as JSON."""
+    """Yield the texts of a message or a reply: thinking, text, results, and arguments as JSON."""
     yield "".join([part.text for part in parts if isinstance(part, Thinking)])
     yield text_of(parts)
     for part in parts:

@@ -49,21 +49,21 @@ class LLMHandler:
         """Take a client, or several.
 
         Args:
-            clients: what speaks to the model; of several, each next one is asked when the one
-                before it could not be had, retries included. All attempts are in the log.
-            guards: asked in this order; "input" before a call, of what is new since the last
-                reply (in a run's first call of all that it was given), and "output" of a reply,
+            clients: the model clients; of several, each next one is called when the one before
+                it has failed, retries included. All attempts are in the log.
+            guards: called in this order; "input" before a call, on what is new since the last
+                reply (in a run's first call, on its whole input), and "output" on a reply,
                 its thinking included, before anybody else sees any of it: then no piece of it is
                 shown while it is written. What they block ends the run as BLOCKED.
             retries: how often and how long to try; each attempt is counted in the log.
             jitter: spreads the attempts of many processes.
             prices: for replies whose provider states no cost; it goes into the log with the reply,
-                so that budgets see it and it never changes afterwards. A call whose cost nobody
-                tells counts as nothing; the first one in a run with a ceiling of cost is warned of.
+                so that budgets see it and it never changes afterwards. A call without a
+                stated cost counts as nothing; the first one in a run with a cost ceiling is logged.
 
         Raises:
-            TypeError: a client is none, such as the name of a model, or a class; or so is a
-                guard.
+            TypeError: a client or a guard is of another type, such as the name of a model or a
+                class.
             ValueError: there is no client.
         """
         self._clients = _as_clients(clients)
@@ -91,7 +91,7 @@ class LLMHandler:
             data["tools"] = [spec.name for spec in admission.offers.select(request.tools)]
         if request.output is not None:
             data["output"] = "json"
-        # Its own where the request names none: a call that fails has no reply that tells.
+        # Its own where the request names none: a failed call has no reply that names it.
         if model := request.model or getattr(self._clients[0], "model", None):
             data["model"] = model
         if request.settings:
@@ -130,7 +130,7 @@ class LLMHandler:
             try:
                 return await self._try(model_call)
             except LLMError as error:
-                if not error.retryable:  # the next one would be asked the same
+                if not error.retryable:  # the next client would get the same request
                     raise
                 what = "falls back to model %r for %s: %s"
                 facts = (client.model, model_call.request.data["key"], error)
@@ -223,7 +223,7 @@ class _ModelCall:
     """One model call: its attempts, at one client after the other.
 
     Attributes:
-        decided: what is asked.
+        decided: the request.
         client: the one whose turn it is.
         state: what a provider holds of the conversation, for the first client alone.
         attempts: made so far, at all clients.
@@ -245,21 +245,21 @@ class _ModelCall:
 
     @property
     def provider(self) -> str | None:
-        """Who is paid, if that is known."""
+        """The provider that is called, None if unknown."""
         if self.failed:
             return getattr(self.client, "provider", None)
         return self.request.data.get("provider")
 
     @property
     def model(self) -> str | None:
-        """The model that is asked, None for the client's own."""
+        """The model that is called, None for the client's own."""
         return self.client.model if self.failed else self.request.data.get("model")
 
     def fall_back(self, client: LLMClient, error: LLMError) -> None:
-        """Go on with the next client, which knows nothing of what another provider holds."""
+        """Go on with the next client, which has no handle of another provider."""
         before = {"model": self.model or self.client.model, "provider": self.provider}
-        known = {name: value for name, value in before.items() if value}
-        self.failed.append({**known, "error": _error_json(error)})
+        named = {name: value for name, value in before.items() if value}
+        self.failed.append({**named, "error": _error_json(error)})
         self.client, self.state, self.first_chunk_s = client, None, None
 
     def attempted(self) -> dict[str, Any]:
@@ -274,9 +274,9 @@ class _ModelCall:
         return data
 
 
-def _as_clients(given: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:
+def _as_clients(value: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:
     clients: list[LLMClient] = (
-        list(given) if isinstance(given, list | tuple) else [cast("LLMClient", given)]
+        list(value) if isinstance(value, list | tuple) else [cast("LLMClient", value)]
     )
     for each in clients:
         require_attribute(
@@ -296,17 +296,19 @@ def _log_retry(
 
 
 def _completed(model_call: _ModelCall, reply: Reply) -> PendingEvent:
-    if (
-        model_call.failed
-    ):  # what this provider holds is not what the first one is asked for next time
+    if model_call.failed:  # what this provider holds is of no use to the first client
         reply = replace(reply, state=None, model=reply.model or model_call.client.model)
     data = model_call.attempted()
     data["reply"] = reply_to_json(with_writable_calls(with_distinct_calls(reply)))
     if is_empty(reply):
         data["empty"] = True
     output = model_call.decided.output
-    if output is not None and not reply.tool_calls and (misfit := _output_mismatch(reply, output)):
-        data["misfit"] = misfit
+    if (
+        output is not None
+        and not reply.tool_calls
+        and (mismatch := _output_mismatch(reply, output))
+    ):
+        data["misfit"] = mismatch
     if model_call.first_chunk_s is not None:
         data["first_chunk_s"] = model_call.first_chunk_s
     return PendingEvent(k.LLM_COMPLETED, data)
@@ -349,7 +351,7 @@ def _distinct(call_id: str, seen: set[str]) -> str:
 def _blocked(
     request: Event, why: str, model_call: _ModelCall | None = None, reply: Reply | None = None
 ) -> PendingEvent:
-    """Return how a call ends that guards have stopped; what it cost is kept, what it said not."""
+    """Return the failure of a call that guards have blocked, with its cost and without its text."""
     data = {"key": request.data["key"]} if model_call is None else model_call.attempted()
     message = f"the {'reply' if reply else 'input'} is {why}"
     data |= {"reason": "blocked", "error": {"type": "Blocked", "message": message}}
@@ -379,7 +381,7 @@ UNWRITABLE: Final = "(not JSON, or nested too deeply)"
 def with_writable_calls(reply: Reply) -> Reply:
     """Return the reply with arguments that are JSON, and not nested too deeply to be written.
 
-    Other arguments are marked as invalid, which the model is told as the result of its call. Our
+    Other arguments are marked as invalid, which the model reads as the result of its call. Our
     clients do so themselves; this is for all others.
     """
     if all(_is_writable(call.arguments) for call in reply.tool_calls):

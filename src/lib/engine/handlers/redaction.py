@@ -40,7 +40,7 @@ async def off_loop_if_large(redact: Redaction, kind: str, data: dict[str, Any]) 
 
 
 def _has_more_text(data: object, chars: int) -> bool:
-    """Tell whether the texts of a payload have more characters than this, all together."""
+    """Return True if the texts of a payload together have more characters than this."""
     waiting = [data]
     while waiting and chars >= 0:
         value = waiting.pop()
@@ -61,8 +61,8 @@ def blanked(kind: str, data: dict[str, Any]) -> dict[str, Any]:
 def _own_handle(data: dict[str, Any], redacted: dict[str, Any]) -> dict[str, Any]:
     """Return the redacted payload without a provider's handle on what was taken out of it."""
     match data, redacted:
-        case {"reply": {"state": _, "parts": said}}, {"reply": {"parts": kept, **reply}}:
-            if said != kept:
+        case {"reply": {"state": _, "parts": original}}, {"reply": {"parts": kept, **reply}}:
+            if original != kept:
                 reply.pop("state", None)
                 return {**redacted, "reply": {"parts": kept, **reply}}
         case _:

@@ -29,7 +29,7 @@ class HandlerRegistry:
 
     Attributes:
         by_kind: each handler by the kind of the request events that it fulfils.
-        offers: what models are told of all of them.
+        offers: the definitions of all their tools.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class HandlerRegistry:
         self._views: dict[str, HandlerRegistry] = dict(own)
 
     def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
-        """Refuse algorithms that offer what there is not, where they tell: see `React.tool_names`.
+        """Refuse algorithms that name tools which are not here; see `React.tool_names`.
 
         Raises:
             UnknownTool: one of them does.
@@ -72,7 +72,7 @@ class HandlerRegistry:
                     raise UnknownTool(name, algorithm=algorithm.name, known=tuple(names))
 
     def for_algorithm(self, algorithm: str) -> HandlerRegistry:
-        """Return these as the runs of an algorithm see them.
+        """Return the registry for the runs of an algorithm.
 
         An agent is not offered to the runs of its own algorithm, unless they name it: a model that
         can hand a task on to itself does, level below level.
@@ -129,7 +129,7 @@ class HandlerRegistry:
         raise MissingHandler(run_id, type(request).__name__)
 
     def _for_tool(self, request: ToolRequest) -> Handler:
-        """Return who offers the tool; if nobody does, the tool handler says so to the model."""
+        """Return the handler of the tool; without one, the tool handler, which reports that."""
         if request.offered is None:
             offered = request.name not in self._own
         else:
@@ -138,13 +138,13 @@ class HandlerRegistry:
         return handler or self.by_kind[k.TOOL_REQUESTED]
 
 
-def as_handlers(given: Iterable[Handler]) -> list[Handler]:
-    """Return the handlers that an engine was given, and those that every engine has.
+def as_handlers(values: Iterable[Handler]) -> list[Handler]:
+    """Return the handlers as a list, with those that every engine has.
 
     Raises:
-        TypeError: one is none, or is given alone.
+        TypeError: one is of another type, or is not in a list.
     """
-    handlers = as_list(given, "handlers", "[LLMHandler(…), ToolHandler(…)]")
+    handlers = as_list(values, "handlers", "[LLMHandler(…), ToolHandler(…)]")
     definitions = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
     for handler in handlers:
         require_attribute(handler, "kind", definitions)
@@ -174,7 +174,7 @@ def _admit(handler: Handler, request: Request, admission: Admission) -> list[Pen
 
 
 class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
-    """Algorithms by name; that of sessions is among them without being told.
+    """Algorithms by name; that of sessions is always among them.
 
     Attributes:
         default: the name of the first one.
@@ -184,27 +184,27 @@ class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
         """Keep them.
 
         Raises:
-            TypeError: one is none, or is given alone.
+            TypeError: one is of another type, or is not in a list.
             ValueError: two have one name, or there is none.
         """
         self._by_name: dict[str, Algorithm[Any]] = {SESSION: SessionLoop()}
-        given: list[str] = []
+        names: list[str] = []
         for algorithm in as_list(algorithms, "algorithms", "[React()]"):
             require_attribute(
                 algorithm, "decide", "is no algorithm: give an instance, such as React()"
             )
             taken = algorithm.name == SESSION and not isinstance(algorithm, SessionLoop)
-            if taken or algorithm.name in given:
+            if taken or algorithm.name in names:
                 raise ValueError(f"two algorithms of one engine have the name {algorithm.name!r}")
-            given.append(algorithm.name)
+            names.append(algorithm.name)
             self._by_name[algorithm.name] = algorithm
-        if not given:
+        if not names:
             raise ValueError("an engine needs at least one algorithm")
-        self.default = given[0]
-        self._names = tuple(given)
+        self.default = names[0]
+        self._names = tuple(names)
 
     def select(self, name: object) -> Algorithm[Any]:
-        """Return the algorithm that somebody has named, the first one for None.
+        """Return the algorithm of this name, the first one for None.
 
         Raises:
             UnknownAlgorithm: there is none.
@@ -240,10 +240,10 @@ _log = logging.getLogger("lib.engine")
 
 
 class ToolDefinitions:
-    """Tells the definitions of tools as models get them, as long as they are what the log says."""
+    """Gives the definitions of tools as models got them, if their digest is that of the log."""
 
     def __init__(self, offers: Iterable[ToolOffers], redacted: Redaction) -> None:
-        """Take the tools, and what is done to whatever leaves the engine for a log.
+        """Take the tools, and the redaction of what leaves the engine.
 
         Args:
             offers: those of the engine's handlers, and those of each agent.
@@ -260,7 +260,7 @@ class ToolDefinitions:
 
         Args:
             names: of the tools.
-            tools_digest: of what the model was told of them.
+            tools_digest: of the definitions that the model got.
 
         Returns:
             None if the tools of this engine are others, or cannot be redacted.

@@ -93,13 +93,13 @@ class ToolHandler:
 
         Args:
             tools: what models may call.
-            guards: asked in this order; "tool_call" before a call has its effect, "tool_result" of
+            guards: called in this order; "tool_call" before a call has its effect, "tool_result" of
                 what came of it, an output or a failure, before the model reads it. What they block
                 is a failure of the call, and the run goes on.
             boundary: makes the unforeseeable words around untrusted output.
 
         Raises:
-            TypeError: a tool or a guard is none, or is given alone.
+            TypeError: a tool or a guard is of another type, or is not in a list.
             ValueError: two tools have one name.
         """
         self._tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
@@ -108,7 +108,7 @@ class ToolHandler:
 
     @property
     def offers(self) -> Sequence[ToolSpec]:
-        """What a model is told of each tool."""
+        """The definitions that models get, one for each tool."""
         return [tool.spec for tool in self._tools]
 
     def admit(self, request: ToolRequest, admission: Admission) -> PendingEvent:
@@ -116,8 +116,8 @@ class ToolHandler:
         tool = self._find(request)
         if tool and not admission.approved and request.invalid is None:
             if admission.repeats and _asks_before_repeating(tool):
-                asked = tool_requested(request, reason=REPEATS, repeats=admission.repeats)
-                return PendingEvent(k.APPROVAL_REQUESTED, asked.data)
+                question = tool_requested(request, reason=REPEATS, repeats=admission.repeats)
+                return PendingEvent(k.APPROVAL_REQUESTED, question.data)
             if _needs_approval(tool, request.arguments):
                 return PendingEvent(k.APPROVAL_REQUESTED, tool_requested(request).data)
         more: dict[str, Any] = {
@@ -132,7 +132,7 @@ class ToolHandler:
     async def handle(self, call: Call[ToolRequest]) -> Sequence[PendingEvent]:
         """Make the call and return its output, or why there is none.
 
-        What became of an interrupted call that must not be repeated is asked of its tool first.
+        For an interrupted call that must not be repeated, the check of its tool is called first.
         """
         if call.interrupted and (tool := self._checkable(call.event)) is not None:
             return await self._check_and_settle(tool, call)
@@ -152,7 +152,7 @@ class ToolHandler:
     async def _check_and_settle(
         self, tool: Tool, call: Call[ToolRequest]
     ) -> Sequence[PendingEvent]:
-        """Ask the tool what became of an interrupted call; return what follows from its answer."""
+        """Call the check of an interrupted call; return what follows from its answer."""
         data = call.event.data
         guarding = RequestGuards(self._guards, call)
         answer = await _ask_check(tool, call)
@@ -168,8 +168,8 @@ class ToolHandler:
         self, tool: Tool, data: Mapping[str, Any], text: Awaitable[str], guarding: RequestGuards
     ) -> PendingEvent:
         """Return the result of a call, once its output is there and the guards have seen it."""
-        result, said = await self._result(tool, data, text)
-        if said is not None and (why := await guarding.result(data, said)):
+        result, outside_text = await self._result(tool, data, text)
+        if outside_text is not None and (why := await guarding.result(data, outside_text)):
             withheld = _withheld(tool, why, made=result.kind == k.TOOL_COMPLETED)
             return tool_failed(data, "blocked", "blocked", withheld)
         return result
@@ -177,14 +177,14 @@ class ToolHandler:
     async def _result(
         self, tool: Tool, data: Mapping[str, Any], output: Awaitable[str]
     ) -> tuple[PendingEvent, str | None]:
-        """Return the result of a call, and what others than we say in it, if anything."""
+        """Return the result of a call, and the text in it that comes from outside, if any."""
         try:
             text = await output
         except ToolError as error:
             failed = _failed(data, error)
             return failed, None if error.code == "timeout" else failed.data["message"]
         if tool.untrusted_output:
-            text = clean(text)  # before it is cut: what nobody sees takes no room
+            text = clean(text)  # before it is cut: invisible characters take no room
         text, cut = clip(text, tool.max_output_chars)
         result: dict[str, Any] = {
             "key": data["key"],
@@ -196,7 +196,7 @@ class ToolHandler:
         return PendingEvent(k.TOOL_COMPLETED, result), text
 
     def recover(self, request: Event) -> PendingEvent | None:
-        """Repeat what may be repeated, or checked; else say that the outcome is unknown."""
+        """Return None for what may be repeated or checked; else the outcome "unknown"."""
         if request.data.get("effects", "once") != "once" or self._checkable(request) is not None:
             return None
         return tool_failed(request.data, "unknown", "unknown", OUTCOME_UNKNOWN)
@@ -224,7 +224,7 @@ class ToolHandler:
             raise ToolError("failed", self._fenced(tool, message)) from error
 
     def _checkable(self, request: Event) -> Tool | None:
-        """Return the tool that tells what became of this call, if it must not be repeated."""
+        """Return the tool of this call if it has a check and must not be repeated."""
         if request.data.get("effects", "once") != "once":
             return None
         name = request.data.get("name")
@@ -257,7 +257,7 @@ def _tool_context(call: Call[ToolRequest]) -> ToolContext:
 
 
 async def _ask_check(tool: Tool, call: Call[ToolRequest]) -> CheckResult:
-    """Return what the tool's check answers; if it fails, it cannot tell."""
+    """Return the answer of the tool's check; a failed check is `CannotTell`."""
     assert tool.check is not None  # noqa: S101 - seen by `_checkable`
     deadline = asyncio.timeout(tool.timeout_s)
     try:
@@ -268,7 +268,7 @@ async def _ask_check(tool: Tool, call: Call[ToolRequest]) -> CheckResult:
         if _being_cancelled():
             raise
         why = "it was cancelled by something of its own"
-    # Around a tool's own code: when in doubt, nothing is known.
+    # Around a tool's own code: a failed check is no answer.
     except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
         why = f"{type(error).__name__}: {error}"
         if deadline.expired():
@@ -297,8 +297,8 @@ def _failed(data: Mapping[str, Any], error: ToolError) -> PendingEvent:
 
 def _withheld(tool: Tool, why: str, *, made: bool) -> str:
     effect = "it has had its effect" if made else "it failed, and may have had its effect"
-    told = "called" if tool.effects == "none" else f"called, and {effect}"
-    return f"{told}; what came of it is withheld, {why}"
+    message = "called" if tool.effects == "none" else f"called, and {effect}"
+    return f"{message}; what came of it is withheld, {why}"
 
 
 def _being_cancelled() -> bool:
@@ -320,8 +320,8 @@ def _needs_approval(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 
 def _timed_out(tool: Tool) -> str:
-    told = f"no answer within {tool.timeout_s:g} s"
-    return told if tool.effects == "none" else f"{told}; {MAYBE}"
+    message = f"no answer within {tool.timeout_s:g} s"
+    return message if tool.effects == "none" else f"{message}; {MAYBE}"
 
 
 def _reason(error: ToolError, data: Mapping[str, Any]) -> Reason:

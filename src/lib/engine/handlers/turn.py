@@ -55,5 +55,5 @@ class TurnHandler:
         return [PendingEvent(k.TURN_COMPLETED, {**names, **result.to_json()})]
 
     def recover(self, request: Event) -> PendingEvent | None:
-        """Wait for the turn's run again: whoever holds it goes on with it."""
+        """Wait for the turn's run again: its worker goes on with it."""
         return None

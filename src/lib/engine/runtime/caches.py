@@ -31,14 +31,14 @@ KEPT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierTurns:
-    """What was said in a session up to a point of its log.
+    """The conversation of a session up to a point of its log.
 
     Attributes:
         conversation: the messages, without a system message; every call in them is answered.
         upto: the `seq` of the end of its last turn.
         turns: the runs whose logs it was folded from.
-        whole: whether nothing has been erased of it since, and its algorithms could fold all of it.
-        erasures: what the store told of its erasures when all these turns were last seen there.
+        whole: True if nothing of it was erased since, and its algorithms could fold all of it.
+        erasures: the erasure count of the store when all these turns were last seen there.
     """
 
     conversation: Sequence[Message] = ()
@@ -73,7 +73,7 @@ class ConversationCache:
         self.requests = TurnRequestCache(kept=kept)
 
     async def before(self, started: Event) -> EarlierTurns:
-        """Return what a run goes on with, given its first event: nothing, unless it is a turn.
+        """Return the conversation before a run, from its first event: empty, unless it is a turn.
 
         Raises:
             UnknownAlgorithm: a turn before it has an algorithm that is not here.
@@ -108,7 +108,7 @@ class ConversationCache:
         """Return what is kept of a session, unless some of it has been erased since.
 
         Its turns are looked for if the store has erased anything since, and always if the store
-        does not tell: whoever looked at each turn would pay more the longer a session is.
+        does not count them: a look at each turn would cost more the longer a session is.
         """
         past = self._kept.get(session_id, EarlierTurns())
         erasures = await erasures_of(self._store)  # before anything is read that it speaks of
@@ -156,15 +156,15 @@ class ConversationCache:
 def _conversation_after(
     algorithm: Algorithm[Any], log: Sequence[Event], before: Sequence[Message]
 ) -> Sequence[Message]:
-    """Return the conversation after a turn; where an algorithm tells none, what was said to it."""
+    """Return the conversation after a turn; of an algorithm without one, its input and answer."""
     state, started = fold(algorithm, log, before), log[0]
     conversation = getattr(algorithm, "conversation", None)
     if conversation is not None:
         return conversation(state.loop)
-    given = readable(started).data.get("input", ())
-    said = [message_from_json(message) for message in given]
+    inputs = readable(started).data.get("input", ())
+    messages = [message_from_json(message) for message in inputs]
     answer = (state.finish or {}).get("output")
-    new = [*said, *([Message.assistant(answer)] if answer else ())]
+    new = [*messages, *([Message.assistant(answer)] if answer else ())]
     return (before if isinstance(before, Conversation) else Conversation(before)).extend(new)
 
 
@@ -174,7 +174,7 @@ def request_digest(data: Mapping[str, Any]) -> str:
 
 
 class TurnRequests:
-    """What the log of one session says to those who send to it.
+    """The turns requested of one session, folded from its log.
 
     Attributes:
         seen: the `seq` of the last event that was read, 0 where there is no such session.
@@ -226,7 +226,7 @@ class TurnRequests:
 class TurnRequestCache:
     """The requests of the sessions that were used last, shared by all handles of an engine.
 
-    Nothing that was said is in them, but digests of it. Those of an erased session are gone when
+    They hold digests of messages, no text. Those of an erased session are gone when
     one of its handles is used again, or when others take their place.
     """
 
@@ -256,11 +256,11 @@ PAGE: Final = 500
 
 
 class StateCache:
-    """Folds logs for those who drive runs.
+    """Folds logs into states for drivers.
 
     A session is taken up for each of its turns. So the states of those used last are kept while
-    they are idle, and only what is new is read: a late turn costs what an early one did. Nothing
-    that was said is in such a state.
+    they are idle, and only what is new is read: a late turn costs what an early one did. Such a
+    state holds no message.
     """
 
     def __init__(
@@ -321,5 +321,5 @@ def _draining(page: list[Event]) -> Iterator[Event]:
 
 
 def _ends_with(state: RunState[Any], last: Event) -> bool:
-    """Tell whether this is the event that the state was folded up to."""
+    """Return True if the state was folded up to this event."""
     return last.seq == state.head and (k.is_signal(last.kind) or last.at == state.at)

@@ -1,4 +1,4 @@
-"""Runs that a run has started: begun once, driven by whoever is free, waited for to the end.
+"""Child runs: started once, driven by any worker, awaited to the end by their parent.
 
 Their ids follow from the request that asks for them, so that starting one again finds it there.
 """
@@ -77,7 +77,7 @@ class ChildRunStarter:
         config = self._engine.algorithm(algorithm).config()
         try:
             config |= await self._engine.run_config(algorithm, tenant=request.tenant, user=user)
-        # Around an application's own code: this run fails, the one that has asked for it goes on.
+        # Around an application's own code: the child run fails, its parent goes on.
         except Exception as error:  # noqa: BLE001 - see above
             if not await self.exists(request):  # else it remembers what it began with
                 _log.exception("the instructions of agent %r failed", algorithm)
@@ -94,11 +94,11 @@ class ChildRunStarter:
             data["budget"] = dict(budget)
         if upto is not None:
             data["upto"] = upto
-        # Asked again, it finds what it has begun.
+        # Repeated, it finds what it has begun.
         return await self._outlast(lambda: self._run(request, data, user))
 
     async def exists(self, request: Event) -> bool:
-        """Tell whether the run that the request names is there, or was; see `ChildRuns`."""
+        """Return True if the run that the request names exists or was erased; see `ChildRuns`."""
         store, run_id = self._engine.store, request.data["run_id"]
 
         async def look() -> bool:
@@ -117,7 +117,7 @@ class ChildRunStarter:
             self._started.pop(run_id, None)
 
     async def cancel(self, reason: str) -> None:
-        """Ask all of them to stop, those to come included; safe to repeat."""
+        """Cancel all of them, those to come included; safe to repeat."""
         if self._reason is None:
             self._reason = reason
             for run_id, request in list(self._started.items()):
@@ -147,13 +147,13 @@ class ChildRunStarter:
     async def _append(self, request: Event, events: Sequence[NewEvent]) -> list[Event]:
         """Begin the run that the request names, unless its parent or its root has been erased.
 
-        Whoever erases a tree looks for new runs after its root is gone. So either that look has
+        An erasure of a tree looks for new runs after its root is gone. So either that look has
         found the new run, or this one finds the root gone. Only a process that dies between the
         two, or loses its lease before a store has answered, leaves an orphan.
 
         Raises:
             Conflict: it is there already.
-            RunErased: it has been erased, or nobody is there for whom it was begun.
+            RunErased: it has been erased, or its parent or root has.
         """
         store, run_id = self._engine.store, request.data["run_id"]
         try:
@@ -178,7 +178,7 @@ class ChildRunStarter:
         self._unanswered.discard(run_id)
 
     async def _cancel_one(self, run_id: str, request: Event) -> None:
-        """Ask one to stop, if it has not ended."""
+        """Cancel one, if it has not ended."""
         info = await self._engine.store.run(run_id)
         if info is not None and info.status == "open":
             with suppress(RunNotFound):  # erased meanwhile
@@ -196,8 +196,8 @@ class ChildRunStarter:
 def _erased(request: Event, error: RunNotFound) -> Result:
     """Return how a run has ended that was erased.
 
-    Nobody knows what it has spent. It counts as all that it was granted, so that it is not
-    granted again; where nothing limits it, as nothing.
+    Its spend is lost with it. It counts as all that was granted, so that this is not granted
+    again; without a limit, as nothing.
     """
     granted = Spend.from_json(request.data.get("budget", {}))
     return _failed(request, "erased", error, granted._replace(seconds=0.0))

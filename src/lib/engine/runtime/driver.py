@@ -71,7 +71,7 @@ _PAUSE_S: Final = 0.001  # with none, threads that read a log wait for the inter
 
 
 class _Waker:
-    """Wakes a driver, and does not know it: what has been driven is no cycle, and gone at once."""
+    """Wakes a driver without a reference to it, so that an ended driver is no reference cycle."""
 
     listener: Listener | None = None
 
@@ -82,10 +82,10 @@ class _Waker:
 
 
 class Driver:
-    """One run in the hands of this process.
+    """Drives one run in this process.
 
     Attributes:
-        waits: whether it only waits for runs that it has started.
+        waits: True while it only waits for its child runs.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class Driver:
         """Take a claimed run; `drive` does the work.
 
         Args:
-            services: what the engine lends.
+            services: parts of the engine that drivers share.
             algorithm: how the run goes on.
             lease: the right to drive it.
-            on_delta: tells where pieces of a run's replies go.
+            on_delta: returns the callback for deltas of a run's replies, None without a listener.
             log: the run's events, if they are at hand.
         """
         self._services = services
@@ -126,17 +126,17 @@ class Driver:
         self._fold_failed = False
 
     async def drive(self, begin: asyncio.Event | None = None) -> RunState[Any]:
-        """Drive the run until it ends or waits for somebody; return its state then.
+        """Drive the run until it ends or waits for a signal; return its state then.
 
-        Whatever goes wrong, here or while it cleans up, the lease is not renewed any more and is
-        given back: another worker can take the run.
+        After any error, here or in the clean-up, the lease is no longer renewed and is released:
+        another worker can take the run over.
 
         Args:
             begin: is waited for before anything is done; None begins at once.
 
         Raises:
             RunAbandoned: another worker has taken over, or `stop` was called.
-            MissingHandler: the run asks for what no handler of the engine fulfils.
+            MissingHandler: the run makes a request that no handler of the engine fulfils.
         """
         async with AsyncExitStack() as leaving:  # from the last to the first, each of them always
             listening = self._services.store.wakeups.listen(
@@ -159,7 +159,7 @@ class Driver:
         return self._run_log.state
 
     def stop(self) -> None:
-        """Let `drive` end soon, leaving the run to whoever resumes it."""
+        """Let `drive` end soon; any worker can resume the run."""
         self._stopping = True
         self._keeper.shorten_deadline()
         self._waker.wake()
@@ -171,7 +171,7 @@ class Driver:
             self._keeper.shorten_deadline()
 
     async def _save(self, _type: object, error: BaseException | None, _at: object) -> None:
-        """Write down what is known at the end: results, or else the failure that ended it."""
+        """Log what there is at the end: results, or else the failure that ended it."""
         saved = await self._save_results()
         run_id = self._keeper.lease.run_id
         if isinstance(error, RunAbandoned) and error.run_id == run_id and not self._stopping:
@@ -180,7 +180,7 @@ class Driver:
             await self._log_failure(error)
 
     async def _log_lost_lease(self) -> None:
-        """Say in the log of a run that was taken over that this worker was slow, and not dead."""
+        """Log in a run that was taken over that this worker was slow, and not dead."""
         store, lease = self._services.store, self._keeper.lease
         data = {
             "signal_id": f"lost/{lease.owner}/{lease.epoch}",
@@ -253,7 +253,7 @@ class Driver:
                 self._start(follow_up, step.requests)
 
     async def _before_intents(self) -> None:
-        """Make sure that what is about to be intended may also be begun."""
+        """Check that an intent that is about to be logged may also be begun."""
         self._raise_if_stopped()
         if not self._keeper.is_valid:
             await self._keeper.renew()
@@ -264,8 +264,8 @@ class Driver:
         Returns:
             Whether there was anything, and it is in the log now.
         """
-        known, self._effects.results = self._effects.results, []
-        batches = [known] if known else []
+        results, self._effects.results = self._effects.results, []
+        batches = [results] if results else []
         saved = False
         while batches:
             batch = batches.pop()
@@ -296,7 +296,7 @@ class Driver:
         self._run_log.state = self._run_log.state._replace(head=events[-1].seq)
 
     async def _log_failure(self, fault: Exception) -> None:
-        """Write down a failure that whoever takes the run up next would not count."""
+        """Log a failure that the next owner of the run could not count."""
         with (
             suppress(RunAbandoned),
             log_store_errors(self._keeper.lease, "its failure was not counted"),
@@ -304,12 +304,12 @@ class Driver:
             kinds = {request.kind for request in self._run_log.state.open.values()}
             if self._run_log.state.poisoned or not (self._fold_failed or kinds <= k.SPAWNS_RUN):
                 return
-            self._run_log.algorithm = NULL_ALGORITHM  # it is not asked any more
+            self._run_log.algorithm = NULL_ALGORITHM  # it is not called any more
             if not await self._failed_in_child(fault):
                 await self._append([self._resumed(error={"type": type(fault).__name__})])
 
     async def _failed_in_child(self, fault: Exception) -> bool:
-        """Tell whether a run that this one has started has failed here, and counts for itself."""
+        """Return True if a child run has failed here, which counts its own failures."""
         request = self._run_log.state.open.get(self._effects.failed_task)
         if fault is not self._effects.error or request is None:
             return False
@@ -320,7 +320,7 @@ class Driver:
         return PendingEvent(k.RUN_RESUMED, {"worker": lease.owner, "epoch": lease.epoch, **more})
 
     def _drafts(self, step: Step, probe: RunState[Any]) -> list[PendingEvent]:
-        """Return the step as events to be: facts, intents, and the end."""
+        """Return the step as pending events: facts, intents, and the end."""
         pending_events = list(step.settled)
         for request in step.requests:
             if isinstance(request, TurnRequest):
@@ -334,7 +334,7 @@ class Driver:
     # -- taking up ---------------------------------------------------------------------------
 
     async def _take_over(self) -> None:
-        """Read and fold the run; if somebody has been interrupted in it, take it over."""
+        """Read and fold the run; if its worker was interrupted in it, take it over."""
         decided = await self._read()
         state = self._run_log.state
         self._children = ChildRunStarter(
@@ -395,7 +395,7 @@ class Driver:
         return decided
 
     def _require_handler(self, event: Event) -> None:
-        """Refuse a run before anything is written of which this engine lacks something."""
+        """Refuse a run, before anything is logged, of which this engine lacks a part."""
         if event.kind not in self._services.handlers.by_kind:
             raise MissingHandler(self._run_log.state.run_id, event.kind)
         if event.kind in k.SPAWNS_RUN:
@@ -465,9 +465,9 @@ class Driver:
         )
 
     async def _wind_down(self) -> bool:
-        """Stop what is under way in a run that is to end; tell whether that settled anything.
+        """Stop what is under way in a run that is to end; return True if that settled anything.
 
-        The runs that it has started are asked to stop, and end by themselves.
+        Its child runs are cancelled, and end by themselves.
         """
         await self._cancel_children()
         if not self._run_log.state.cancelled:
@@ -526,7 +526,7 @@ def _log_end(state: RunState[Any]) -> None:
 
 
 def _log_rest(state: RunState[Any]) -> None:
-    keys = sorted(key for key, said in state.approvals.items() if said == "pending")
+    keys = sorted(key for key, approval in state.approvals.items() if approval == "pending")
     if keys:
         log_run(logging.INFO, state.run_id, "waits for a person to decide %s", ", ".join(keys))
     else:
@@ -540,9 +540,9 @@ def _log_unknown(request: Event) -> None:
 
 
 async def _hash_messages(requests: Iterable[Request]) -> None:
-    """Hash what is to be sent; while that is much, others have their turns.
+    """Hash the messages of model requests, with pauses for other tasks where they are many.
 
-    They take real time, whatever clock the run goes by.
+    The pauses are in real time, whatever the clock of the engine.
     """
     for request in requests:
         if isinstance(request, LLMRequest):
@@ -551,10 +551,10 @@ async def _hash_messages(requests: Iterable[Request]) -> None:
 
 
 def is_first_model_call(state: RunState[Any]) -> bool:
-    """Tell whether a run that a caller has started has had no model call that came to its end.
+    """Return True if a root run has had no model call that came to its end.
 
-    All that it was given is new then, even what it says that a model has replied. What went before
-    a turn of a session is not: it was checked when it was said.
+    Then all of its input is new, replies of models in it included. The conversation before a turn
+    of a session is not: it was checked when it was sent.
     """
     waiting = sum(request.kind == k.LLM_REQUESTED for request in state.open.values())
     return state.root_id == state.run_id and state.spend.llm_calls <= waiting

@@ -1,4 +1,4 @@
-"""What is under way for a run: each effect a task, begun under the lease, its result kept here."""
+"""The effects of a run: each a task, begun under the lease, with its result until it is logged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Effects:
         Args:
             keeper: the lease under which effects are begun.
             grace_s: how long one that is cancelled may take to end.
-            wake: is told whenever one has ended.
+            wake: is called whenever one has ended.
         """
         self.results: list[PendingEvent] = []
         self.error: BaseException | None = None

@@ -43,7 +43,7 @@ class Hosting:
         """Begin without a run.
 
         Args:
-            services: what the engine lends to drivers.
+            services: parts of the engine that drivers share.
             algorithms: how runs go on.
             hub: where pieces of replies go.
             on_rest: is called with a run that waits, in case a signal has come meanwhile.
@@ -58,7 +58,7 @@ class Hosting:
         self._runs: dict[str, tuple[Driver, asyncio.Task[RunState[Any]]]] = {}
 
     def __contains__(self, run_id: str) -> bool:
-        """Tell whether the run is driven here."""
+        """Return True if the run is driven here."""
         return run_id in self._runs
 
     def __getitem__(self, run_id: str) -> asyncio.Task[RunState[Any]]:
@@ -66,7 +66,7 @@ class Hosting:
         return self._runs[run_id][1]
 
     def waits(self, run_id: str) -> bool:
-        """Tell whether the run is driven here and only waits for runs that it has started."""
+        """Return True if the run is driven here and only waits for its child runs."""
         hosted = self._runs.get(run_id)
         return hosted is not None and hosted[0].waits
 
@@ -76,7 +76,7 @@ class Hosting:
         return list(self._algorithms)
 
     async def claim_some(self, limit: int, *, skip: Collection[str] = ()) -> list[Lease]:
-        """Claim up to so many ready runs that nobody drives, oldest first; see `begin`."""
+        """Claim up to so many ready runs that no worker holds, oldest first; see `begin`."""
         return await self._services.store.claim(
             self._services.worker,
             ttl_s=self._services.lease_s,
@@ -104,10 +104,10 @@ class Hosting:
     async def claim(
         self, run_id: str, algorithm: Algorithm[Any], log: Sequence[Event] = ()
     ) -> bool:
-        """Drive the run if nobody does; return whether it is driven here now.
+        """Drive the run if no worker does; return True if it is driven here now.
 
-        A caller that is cancelled waits for the store's answer: else it might leave a lease that
-        nobody holds.
+        A caller that is cancelled waits for the store's answer: else it might leave a lease without
+        an owner.
         """
         if not self.drives:
             return False
@@ -178,15 +178,15 @@ class Hosting:
             self._forget(run_id, driver)
         self._services.states.keep(algorithm, state)
         if state.outcome is None and not self.closing:
-            # A signal that came while the lease was given back found the run in these hands.
+            # A signal that came while the lease was being released found the run still driven here.
             await self._on_rest(run_id)
         return state
 
     def wait_stopped(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
         """Wait until this process stops driving the run; return its state then.
 
-        It is looked for at once, not when the result is awaited: by then it may have failed, and
-        nobody would know.
+        It is looked for at once, not when the result is awaited: by then it may have failed
+        unseen.
 
         Returns None if the run is not driven here, or no longer because another worker is.
 
@@ -207,7 +207,7 @@ class Hosting:
             return None
 
     def interrupt(self, run_id: str) -> None:
-        """Stop driving a run soon, if it is driven here; anybody can take it up then."""
+        """Stop driving a run soon, if it is driven here; any worker can resume it then."""
         hosted = self._runs.get(run_id)
         if hosted is not None:
             hosted[0].stop()
@@ -226,7 +226,7 @@ def _log_end(run_id: str, task: asyncio.Task[RunState[Any]]) -> None:
     error = task.exception()
     if isinstance(error, RunAbandoned):
         _log.info("%s", error)
-    elif isinstance(error, MissingHandler | UnknownAlgorithm):  # where it was raised tells no more
+    elif isinstance(error, MissingHandler | UnknownAlgorithm):  # the traceback would add nothing
         _log.error("run %r stopped here: %s: %s", run_id, type(error).__name__, error)
     elif error is not None:
         _log.error("run %r stopped here", run_id, exc_info=error)

@@ -1,4 +1,4 @@
-"""The lease of a run in the hands of this process: kept, and the measure of its patience."""
+"""Renews the lease of a run; store calls are retried until it expires."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def retry_while_held(
         call: what may be done twice.
         what: is it, for the log.
         clock: the time.
-        until: tells when to give up; it may change meanwhile.
+        until: returns the time to give up; it may change meanwhile.
 
     Raises:
         StoreError: it fails in a way that does not pass, or has failed for too long.
@@ -51,8 +51,8 @@ async def retry_while_held(
 class LeaseKeeper:
     """Renews a lease when a third of it is over.
 
-    How long it lasts is measured by this process's clock, from before it was asked for: the store
-    may go by another clock.
+    Its expiry is measured by the clock of this process, from before each renewal: the store may
+    have another clock.
 
     Attributes:
         lease: as it is now.
@@ -64,11 +64,11 @@ class LeaseKeeper:
         """Take a lease; `start` renews it.
 
         Args:
-            store: has given it.
+            store: grants it.
             lease: the lease.
             clock: the time.
             lease_s: how long it lasts.
-            grace_s: how long a store that fails is borne once `shorten_deadline` was called.
+            grace_s: how long store calls are retried once `shorten_deadline` was called.
         """
         self.lease = lease
         self._store = store
@@ -84,11 +84,11 @@ class LeaseKeeper:
 
     @property
     def is_valid(self) -> bool:
-        """Whether nobody else may have it by now."""
+        """True while no other worker can have it."""
         return self._clock.now() < self._until
 
     def start(self, on_end: Callable[[asyncio.Task[None]], None]) -> None:
-        """Renew it from now on; `on_end` is told of each attempt, above all of one that failed."""
+        """Renew it from now on; `on_end` is called with the task of each renewal."""
         if self._stopped:  # while a store did not let go of a renewal
             return
         self._timer = asyncio.get_running_loop().call_later(
@@ -96,14 +96,14 @@ class LeaseKeeper:
         )
 
     def stop(self) -> None:
-        """Keep it no longer, and never again."""
+        """Stop renewing it for good."""
         self._stopped = True
         for each in (self._timer, self._renewal):
             if each is not None:
                 each.cancel()
 
     def shorten_deadline(self) -> None:
-        """Bear a store that fails for a short while only, from now on."""
+        """Retry store calls for `grace_s` only, from now on."""
         self._shortened = self._shortened or self._clock.now() + timedelta(seconds=self._grace_s)
 
     async def renew(self) -> None:

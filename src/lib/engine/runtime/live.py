@@ -1,4 +1,4 @@
-"""Replies while they are being written, for whoever watches; what nobody watches is not kept."""
+"""Carries deltas of replies to subscribers in this process; without one nothing is kept."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Watcher(Protocol):
 
 
 class DeltaHub:
-    """Carries pieces of replies from handlers to watchers of the same process.
+    """Carries deltas of replies from handlers to watchers of the same process.
 
-    A slow watcher loses nothing and delays nobody: its queue grows until it has read the reply,
+    A slow watcher loses nothing and delays no other: its queue grows until it has read the reply,
     whose size the model's token limit bounds.
     """
 
     def __init__(self) -> None:
-        """Make a hub that nobody watches."""
+        """Make a hub without watchers."""
         self._watchers: defaultdict[str, set[Watcher]] = defaultdict(set)
 
     def publisher(self, run_id: str) -> Callable[[LiveDelta], None] | None:
-        """Return where to put the pieces of this run, None when nobody watches it."""
+        """Return the callback for deltas of this run, None without a watcher."""
         return self._publish(run_id) if run_id in self._watchers else None
 
     def _publish(self, run_id: str) -> Callable[[LiveDelta], None]:
@@ -41,18 +41,18 @@ class DeltaHub:
         return publish
 
     def add(self, run_id: str, watcher: Watcher) -> None:
-        """Let somebody watch this run, whether it is driven here by now or not."""
+        """Add a watcher of this run, which need not be driven here yet."""
         self._watchers[run_id].add(watcher)
 
     def discard(self, run_id: str, watcher: Watcher) -> None:
-        """Let somebody watch no longer; safe to repeat."""
+        """Remove a watcher; safe to repeat."""
         watchers = self._watchers.get(run_id, set())
         watchers.discard(watcher)
         if not watchers:
             self._watchers.pop(run_id, None)
 
     def end(self, run_id: str) -> None:
-        """Tell the watchers of this run that nothing more comes from this process."""
+        """Put None: this process has stopped driving the run."""
         for queue in self._watchers.get(run_id, ()):
             queue.put_nowait(None)
 

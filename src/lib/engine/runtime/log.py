@@ -1,4 +1,4 @@
-"""The log of a run as the one who drives it knows it: folded, and appended to."""
+"""The log of a run in the process that drives it: folded, and appended to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunLog:
     """Appends to the log of one run, and folds what others append to it.
 
     Attributes:
-        state: the fold of all that is known to be in the log.
+        state: the fold of all events that are certainly in the log.
         algorithm: what it is folded by.
     """
 
@@ -37,13 +37,13 @@ class RunLog:
         keeper: LeaseKeeper,
         wake: Callable[[], None],
     ) -> None:
-        """Begin without a state, which somebody has to read.
+        """Begin without a state, which the driver reads.
 
         Args:
-            services: what the engine lends.
+            services: parts of the engine that drivers share.
             algorithm: see above.
-            keeper: the lease, for as long as which a store that fails is borne.
-            wake: is told that the log may have grown.
+            keeper: the lease; store calls are retried until it expires.
+            wake: is called when the log may have new events.
         """
         self.algorithm = algorithm
         self._keeper = keeper
@@ -105,7 +105,7 @@ class RunLog:
         return True
 
     async def _were_stored(self, events: Sequence[Event]) -> bool:
-        """Tell whether these events, whose append lost its answer, are in the log.
+        """Return True if these events, whose append lost its answer, are in the log.
 
         If not, the signals that are there instead are folded.
 
@@ -154,7 +154,7 @@ class RunLog:
 
 
 def _starts_with(tail: Sequence[Event], events: Sequence[Event]) -> bool:
-    """Tell whether a log goes on with these events; intents of another epoch are others.
+    """Return True if a log continues with these events; intents of another epoch differ.
 
     Times are not compared: the clocks of two workers may agree.
     """

@@ -1,4 +1,4 @@
-"""What an engine lends to the drivers of its runs."""
+"""How parts see their engine: one protocol, the services of drivers, and a tenant's view."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class EngineAPI(Protocol):
         """Return what a run that starts now remembers beside the config of its algorithm."""
         ...
 
-    async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
+    async def messages(self, value: Input, *, tenant: str | None = None) -> list[Message]:
         """Return the messages, with large attachments in the blob store."""
         ...
 
@@ -84,11 +84,11 @@ class EngineAPI(Protocol):
         ...
 
     async def resume(self, run_id: str) -> bool:
-        """Drive the run here if nobody does; return whether this engine drives it now."""
+        """Drive the run here if no worker does; return True if this engine drives it now."""
         ...
 
     async def start_driving(self, run_id: str, log: Sequence[Event]) -> bool:
-        """Drive a run that has just been started, given its log, if nobody else does."""
+        """Drive a run that has just been started, from its log, unless another worker does."""
         ...
 
     def wait_while_driven(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
@@ -96,7 +96,7 @@ class EngineAPI(Protocol):
         ...
 
     async def result_of(self, run_id: str) -> Result:
-        """Wait for the end of the run, driving it here whenever nobody else does; return it."""
+        """Wait for the end of the run, driving it here whenever no worker does; return it."""
         ...
 
     def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
@@ -106,7 +106,7 @@ class EngineAPI(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What an engine lends to the drivers of its runs."""
+    """The parts of an engine that the drivers of its runs share."""
 
     store: EventStore
     states: StateCache
@@ -122,7 +122,7 @@ class Services:
 
 
 class TenantEngine:
-    """What handles of one tenant need of an engine; see `Engine.run`.
+    """The view of an engine through which handles of one tenant see it; see `Engine.run`.
 
     A server that makes its handles with it answers for a foreign id as it does for a missing one.
     """
@@ -157,7 +157,7 @@ class TenantEngine:
             return None if await self.store.run(run_id) is None else await ended
 
     async def resume(self, run_id: str) -> bool:
-        """Drive the run here if nobody does.
+        """Drive the run here if no worker does.
 
         Raises:
             RunNotFound: the tenant has no such run.
@@ -166,7 +166,7 @@ class TenantEngine:
         return await self._engine.resume(run_id)
 
     async def start_driving(self, run_id: str, log: Sequence[Event]) -> bool:
-        """Drive a run that has just been started, given its log, if nobody else does.
+        """Drive a run that has just been started, from its log, unless another worker does.
 
         Raises:
             RunNotFound: the tenant has no such run.
@@ -227,9 +227,9 @@ class TenantEngine:
         """Return an event of now, redacted."""
         return await self._engine.event(kind, data, tenant=tenant, user=user)
 
-    async def messages(self, given: Input, *, tenant: str | None = None) -> list[Message]:
+    async def messages(self, value: Input, *, tenant: str | None = None) -> list[Message]:
         """Return the messages, with large attachments in the blob store."""
-        return await self._engine.messages(given, tenant=tenant)
+        return await self._engine.messages(value, tenant=tenant)
 
     async def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
         """Yield the run's replies while they are written here; nothing of a foreign one."""
