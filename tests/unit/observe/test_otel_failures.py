@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ExportError
 from lib.observe import OTelSink
+from lib.testing.aio import run
 from lib.testing.sink import make_trace
 
 from .otel_kit import Exporter, Sending, exported
@@ -88,7 +89,7 @@ async def test_a_hanging_exporter_whose_caller_gave_up_refuses_the_next_call_and
     assert len(exporter.batches) == 2
 
 
-async def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_at_a_time():
+def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_at_a_time():
     exporter = Exporter()
     exporter.go_on.clear()
     sink = OTelSink(exporter)
@@ -97,12 +98,16 @@ async def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by
     async def exports(first: int) -> None:
         await asyncio.gather(*[sink.export(make_trace(first + n)) for n in range(3)])
 
-    others = [asyncio.to_thread(asyncio.run, exports(10 * n)) for n in (1, 2)]
-    working = asyncio.gather(exports(0), *others)
-    await asyncio.to_thread(exporter.go_on.wait, 0.1)
-    most = sum(thread.name == "Exporter" for thread in threading.enumerate())
-    exporter.go_on.set()
-    await working
+    async def main() -> None:
+        others = [asyncio.to_thread(asyncio.run, exports(10 * n)) for n in (1, 2)]
+        working = asyncio.gather(exports(0), *others)
+        await asyncio.to_thread(exporter.go_on.wait, 0.1)
+        nonlocal most
+        most = sum(thread.name == "Exporter" for thread in threading.enumerate())
+        exporter.go_on.set()
+        await working
+
+    run(main())
 
     assert most == 1
     assert len(exporter.batches) == 9

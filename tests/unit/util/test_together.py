@@ -7,6 +7,7 @@ import pytest
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib._util.together import Together
+from lib.testing.aio import run
 
 
 class Service:
@@ -161,7 +162,7 @@ async def test_work_that_is_cancelled_between_two_batches_raises_in_no_callback(
     assert failed == []
 
 
-async def test_a_loop_that_ends_at_once_still_carries_out_what_its_tasks_ask_for_last() -> None:
+def test_a_loop_that_ends_at_once_still_carries_out_what_its_tasks_ask_for_last() -> None:
     service, told = Service(), list[int]()
     together = service.together()
 
@@ -174,7 +175,7 @@ async def test_a_loop_that_ends_at_once_still_carries_out_what_its_tasks_ask_for
     async def main() -> asyncio.Task[None]:
         return asyncio.create_task(background())
 
-    await main()
+    run(main())
     assert told == [4]
 
 

@@ -17,26 +17,26 @@ from lib.vector import OpenAIEmbedder
 from .wire_kit import Server, ask, wire
 
 
-async def test_one_wire_serves_one_event_loop_after_another_and_leaves_no_connection_open(
+def test_one_wire_serves_one_event_loop_after_another_and_leaves_no_connection_open(
     server: Server,
 ) -> None:
     shared = wire()
 
     for _ in range(3):
-        assert (await ask(shared, server.url)) == 1
+        assert run(ask(shared, server.url)) == 1
         assert server.has_none_open()
 
     assert server.connections == 3
 
 
-async def test_an_embedder_serves_one_event_loop_after_another(server: Server) -> None:
+def test_an_embedder_serves_one_event_loop_after_another(server: Server) -> None:
     embedder = OpenAIEmbedder("m", base_url=server.url, api_key=API_KEY)
 
     for _ in range(3):
-        assert (await embedder.embed(["a"])).tolist() == [[1.0, 2.0]]
+        assert run(embedder.embed(["a"])).tolist() == [[1.0, 2.0]]
 
 
-async def test_a_chat_client_serves_one_event_loop_after_another(server: Server) -> None:
+def test_a_chat_client_serves_one_event_loop_after_another(server: Server) -> None:
     client = ChatClient("m", base_url=server.url, api_key=API_KEY)
     hello = [Message.user("hello")]
 
@@ -44,13 +44,13 @@ async def test_a_chat_client_serves_one_event_loop_after_another(server: Server)
         return [piece async for piece in client.stream(hello)]
 
     for _ in range(3):
-        assert (await client.complete(hello)).text == "hi"
-        assert isinstance((await streamed())[-1], Reply)
+        assert run(client.complete(hello)).text == "hi"
+        assert isinstance(run(streamed())[-1], Reply)
 
     assert server.has_none_open()
 
 
-async def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_loop(
+def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_loop(
     server: Server,
 ) -> None:
     client = ChatClient("m", base_url=server.url, api_key=API_KEY)
@@ -62,17 +62,15 @@ async def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_l
         return await anext(stream)
 
     for _ in range(3):
-        assert isinstance(await begun(), Delta)
+        assert isinstance(run(begun()), Delta)
         assert server.has_none_open()
 
 
-async def test_a_transport_that_is_handed_in_serves_one_event_loop_after_another(
-    server: Server,
-) -> None:
+def test_a_transport_that_is_handed_in_serves_one_event_loop_after_another(server: Server) -> None:
     shared = wire(transport=httpx2.AsyncHTTPTransport())
 
     for _ in range(3):
-        assert (await ask(shared, server.url)) == 1
+        assert run(ask(shared, server.url)) == 1
         assert server.has_none_open()
 
 
@@ -164,7 +162,7 @@ async def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: 
     assert await asyncio.to_thread(server.has_none_open)
 
 
-async def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
+def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
     server: Server,
 ) -> None:
     async def main() -> None:
@@ -174,7 +172,7 @@ async def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connecti
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in range(5):
-            await main()
+            run(main())
             gc.collect()
 
     assert [str(warning.message) for warning in warned] == []

@@ -89,15 +89,15 @@ async def test_a_turn_that_is_given_to_who_was_just_cancelled_goes_on_to_the_nex
     assert third.exception() is None
 
 
-async def test_each_event_loop_has_turns_of_its_own() -> None:
+def test_each_event_loop_has_turns_of_its_own() -> None:
     shared = LoopTurns(1, 1)
 
     async def main() -> None:
         async with shared.here().turn("a"):
             assert shared.here() is shared.here()
 
-    await main()
-    await main()
+    run(main())
+    run(main())
     assert len(shared._turns) == 1  # pyright: ignore[reportPrivateUsage] - what it keeps is tested
 
 

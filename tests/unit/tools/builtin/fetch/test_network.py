@@ -177,9 +177,12 @@ def test_one_fetcher_serves_several_event_loops_also_at_once(internet: Any) -> N
     assert len(fetcher._sender._pools) <= 2  # type: ignore[attr-defined] - what it keeps is tested
 
 
-async def test_connections_that_nobody_closes_end_with_the_loop(internet: Any) -> None:
-    async with HostileServer() as internet.server:
-        await SafeFetcher(resolver=Names(TWO)).fetch("http://srv.test/")
+def test_connections_that_nobody_closes_end_with_the_loop(internet: Any) -> None:
+    async def main() -> None:
+        async with HostileServer() as internet.server:
+            await SafeFetcher(resolver=Names(TWO)).fetch("http://srv.test/")
+
+    run(main())
     gc.collect()  # where a socket were left open, a warning, and so an error
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import FetchBlocked, ToolError
+from lib.testing.aio import run
 from lib.tools.builtin.fetch.fetcher import SafeFetcher
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules
 from lib.tools.builtin.fetch.resolver import Addresses, SystemResolver
@@ -160,14 +161,14 @@ async def test_a_lookup_that_was_left_gives_back_its_thread_when_it_ends(lookups
     await asyncio.gather(task, waiting)
 
 
-async def test_an_answer_for_a_loop_that_has_ended_is_dropped(lookups: Lookups) -> None:
+def test_an_answer_for_a_loop_that_has_ended_is_dropped(lookups: Lookups) -> None:
     resolver = SystemResolver(max_threads=1)
     with pytest.raises(ToolError):
-        await addresses(resolver).of("slow.example.com", 80, timeout_s=0.05)
+        run(addresses(resolver).of("slow.example.com", 80, timeout_s=0.05))
 
     lookups.go.set()
 
-    assert (await resolver.resolve("example.com", 80)) == ["93.184.216.34"]
+    assert run(resolver.resolve("example.com", 80)) == ["93.184.216.34"]
 
 
 async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(lookups: Lookups) -> None:

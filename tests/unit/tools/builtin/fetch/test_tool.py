@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from lib.errors import FetchBlocked, ToolError
+from lib.testing.aio import run
 from lib.tools import ToolAnnotations, ToolContext
 from lib.tools.builtin import FetchPolicy, SafeFetcher, http_fetch_tool
 from lib.tools.builtin.fetch import tool as module
@@ -94,14 +95,14 @@ async def test_a_short_text_comes_whole() -> None:
     )
 
 
-async def test_pages_are_turned_into_text_at_the_same_time_in_several_loops() -> None:
+def test_pages_are_turned_into_text_at_the_same_time_in_several_loops() -> None:
     made = http_fetch_tool(fetcher=fetcher("some text"))
 
     async def main() -> list[str]:
         calls = [made.call({"url": "http://example.com/"}, CONTEXT) for _ in range(10)]
         return await asyncio.gather(*calls)
 
-    assert len(set((await main()) + (await main()))) == 1
+    assert len(set(run(main()) + run(main()))) == 1
 
 
 async def test_the_title_of_a_page_is_one_line_of_limited_length(monkeypatch: Any) -> None:
