@@ -19,6 +19,7 @@ from lib.cli.payment import Payments, pay_and_be_killed
 from lib.events import SQLiteEventStore
 from lib.llm import FunctionClient, Reply, ToolCall
 from lib.testing.agents import make_engine
+from lib.testing.aio import run
 
 LIB = [sys.executable, "-m", "lib.cli"]
 
@@ -188,22 +189,25 @@ def test_the_default_documents_are_the_projects_own() -> None:
     assert (own_documents() / "index.md").is_file()
 
 
-async def test_a_configured_model_answers(documents: Path, tmp_path: Path) -> None:
+def test_a_configured_model_answers(documents: Path, tmp_path: Path) -> None:
     arguments = [*LIB, "demo", str(documents), "--data", str(tmp_path / "data"), "--ask", "Who?"]
     call = Reply((ToolCall("c1", "search_documents", {"query": "postage"}),), stop="tool_calls")
 
-    async with ChatServer([call, "We do [returns.md:5]."]) as server:
-        environment = {
-            **os.environ,
-            "OPENAI_BASE_URL": server.base_url,
-            "OPENAI_API_KEY": API_KEY,
-            "OPENAI_MODEL": MODEL,
-        }
-        asked = await asyncio.create_subprocess_exec(
-            *arguments, env=environment, stdout=asyncio.subprocess.PIPE
-        )
-        told, _ = await asked.communicate()
-        told, status = told.decode(), asked.returncode or 0
+    async def main() -> tuple[str, int]:
+        async with ChatServer([call, "We do [returns.md:5]."]) as server:
+            environment = {
+                **os.environ,
+                "OPENAI_BASE_URL": server.base_url,
+                "OPENAI_API_KEY": API_KEY,
+                "OPENAI_MODEL": MODEL,
+            }
+            asked = await asyncio.create_subprocess_exec(
+                *arguments, env=environment, stdout=asyncio.subprocess.PIPE
+            )
+            told, _ = await asked.communicate()
+            return told.decode(), asked.returncode or 0
+
+    told, status = run(main())
 
     assert status == 0
     assert "We do [returns.md:5]." in told
@@ -230,9 +234,7 @@ def test_a_model_that_fails_is_told_and_is_the_exit_status(documents: Path, tmp_
         ("<html>", "no model is configured, a stand-in answers"),
     ],
 )
-async def test_a_local_ollama_is_found(
-    monkeypatch: pytest.MonkeyPatch, answer: str, told: str
-) -> None:
+def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, told: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
@@ -248,4 +250,4 @@ async def test_a_local_ollama_is_found(
             await model.aclose()
             return model.told
 
-    assert (await main()) == told
+    assert run(main()) == told

@@ -9,6 +9,7 @@ from lib.cli import main
 from lib.cli.demo import own_documents
 from lib.cli.extractive import ExtractiveClient
 from lib.llm import Delta, Message, Reply, ToolCall, ToolResult, ToolSpec
+from lib.testing.aio import run
 
 SEARCH = ToolSpec("search", "Search.", {"type": "object"})
 PASSAGE = {
@@ -25,17 +26,17 @@ def asked(*results: ToolResult) -> list[Message]:
     return [Message.user("Who pays the postage?"), *[Message.tool(result) for result in results]]
 
 
-async def test_it_searches_for_the_question_first() -> None:
-    reply = await ExtractiveClient().complete(asked(), tools=[SEARCH])
+def test_it_searches_for_the_question_first() -> None:
+    reply = run(ExtractiveClient().complete(asked(), tools=[SEARCH]))
 
     assert reply.tool_calls == (ToolCall("search-1", "search", {"query": "Who pays the postage?"}),)
     assert reply.stop == "tool_calls"
 
 
-async def test_it_quotes_whole_sentences_of_running_text_with_file_and_line() -> None:
+def test_it_quotes_whole_sentences_of_running_text_with_file_and_line() -> None:
     found = ToolResult("search-1", json.dumps([PASSAGE]))
 
-    told = (await ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
 
     assert told.splitlines()[0] == "We pay the postage! [a.md:12]"
     assert "No model is configured" in told
@@ -43,7 +44,7 @@ async def test_it_quotes_whole_sentences_of_running_text_with_file_and_line() ->
     assert "|" not in told
 
 
-async def test_it_quotes_neither_code_nor_comments_nor_halves_of_sentences_nor_markup() -> None:
+def test_it_quotes_neither_code_nor_comments_nor_halves_of_sentences_nor_markup() -> None:
     text = (
         "postage = 1. Postage code.\n```\n\nof the postage. **Postage** is in "
         "[the table. Of postage](post.md), see `a. b`.\n\n"
@@ -51,19 +52,19 @@ async def test_it_quotes_neither_code_nor_comments_nor_halves_of_sentences_nor_m
     )
     found = ToolResult("search-1", json.dumps([{"source": "a.md", "line": 1, "text": text}]))
 
-    told = (await ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
 
     assert told.splitlines()[0] == ("Postage is in the table. Of postage, see `a. b`. [a.md:4]")
 
 
-async def test_the_passage_that_was_found_first_is_quoted_first() -> None:
+def test_the_passage_that_was_found_first_is_quoted_first() -> None:
     passages = [
         {"source": f"{name}.md", "line": 1, "text": f"The postage is paid by {name}."}
         for name in ("first", "second", "third", "fourth")
     ]
     found = ToolResult("search-1", json.dumps(passages))
 
-    told = (await ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
 
     assert [line for line in told.splitlines() if line][:3] == [
         f"The postage is paid by {name}. [{name}.md:1]" for name in ("first", "second", "third")
@@ -74,14 +75,17 @@ async def test_the_passage_that_was_found_first_is_quoted_first() -> None:
 @pytest.mark.parametrize(
     "result", [ToolResult("c", "[]"), ToolResult("c", "out of order", is_error=True)]
 )
-async def test_it_says_when_it_found_nothing(result: ToolResult) -> None:
-    assert (await ExtractiveClient().complete(asked(result))).text == (
+def test_it_says_when_it_found_nothing(result: ToolResult) -> None:
+    assert run(ExtractiveClient().complete(asked(result))).text == (
         "The documents say nothing about this."
     )
 
 
-async def test_its_answer_can_be_streamed() -> None:
-    delta, reply = [piece async for piece in ExtractiveClient().stream(asked(), tools=())]
+def test_its_answer_can_be_streamed() -> None:
+    async def main() -> list[Delta | Reply]:
+        return [piece async for piece in ExtractiveClient().stream(asked(), tools=())]
+
+    delta, reply = run(main())
     assert isinstance(delta, Delta)
     assert isinstance(reply, Reply)
     assert delta.text == reply.text

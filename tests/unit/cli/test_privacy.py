@@ -165,20 +165,25 @@ def test_a_run_that_never_was_is_told(place: Path) -> None:
     assert (result.exit_code, "no run 'never'" in result.output) == (1, True)
 
 
-async def test_what_is_erased_on_a_redis_server_leaves_its_append_only_file(
+def test_what_is_erased_on_a_redis_server_leaves_its_append_only_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = redis.own_server()
+    server = redis.own_server("--appendfsync", "always")
+
+    async def fill() -> None:
+        store = RedisEventStore(server.url, partitions=3)
+        await store.setup()
+        for name in ("one", "two", "three"):
+            await log_of(
+                store, name, days=40, input=[{"role": "user", "content": f"MARKER-{name}"}]
+            )
+        await store.close()
 
     def kept(name: str) -> bool:
         files = [path for path in server.folder.rglob("*") if path.is_file()]
         return any(f"MARKER-{name}".encode() in path.read_bytes() for path in files)
 
-    store = RedisEventStore(server.url, partitions=3)
-    await store.setup()
-    for name in ("one", "two", "three"):
-        await log_of(store, name, days=40, input=[{"role": "user", "content": f"MARKER-{name}"}])
-    await store.close()
+    run(fill())
     assert kept("one")
     done = privacy("erase-run", server.url, "one", "--yes")
     assert (done.exit_code, done.stdout) == (0, "runs: 1, events: 2, blobs: 0, vectors: 0\n")

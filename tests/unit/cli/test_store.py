@@ -111,13 +111,16 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
     assert [line.split()[0] for line in shown.splitlines()] == ["run", "run-two", "run-one"]
 
 
-async def test_what_is_stored_is_shown_as_it_is_and_obeyed_by_nobody(tmp_path: Path) -> None:
-    store = SQLiteEventStore(tmp_path / "runs.db", clock=ManualClock())
-    await store.setup()
-    data: dict[str, Any] = {"algorithm": "[/red]\x1b[31m", "input": []}
-    event = NewEvent(k.RUN_STARTED, data, ManualClock().now(), tenant="[bold]\n[/x]")
-    await store.append("run", [event], expected=0)
-    await store.close()
+def test_what_is_stored_is_shown_as_it_is_and_obeyed_by_nobody(tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = SQLiteEventStore(tmp_path / "runs.db", clock=ManualClock())
+        await store.setup()
+        data: dict[str, Any] = {"algorithm": "[/red]\x1b[31m", "input": []}
+        event = NewEvent(k.RUN_STARTED, data, ManualClock().now(), tenant="[bold]\n[/x]")
+        await store.append("run", [event], expected=0)
+        await store.close()
+
+    run(fill())
     shown = call("runs", tmp_path / "runs.db").stdout
     assert "[/red] [31m" in shown
     assert "[bold] [/x]" in shown

@@ -11,6 +11,7 @@ from lib.cli import main
 from lib.events import Event, open_store
 from lib.events.layout import LAYOUT_VERSION
 from lib.events.urls import store_place
+from lib.testing.aio import run
 from lib.testing.event_store.kit import all_events, begin
 from servers import postgres, redis
 
@@ -30,7 +31,7 @@ def call(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 
 
-async def made(url: str) -> list[Event]:
+def made(url: str) -> list[Event]:
     async def body() -> list[Event]:
         store = open_store(url)
         await store.setup()
@@ -40,10 +41,10 @@ async def made(url: str) -> list[Event]:
         await store.close()
         return events
 
-    return await body()
+    return run(body())
 
 
-async def stored(url: str) -> list[Event]:
+def stored(url: str) -> list[Event]:
     async def body() -> list[Event]:
         store = open_store(url, read_only=True)
         await store.setup()
@@ -51,12 +52,12 @@ async def stored(url: str) -> list[Event]:
         await store.close()
         return events
 
-    return await body()
+    return run(body())
 
 
-async def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) -> None:
+def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) -> None:
     absent = call("store", "check", url)
-    log = await made(url)
+    log = made(url)
     check = call("store", "check", url, "--json")
     runs = call("store", "runs", url, "--json")
     events = call("store", "events", url, "run-one", "--json")
@@ -72,7 +73,7 @@ async def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: s
     assert len(events.stdout.splitlines()) == 4
     assert verify.stdout == "runs: 2, events: 5, faults: 0\n"
     assert (trace.exit_code, "run-one" in trace.stdout) == (0, True)
-    assert (await stored(url)) == log
+    assert stored(url) == log
 
 
 def test_a_server_that_is_not_there_is_one_line_without_the_password() -> None:
@@ -89,7 +90,17 @@ def test_what_the_class_of_a_store_refuses_is_a_wrong_call() -> None:
     assert (result.exit_code, "Traceback" in result.output) == (2, False)
 
 
-async def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> None:
+def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> None:
+    async def held() -> None:
+        store = open_store(url)
+        await store.setup()
+        await begin(store, "run-held", input=[])
+        for _ in range(2):
+            (lease,) = await store.claim("before", ttl_s=600, run_id="run-held")
+            await store.release(lease)
+        await store.claim("dead-worker", ttl_s=3600, run_id="run-held")
+        await store.close()
+
     async def taken() -> tuple[bool, bool]:
         store = open_store(url)
         await store.setup()
@@ -100,17 +111,10 @@ async def test_a_lease_on_a_server_is_ended_and_others_take_over(url: str) -> No
         await store.close()
         return lease.takeover, lease.owner == "next"
 
-    store = open_store(url)
-    await store.setup()
-    await begin(store, "run-held", input=[])
-    for _ in range(2):
-        (lease,) = await store.claim("before", ttl_s=600, run_id="run-held")
-        await store.release(lease)
-    await store.claim("dead-worker", ttl_s=3600, run_id="run-held")
-    await store.close()
+    run(held())
     done = call("store", "unlock", url, "run-he", "--yes")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("ended: the lease of run run-held, held by dead-worker until")
-    assert (await taken()) == (True, True)
+    assert run(taken()) == (True, True)
     none = call("store", "unlock", url, "run-held", "--yes")
     assert "no worker holds run 'run-held'" in none.stderr

@@ -250,49 +250,59 @@ async def collect(store: EventStore, query: RunQuery) -> list[tuple[RunInfo, Tot
 
 
 @pytest.mark.parametrize("calls", [EVENTS_PER_PAGE, EVENTS_PER_PAGE // 2, 3])
-async def test_a_long_log_is_read_in_pages_and_counted_once(calls: int) -> None:
-    async with store_with(1, calls) as store:
-        ((_, spend),) = await collect(store, RunQuery())
+def test_a_long_log_is_read_in_pages_and_counted_once(calls: int) -> None:
+    async def main() -> None:
+        async with store_with(1, calls) as store:
+            ((_, spend),) = await collect(store, RunQuery())
 
-        assert spend.total.known_cost == Decimal("0.5") * calls
-        assert {limit for _, limit, _ in store.pages} == {EVENTS_PER_PAGE}
-        assert sum(size for _, _, size in store.pages) == 2 * calls + 1
+            assert spend.total.known_cost == Decimal("0.5") * calls
+            assert {limit for _, limit, _ in store.pages} == {EVENTS_PER_PAGE}
+            assert sum(size for _, _, size in store.pages) == 2 * calls + 1
+
+    run(main())
 
 
 @pytest.mark.parametrize("runs", [0, 1, RUNS_PER_PAGE, RUNS_PER_PAGE + 1])
 @pytest.mark.parametrize("limit", [None, 1, RUNS_PER_PAGE, RUNS_PER_PAGE + 1])
-async def test_every_run_is_read_once_and_none_beyond_the_limit(
-    runs: int, limit: int | None
-) -> None:
-    async with store_with(runs) as store:
-        found = await collect(store, RunQuery(limit=limit))
+def test_every_run_is_read_once_and_none_beyond_the_limit(runs: int, limit: int | None) -> None:
+    async def main() -> None:
+        async with store_with(runs) as store:
+            found = await collect(store, RunQuery(limit=limit))
 
-        wanted = [f"run-{number}" for number in range(runs)][:limit]
-        assert [info.run_id for info, _ in found] == wanted
-        assert [run_id for run_id, *_ in store.pages] == wanted
+            wanted = [f"run-{number}" for number in range(runs)][:limit]
+            assert [info.run_id for info, _ in found] == wanted
+            assert [run_id for run_id, *_ in store.pages] == wanted
 
-
-async def test_runs_that_are_erased_meanwhile_do_not_end_the_list() -> None:
-    async with store_with(RUNS_PER_PAGE + 2) as store:
-        seen: list[str] = []
-        async for info, _ in runs_with_spend(store, RunQuery()):
-            seen.append(info.run_id)
-            if len(seen) == 1:
-                for number in range(RUNS_PER_PAGE - 2, RUNS_PER_PAGE + 1):
-                    await store.erase(f"run-{number}")
-
-        assert seen[-2:] == [f"run-{RUNS_PER_PAGE - 3}", f"run-{RUNS_PER_PAGE + 1}"]
-        assert len(seen) == len(set(seen)) == RUNS_PER_PAGE - 1
+    run(main())
 
 
-async def test_when_a_whole_page_is_erased_no_other_run_is_left_out() -> None:
-    async with store_with(RUNS_PER_PAGE + 1) as store:
-        found = runs_with_spend(store, RunQuery())
-        await anext(found)
-        for number in range(RUNS_PER_PAGE):
-            await store.erase(f"run-{number}")
+def test_runs_that_are_erased_meanwhile_do_not_end_the_list() -> None:
+    async def main() -> None:
+        async with store_with(RUNS_PER_PAGE + 2) as store:
+            seen: list[str] = []
+            async for info, _ in runs_with_spend(store, RunQuery()):
+                seen.append(info.run_id)
+                if len(seen) == 1:
+                    for number in range(RUNS_PER_PAGE - 2, RUNS_PER_PAGE + 1):
+                        await store.erase(f"run-{number}")
 
-        assert [info.run_id async for info, _ in found] == [f"run-{RUNS_PER_PAGE}"]
+            assert seen[-2:] == [f"run-{RUNS_PER_PAGE - 3}", f"run-{RUNS_PER_PAGE + 1}"]
+            assert len(seen) == len(set(seen)) == RUNS_PER_PAGE - 1
+
+    run(main())
+
+
+def test_when_a_whole_page_is_erased_no_other_run_is_left_out() -> None:
+    async def main() -> None:
+        async with store_with(RUNS_PER_PAGE + 1) as store:
+            found = runs_with_spend(store, RunQuery())
+            await anext(found)
+            for number in range(RUNS_PER_PAGE):
+                await store.erase(f"run-{number}")
+
+            assert [info.run_id async for info, _ in found] == [f"run-{RUNS_PER_PAGE}"]
+
+    run(main())
 
 
 def test_a_child_counts_once_in_the_totals(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fakes.team import boss_of, task, team
 from lib.cli import main
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
+from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
 AT = ManualClock().now()
@@ -57,7 +58,7 @@ def failed(reason: str, key: str = "tool/1/c1") -> NewEvent:
     return event(k.TOOL_FAILED, **data, code="unknown", message="m")
 
 
-async def test_each_run_says_what_it_does_or_waits_for(tmp_path: Path) -> None:
+def test_each_run_says_what_it_does_or_waits_for(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"key": "tool/1/c1", "call_id": "c1", "name": "pay", "args": {}}
     logs: dict[str, list[NewEvent]] = {
         "ended": [event(k.RUN_COMPLETED, outcome="COMPLETED")],
@@ -70,12 +71,15 @@ async def test_each_run_says_what_it_does_or_waits_for(tmp_path: Path) -> None:
         "lost-track": [requested(), failed("unknown")],
     }
 
-    store = await store_of(tmp_path / "runs.db", logs)
-    for run_id in ("asks", "idle"):
-        await idle(store, run_id)
-    await store.claim("w", ttl_s=3600, run_id="works")
-    await store.claim("w", ttl_s=0, run_id="dead")
-    await store.close()
+    async def fill() -> None:
+        store = await store_of(tmp_path / "runs.db", logs)
+        for run_id in ("asks", "idle"):
+            await idle(store, run_id)
+        await store.claim("w", ttl_s=3600, run_id="works")
+        await store.claim("w", ttl_s=0, run_id="dead")
+        await store.close()
+
+    run(fill())
 
     listed = lines(call("runs", tmp_path / "runs.db", "--json"))
     assert {each["run"]: (each["state"], each["unknown"]) for each in listed} == {
@@ -94,9 +98,12 @@ async def test_each_run_says_what_it_does_or_waits_for(tmp_path: Path) -> None:
     assert "owner dead" in shown
 
 
-async def test_that_there_are_more_runs_is_said_with_their_number(tmp_path: Path) -> None:
-    store = await store_of(tmp_path / "runs.db", {f"run-{n}": [] for n in range(103)})
-    await store.close()
+def test_that_there_are_more_runs_is_said_with_their_number(tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = await store_of(tmp_path / "runs.db", {f"run-{n}": [] for n in range(103)})
+        await store.close()
+
+    run(fill())
 
     result = call("runs", tmp_path / "runs.db")
     assert result.stderr == "the newest 100 of 103 runs: --limit 103 lists all\n"
@@ -104,12 +111,15 @@ async def test_that_there_are_more_runs_is_said_with_their_number(tmp_path: Path
     assert call("runs", tmp_path / "runs.db", "--limit", 103).stderr == ""
 
 
-async def test_roots_are_totals_of_their_trees_with_separators(tmp_path: Path) -> None:
-    store = SQLiteEventStore(tmp_path / "runs.db")
-    async with team(boss_of(task(0, "a"), task(1, "b")), store=store) as engine:
-        started = await engine.start("go")
-        await started.result()
-        root = started.id
+def test_roots_are_totals_of_their_trees_with_separators(tmp_path: Path) -> None:
+    async def fill() -> str:
+        store = SQLiteEventStore(tmp_path / "runs.db")
+        async with team(boss_of(task(0, "a"), task(1, "b")), store=store) as engine:
+            started = await engine.start("go")
+            await started.result()
+            return started.id
+
+    root = run(fill())
 
     alone = {each["run"]: each for each in lines(call("runs", tmp_path / "runs.db", "--json"))}
     (tree,) = lines(call("runs", tmp_path / "runs.db", "--roots", "--json"))
@@ -122,7 +132,7 @@ async def test_roots_are_totals_of_their_trees_with_separators(tmp_path: Path) -
     assert root in row
 
 
-async def test_large_numbers_have_separators(tmp_path: Path) -> None:
+def test_large_numbers_have_separators(tmp_path: Path) -> None:
     usage = {"input_tokens": 1234567, "output_tokens": 7654}
     reply: dict[str, Any] = {"parts": [], "model": "m", "usage": usage}
     log = [
@@ -130,14 +140,17 @@ async def test_large_numbers_have_separators(tmp_path: Path) -> None:
         event(k.LLM_COMPLETED, key="llm/1", reply=reply),
     ]
 
-    await (await store_of(tmp_path / "runs.db", {"run": log})).close()
+    async def fill() -> None:
+        await (await store_of(tmp_path / "runs.db", {"run": log})).close()
+
+    run(fill())
 
     row = call("runs", tmp_path / "runs.db").stdout.splitlines()[1]
     assert "1,234,567" in row
     assert "7,654" in row
 
 
-async def test_calls_of_unknown_outcome_are_listed_until_they_are_settled(tmp_path: Path) -> None:
+def test_calls_of_unknown_outcome_are_listed_until_they_are_settled(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     logs = {
         "alpha-1": [requested(), failed("unknown")],
@@ -150,7 +163,10 @@ async def test_calls_of_unknown_outcome_are_listed_until_they_are_settled(tmp_pa
         "never-made": [requested(unstarted=True), failed("unknown")],
     }
 
-    await (await store_of(path, logs)).close()
+    async def fill() -> None:
+        await (await store_of(path, logs)).close()
+
+    run(fill())
 
     assert [
         (each["run_id"], each["key"], each["arguments"])
@@ -179,10 +195,13 @@ async def test_calls_of_unknown_outcome_are_listed_until_they_are_settled(tmp_pa
     assert call("verify", path, "--json").exit_code == 0
 
 
-async def settled_with(path: Path, *words: object) -> dict[str, Any]:
+def settled_with(path: Path, *words: object) -> dict[str, Any]:
     """Return what the log of `run` holds of a settlement."""
 
-    await (await store_of(path, {"run": [requested(), failed("unknown")]})).close()
+    async def fill() -> None:
+        await (await store_of(path, {"run": [requested(), failed("unknown")]})).close()
+
+    run(fill())
     done = call("settle", path, "run", "c1", "--happened", *words)
     assert done.exit_code == 0, done.output
     (found,) = [
@@ -191,19 +210,19 @@ async def settled_with(path: Path, *words: object) -> dict[str, Any]:
     return found["data"]
 
 
-async def test_what_a_person_types_goes_through_a_redactor_before_it_is_on_the_log(
+def test_what_a_person_types_goes_through_a_redactor_before_it_is_on_the_log(
     tmp_path: Path,
 ) -> None:
     typed = {"no": 17, "to": "ann@example.com", "card": "4111 1111 1111 1111"}
 
-    data = await settled_with(tmp_path / "runs.db", "--result", json.dumps(typed))
+    data = settled_with(tmp_path / "runs.db", "--result", json.dumps(typed))
 
     assert (data["key"], data["result"]["no"]) == ("tool/1/c1", 17)
     assert "ann@example.com" not in json.dumps(data)
     assert "4111" not in json.dumps(data)
 
 
-async def test_the_redactor_is_that_of_an_engine_of_yours(
+def test_the_redactor_is_that_of_an_engine_of_yours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -225,16 +244,16 @@ def engine():
         encoding="utf-8",
     )
 
-    data = await settled_with(
+    data = settled_with(
         tmp_path / "runs.db", "--result", '"blue ann@example.com"', "--app", "settling_app:engine"
     )
 
     assert data["result"] == "[COLOUR] ann@example.com"
 
 
-async def test_a_call_is_settled_once_whatever_is_said_later(tmp_path: Path) -> None:
+def test_a_call_is_settled_once_whatever_is_said_later(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    first = await settled_with(path, "--result", '"paid"')
+    first = settled_with(path, "--result", '"paid"')
 
     for again in ("--happened", "--did-not-happen"):
         refused = call("settle", path, "run", "c1", again)
@@ -257,13 +276,16 @@ async def test_a_call_is_settled_once_whatever_is_said_later(tmp_path: Path) -> 
         (("alpha-2", "c1", "--happened"), 1, "no call of this run is unknown"),
     ],
 )
-async def test_a_wrong_settlement_writes_nothing(
+def test_a_wrong_settlement_writes_nothing(
     tmp_path: Path, words: tuple[str, ...], status: int, told: str
 ) -> None:
     path = tmp_path / "runs.db"
     two = [requested(), failed("unknown"), requested("tool/2/c2"), failed("unknown", "tool/2/c2")]
 
-    await (await store_of(path, {"alpha-1": two, "alpha-2": []})).close()
+    async def fill() -> None:
+        await (await store_of(path, {"alpha-1": two, "alpha-2": []})).close()
+
+    run(fill())
     before = call("check", path, "--json").stdout
 
     result = call("settle", path, *words)
@@ -274,17 +296,20 @@ async def test_a_wrong_settlement_writes_nothing(
 
 
 @pytest.mark.parametrize("claims", [1, 7])
-async def test_unlock_ends_a_lease_says_whose_it_was_and_others_take_over(
+def test_unlock_ends_a_lease_says_whose_it_was_and_others_take_over(
     tmp_path: Path, claims: int
 ) -> None:
     path = tmp_path / "runs.db"
 
-    store = await store_of(path, {"run-1": []})
-    for _ in range(claims - 1):
-        (lease,) = await store.claim("before", ttl_s=60, run_id="run-1")
-        await store.release(lease)
-    await store.claim("dead-worker", ttl_s=3600, run_id="run-1")
-    await store.close()
+    async def fill() -> None:
+        store = await store_of(path, {"run-1": []})
+        for _ in range(claims - 1):
+            (lease,) = await store.claim("before", ttl_s=60, run_id="run-1")
+            await store.release(lease)
+        await store.claim("dead-worker", ttl_s=3600, run_id="run-1")
+        await store.close()
+
+    run(fill())
 
     refused = call("unlock", path, "run", input="n\n")
     assert (refused.exit_code, "held by dead-worker until" in refused.stdout) == (1, True)
@@ -303,5 +328,5 @@ async def test_unlock_ends_a_lease_says_whose_it_was_and_others_take_over(
         await store.close()
         return lease.takeover
 
-    assert await take()
+    assert run(take())
     assert "no worker holds run 'run-1'" in call("unlock", path, "run-1", "--yes").stderr

@@ -138,7 +138,7 @@ def test_a_damaged_digest_is_found_in_every_kind_of_run(
     assert verify(tmp_path / "damaged.db").exit_code == 0, "only --deep decides again"
 
 
-async def test_what_cannot_be_decided_is_counted_with_the_reason_and_an_app_decides_it(
+def test_what_cannot_be_decided_is_counted_with_the_reason_and_an_app_decides_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "runs.db"
@@ -149,24 +149,27 @@ async def test_what_cannot_be_decided_is_counted_with_the_reason_and_an_app_deci
     config = {"twice": True, "max_steps": 3}
     asked = {"key": "llm/1", "upto": 1, "digest": "0" * 64}
 
-    store = SQLiteEventStore(path)
-    async with make_engine(ScriptedClient(["done"]), store=store) as engine:
-        await (await engine.start("go")).result()
-        at = engine.clock.now()
-        for run_id in ("custom-1", "custom-2"):
-            log = [
-                NewEvent(k.RUN_STARTED, {**begun, "config": config}, at),
-                NewEvent(k.LLM_REQUESTED, asked, at),
-            ]
-            await store.append(run_id, log, expected=0)
-        await store.append(
-            "broken",
-            [
-                NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, at),
-                NewEvent(k.TOOL_COMPLETED, {"key": "t", "call_id": "c", "output": ""}, at),
-            ],
-            expected=0,
-        )
+    async def make() -> None:
+        store = SQLiteEventStore(path)
+        async with make_engine(ScriptedClient(["done"]), store=store) as engine:
+            await (await engine.start("go")).result()
+            at = engine.clock.now()
+            for run_id in ("custom-1", "custom-2"):
+                log = [
+                    NewEvent(k.RUN_STARTED, {**begun, "config": config}, at),
+                    NewEvent(k.LLM_REQUESTED, asked, at),
+                ]
+                await store.append(run_id, log, expected=0)
+            await store.append(
+                "broken",
+                [
+                    NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, at),
+                    NewEvent(k.TOOL_COMPLETED, {"key": "t", "call_id": "c", "output": ""}, at),
+                ],
+                expected=0,
+            )
+
+    run(make())
 
     result = verify(path, "--deep", "--json")
     assert result.exit_code == 1

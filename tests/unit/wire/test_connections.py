@@ -113,53 +113,65 @@ def test_an_event_loop_that_goes_on_after_shutting_down_generators_is_served() -
             assert runner.run(ask(shared, "http://h/")) == 1
 
 
-async def test_first_calls_at_once_share_one_client(
+def test_first_calls_at_once_share_one_client(
     server: Server, clients: list[httpx2.AsyncClient]
 ) -> None:
-    shared = wire()
-    assert await asyncio.gather(*(ask(shared, server.url) for _ in range(20))) == [1] * 20
-    assert len(clients) == 1
+    async def main() -> None:
+        shared = wire()
+        assert await asyncio.gather(*(ask(shared, server.url) for _ in range(20))) == [1] * 20
+        assert len(clients) == 1
 
-    await shared.aclose()
-    await shared.aclose()
+        await shared.aclose()
+        await shared.aclose()
 
-    assert clients[0].is_closed
-    assert await ask(shared, server.url) == 1
-    assert [client.is_closed for client in clients] == [True, False]
+        assert clients[0].is_closed
+        assert await ask(shared, server.url) == 1
+        assert [client.is_closed for client in clients] == [True, False]
+
+    run(main())
     assert all(client.is_closed for client in clients)
     assert server.has_none_open()
 
 
-async def test_a_first_call_that_is_cancelled_leaves_the_others_served(server: Server) -> None:
-    shared = wire()
-    first, second = [asyncio.create_task(ask(shared, server.url)) for _ in range(2)]
-    await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
-    first.cancel()
+def test_a_first_call_that_is_cancelled_leaves_the_others_served(server: Server) -> None:
+    async def main() -> None:
+        shared = wire()
+        first, second = [asyncio.create_task(ask(shared, server.url)) for _ in range(2)]
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
+        first.cancel()
 
-    assert await second == 1
-    assert first.cancelled()
+        assert await second == 1
+        assert first.cancelled()
+
+    run(main())
     assert server.has_none_open()
 
 
-async def test_closing_while_a_first_call_is_on_its_way_does_not_break_it(
+def test_closing_while_a_first_call_is_on_its_way_does_not_break_it(
     server: Server, clients: list[httpx2.AsyncClient]
 ) -> None:
-    shared = wire()
-    first = asyncio.create_task(ask(shared, server.url))
-    await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
-    await shared.aclose()
+    async def main() -> None:
+        shared = wire()
+        first = asyncio.create_task(ask(shared, server.url))
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
+        await shared.aclose()
 
-    assert await first == 1
-    assert await ask(shared, server.url) == 1
-    assert len(clients) == 2
+        assert await first == 1
+        assert await ask(shared, server.url) == 1
+        assert len(clients) == 2
+
+    run(main())
     assert all(client.is_closed for client in clients)
     assert server.has_none_open()
 
 
-async def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: Server) -> None:
-    assert await ask(wire(), server.url) == 1
-    gc.collect()
-    assert await asyncio.to_thread(server.has_none_open)
+def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: Server) -> None:
+    async def main() -> None:
+        assert await ask(wire(), server.url) == 1
+        gc.collect()
+        assert await asyncio.to_thread(server.has_none_open)
+
+    run(main())
 
 
 def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(

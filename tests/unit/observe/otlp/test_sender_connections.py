@@ -23,6 +23,7 @@ from fakes.otlp_receiver import (
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ExportError
 from lib.observe.otlp import OTLPSender
+from lib.testing.aio import run
 
 from .sender_kit import KEY, PROTOBUF, Plain, failure, make_spans, names, send, sender_to
 
@@ -73,7 +74,7 @@ async def test_no_secret_is_in_an_error_nor_in_what_it_came_from() -> None:
         assert KEY not in "".join(traceback.format_exception(error))
 
 
-async def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_closed_twice() -> None:
+def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_closed_twice() -> None:
     senders: list[OTLPSender] = []
     ports = [0]
 
@@ -88,7 +89,7 @@ async def test_one_sender_serves_one_event_loop_after_the_other_and_may_be_close
             await senders[0].aclose()
             return names(receiver), receiver.connections
 
-    assert [(await main()) for _ in range(2)] == [(["span-0", "span-1"], 2)] * 2
+    assert [run(main()) for _ in range(2)] == [(["span-0", "span-1"], 2)] * 2
 
 
 async def test_many_exports_at_once_do_not_mix() -> None:

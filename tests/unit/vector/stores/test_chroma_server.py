@@ -13,6 +13,7 @@ from chromadb.config import Settings
 from chromadb.errors import NotFoundError, RateLimitError
 
 from lib.errors import StoreClosed, StoreUnavailable
+from lib.testing.aio import run
 from lib.vector import ChromaVectorStore, Record
 from lib.vector.stores.chroma import client as clients
 from servers.chroma import chroma_server, forget_collections
@@ -55,7 +56,7 @@ def http(status: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def test_it_can_be_reached_from_one_event_loop_after_another(server: tuple[str, int]) -> None:
+def test_it_can_be_reached_from_one_event_loop_after_another(server: tuple[str, int]) -> None:
     host, port = server
 
     async def main(turn: int) -> None:
@@ -65,7 +66,7 @@ async def test_it_can_be_reached_from_one_event_loop_after_another(server: tuple
         await store.close()
 
     for turn in range(5):
-        await main(turn)
+        run(main(turn))
 
 
 async def test_closing_one_store_leaves_the_connections_of_another(server: tuple[str, int]) -> None:
