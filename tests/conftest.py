@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +48,7 @@ def either(first: Callable[..., bool], second: Callable[[], bool]) -> Callable[.
 
 def called_by_a_test() -> bool:
     """Return True if a test has called the library's synchronous code: its loop is its own."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(TESTS) and path != __file__:
