@@ -1,5 +1,6 @@
 """Every vector store keeps the contract; a new one is one more line of the table."""
 
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from lib.vector import (
     SQLiteVectorStore,
 )
 from servers import chroma, postgres
+
+LONG = bool(os.environ.get("LIB_TEST_LONG"))
 
 
 def in_a_table_of_its_own(place: Path, dimension: int, metric: Metric) -> PostgresVectorStore:
@@ -118,7 +121,7 @@ class TestVectorStores(VectorStoreContract):
         return each_kind
 
     def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
-        check_against_memory(kind, max_examples=30)
+        check_against_memory(kind, max_examples=300 if LONG else 15)
 
     def test_no_tenant_reaches_what_another_one_has(self, kind: StoreKind) -> None:
-        check_tenants(kind, max_examples=15)
+        check_tenants(kind, max_examples=150 if LONG else 8)

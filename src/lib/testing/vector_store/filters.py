@@ -83,8 +83,8 @@ INVALID: dict[str, tuple[Any, str, str | None, str | None]] = {
     "many values": ({"x": {"$in": list(range(10_001))}}, "R11", "x", "$in"),
 }
 FILTERS_A_BATCH = 250
-BATCHES = 40 if os.environ.get("LIB_TEST_LONG") else 8
-"""So many random filters for each store: 2,000, or 10,000 in the long mode."""
+BATCHES = 40 if os.environ.get("LIB_TEST_LONG") else 2
+"""So many random filters for each store: 500, or 10,000 in the long mode."""
 
 
 class FilterContract(StoreTests):
