@@ -22,10 +22,21 @@ COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 create_model("First")  # for the first one of a process pydantic looks for plugins, in files
 
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("deep", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile("deep" if os.environ.get("LIB_TEST_LONG") else "ci")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the directories that take longest, so that no worker is idle at the end."""
+    longest = tuple(TESTS + each for each in ("chaos", "crash", "docs", "contract", "browser"))
+    items.sort(key=lambda item: not str(item.path).startswith(longest))
 
 
 @pytest.fixture(autouse=True)

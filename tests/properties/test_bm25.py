@@ -4,7 +4,7 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.vector.text import bm25
@@ -30,7 +30,6 @@ def by_the_formula(texts: dict[int, list[str]], query: list[str], row: int) -> f
     return score
 
 
-@settings(max_examples=500)
 @given(plan=steps, query=terms, limit=st.integers(1, 8), eager=st.booleans())
 def test_it_agrees_with_the_formula_after_any_steps(
     plan: list[tuple[str, list[str] | int]], query: list[str], limit: int, *, eager: bool

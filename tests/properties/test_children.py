@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.algorithms import React
@@ -144,7 +144,6 @@ def model_calls_at_once(logs: list[list[Event]]) -> int:
 
 
 @given(seed=seeds, budget=budgets)
-@settings(max_examples=120)
 async def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
     seed: int, budget: Budget
 ) -> None:
@@ -163,7 +162,6 @@ async def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
 
 
 @given(seed=seeds, budget=st.none() | budgets)
-@settings(max_examples=60)
 async def test_what_a_root_counts_is_the_sum_of_what_the_logs_of_its_tree_tell(
     seed: int, budget: Budget | None
 ) -> None:
@@ -176,7 +174,6 @@ async def test_what_a_root_counts_is_the_sum_of_what_the_logs_of_its_tree_tell(
 
 
 @given(seed=seeds, cancel_after=st.integers(1, 60))
-@settings(max_examples=150)
 async def test_a_tree_cancelled_anywhere_ends_everywhere_and_every_call_has_a_result(
     seed: int, cancel_after: int
 ) -> None:
@@ -193,7 +190,6 @@ async def test_a_tree_cancelled_anywhere_ends_everywhere_and_every_call_has_a_re
 
 
 @given(seed=seeds, stop_after=st.integers(1, 25), cancel_after=st.just(-1) | st.integers(1, 40))
-@settings(max_examples=60)
 async def test_a_tree_whose_engine_is_closed_anywhere_goes_on_in_another_one(
     seed: int, stop_after: int, cancel_after: int
 ) -> None:

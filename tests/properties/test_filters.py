@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.testing.vector_store import random_filter, random_meta
@@ -41,7 +41,6 @@ filters = st.randoms(use_true_random=False).map(random_filter)
 metas = st.randoms(use_true_random=False).map(random_meta)
 
 
-@settings(max_examples=300)
 @given(filters, metas)
 def test_folding_and_complementing_change_no_meaning(filter: Filter, meta: dict[str, Any]) -> None:
     passes = matches(filter, meta)
@@ -53,7 +52,6 @@ def test_folding_and_complementing_change_no_meaning(filter: Filter, meta: dict[
     assert matches(filter | filter, meta) == passes
 
 
-@settings(max_examples=300)
 @given(filters)
 def test_a_filter_that_is_written_as_a_mapping_is_read_back(filter: Filter) -> None:
     assert Filter.parse(mapping(filter)) == filter

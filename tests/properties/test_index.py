@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -27,7 +27,6 @@ class Letters:
 texts = st.text("abcd ", max_size=6)
 
 
-@settings(max_examples=150)
 @given(
     st.lists(texts, max_size=40),
     texts,

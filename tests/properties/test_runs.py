@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.algorithms import React
@@ -90,7 +90,6 @@ async def _play(
 
 
 @given(seed=seeds, budget=budgets)
-@settings(max_examples=150)
 async def test_spend_is_never_above_the_budget_plus_the_call_under_way(
     seed: int, budget: Budget
 ) -> None:
@@ -106,7 +105,6 @@ async def test_spend_is_never_above_the_budget_plus_the_call_under_way(
 
 
 @given(seed=seeds, cancel_at=st.integers(1, 60))
-@settings(max_examples=150)
 async def test_a_run_cancelled_anywhere_has_a_result_for_every_call(
     seed: int, cancel_at: int
 ) -> None:
@@ -117,7 +115,6 @@ async def test_a_run_cancelled_anywhere_has_a_result_for_every_call(
 
 
 @given(seed=seeds, cut=st.integers(1, 80), noise=st.integers(0, 80))
-@settings(max_examples=100)
 async def test_a_fold_may_stop_anywhere_and_unknown_events_change_nothing(
     seed: int, cut: int, noise: int
 ) -> None:

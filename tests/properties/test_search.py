@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
@@ -98,7 +98,6 @@ def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
 
 @pytest.mark.parametrize("by", FIRST_PASSES)
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-@settings(max_examples=120)
 @given(data=st.data())
 def test_nothing_that_belongs_to_the_answer_is_missed(
     metric: Metric, by: str, data: st.DataObject

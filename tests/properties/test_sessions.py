@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lib.algorithms import React
@@ -248,7 +248,6 @@ async def play(store: EventStore, clock: ManualClock, ops: Sequence[Op], *, keep
 
 
 @given(ops=ops, keeping=st.booleans())
-@settings(max_examples=120)
 async def test_turns_are_answered_in_order_once_each_with_the_whole_conversation(
     ops: list[Op], keeping: bool
 ) -> None:
@@ -259,7 +258,6 @@ async def test_turns_are_answered_in_order_once_each_with_the_whole_conversation
 
 @given(ops=ops, keeping=st.booleans())
 @example(ops=[("send", 38), ("send", 6), ("yield", 0), ("restart", 26)], keeping=True)
-@settings(max_examples=15)
 async def test_they_are_so_in_a_file(ops: list[Op], keeping: bool) -> None:
     clock = ManualClock()
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.errors import LibError
@@ -121,7 +121,6 @@ async def begin_both(views: dict[str, EventStore]) -> None:
         await view.claim("w1", ttl_s=30, run_id=OWN[name][1])
 
 
-@settings(max_examples=150)
 @given(st.lists(calls("acme") | calls("globex"), min_size=6, max_size=24))
 async def test_nothing_that_one_tenant_does_shows_to_the_other(
     made: list[tuple[str, Call]],

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.ingest.document import Document
@@ -115,7 +115,6 @@ splitters = st.tuples(st.integers(1, 80), st.integers(0, 40)).map(
 )
 
 
-@settings(max_examples=300)
 @given(documents, splitters)
 def test_chunks_are_slices_that_fit_and_cover_every_word(text: str, splitter: Splitter) -> None:
     document = read_markdown(text)
@@ -131,7 +130,6 @@ def test_chunks_are_slices_that_fit_and_cover_every_word(text: str, splitter: Sp
     assert not document.text[covered:].strip()
 
 
-@settings(max_examples=300)
 @given(documents, splitters)
 def test_lines_are_those_of_the_source(text: str, splitter: Splitter) -> None:
     source = text.split("\n")
@@ -142,7 +140,6 @@ def test_lines_are_those_of_the_source(text: str, splitter: Splitter) -> None:
         assert cited.count("\n") == chunk.text.strip().count("\n")
 
 
-@settings(max_examples=300)
 @given(documents, st.integers(0, 30))
 def test_a_word_that_fits_is_never_cut(text: str, overlap: int) -> None:
     text = text.replace("。", "")  # after which a sentence may begin without a space
@@ -153,7 +150,6 @@ def test_a_word_that_fits_is_never_cut(text: str, overlap: int) -> None:
         assert set(chunk.text.split()) <= words
 
 
-@settings(max_examples=200)
 @given(documents, st.integers(20, 80))
 def test_a_block_of_code_that_fits_is_in_one_chunk(text: str, max_chars: int) -> None:
     document = read_markdown(text)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai import APIStatusError, AsyncOpenAI
 from openai.types.chat import ChatCompletion
@@ -63,7 +63,6 @@ def builder() -> ReplyBuilder:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-@settings(max_examples=60)
 @given(reply=replies(), step=st.integers(1, 200))
 def test_a_streamed_reply_is_the_same_in_every_dialect(
     dialect: ServerDialect, reply: Reply, step: int
@@ -81,7 +80,6 @@ def test_a_streamed_reply_is_the_same_in_every_dialect(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-@settings(max_examples=60)
 @given(reply=replies())
 def test_a_whole_reply_is_the_same_in_every_dialect(dialect: ServerDialect, reply: Reply):
     building = builder()

@@ -74,7 +74,6 @@ def builder() -> ReplyBuilder:
 
 
 @pytest.mark.parametrize("dialect", RESPONSES_DIALECTS.values(), ids=RESPONSES_DIALECTS)
-@settings(max_examples=60)
 @given(reply=replies(), step=st.integers(1, 200))
 def test_a_streamed_reply_is_the_same_in_every_dialect(
     dialect: ResponsesDialect, reply: Reply, step: int
@@ -104,7 +103,6 @@ def calls_shown(deltas: list[Delta]) -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize("dialect", RESPONSES_DIALECTS.values(), ids=RESPONSES_DIALECTS)
-@settings(max_examples=60)
 @given(reply=replies())
 def test_a_whole_reply_is_the_same_in_every_dialect(
     dialect: ResponsesDialect, reply: Reply

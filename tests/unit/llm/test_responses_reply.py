@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.errors import InvalidReply, LLMError
@@ -277,7 +277,6 @@ events = st.dictionaries(st.sampled_from(NAMES), values).flatmap(
 )
 
 
-@settings(max_examples=300)
 @given(said=st.lists(events | values, max_size=5), whole=st.booleans(), previous=st.booleans())
 def test_whatever_a_server_says_is_a_reply_or_a_typed_error(
     said: list[Any], *, whole: bool, previous: bool

@@ -5,7 +5,7 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.vector.text.analysis import MAX_TERM_CHARS, STOP_WORDS, analyze
@@ -87,7 +87,6 @@ LATIN = (
 )
 
 
-@settings(max_examples=300)
 @given(st.text(LATIN, max_size=60))
 def test_tokens_are_those_of_sqlite_unicode61(text: str) -> None:
     with sqlite3.connect(":memory:") as database:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.errors import NotFitted, VectorError
@@ -93,7 +93,6 @@ async def test_small_and_repetitive_collections_can_be_fitted(texts: list[str]) 
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.text(alphabet="abc é猫!", max_size=12), min_size=1, max_size=8), st.text())
 async def test_no_text_has_a_zero_vector(texts: list[str], query: str) -> None:
     embedder = await fitted([*texts, "word"], dimension=4)

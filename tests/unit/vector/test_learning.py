@@ -1,5 +1,6 @@
 """A first pass that learns when there are many rows, again when there are more, and is judged."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +28,7 @@ from lib.vector.exact.search import (
 Matrix = NDArray[np.float32]
 METRICS: list[Metric] = ["cosine", "dot", "euclidean"]
 DIMENSION = 256
+SHARES = [1.0, 0.6, 0.1, 0.001] if os.environ.get("LIB_TEST_LONG") else [0.6, 0.001]
 
 
 def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
@@ -121,7 +123,7 @@ def searched(vectors: Matrix, first_pass: LearningPass, metric: Metric = "dot") 
 
 @pytest.mark.usefixtures("at_500")
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("share", [1.0, 0.6, 0.1, 0.001])
+@pytest.mark.parametrize("share", SHARES)
 def test_it_finds_what_is_found_without_it(metric: Metric, share: float, setting: Setting) -> None:
     vectors, first_pass = flat(2_000), LearningPass.of(metric, DIMENSION)
     fast, plain = rows_of(vectors, metric, first_pass), rows_of(vectors, metric, None)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import openai
 import pytest
 import snowballstemmer  # pyright: ignore[reportMissingTypeStubs] - it has no types
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.vector.text.stemmer import stem
@@ -55,7 +55,6 @@ def test_real_words_have_the_stems_that_snowball_gives() -> None:
     assert disagreements(words) == {}
 
 
-@settings(max_examples=3_000)
 @given(
     st.sampled_from(STARTS),
     st.text("aeiouybcdghlnstwxz'", max_size=6),
@@ -67,7 +66,6 @@ def test_words_built_from_the_rules_have_the_stems_that_snowball_gives(
     assert disagreements([start + middle + "".join(endings)]) == {}
 
 
-@settings(max_examples=1_000)
 @given(st.text(st.characters(exclude_categories=("Lu", "Cs")), max_size=12))
 def test_what_is_no_english_word_has_the_stem_that_snowball_gives(word: str) -> None:
     assert disagreements([word]) == {}

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.observe import GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE
@@ -136,7 +136,6 @@ def test_nothing_that_a_known_name_holds_keeps_a_span_from_being_told(names: lis
         check_attributes(dialect.attributes(make_span("llm", attributes=values, input=said)))
 
 
-@settings(max_examples=60)
 @given(
     kind=st.sampled_from(SPAN_KINDS),
     content=JSON,

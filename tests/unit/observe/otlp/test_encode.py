@@ -131,7 +131,6 @@ def message(span: Span, attributes: Mapping[str, Any]) -> Message:
     return whole
 
 
-@settings(max_examples=60)
 @given(spans, attributes)
 def test_a_span_is_what_protobuf_makes_of_it(span: Span, attributes: dict[str, Any]) -> None:
     written = encode_span(span, attributes)
