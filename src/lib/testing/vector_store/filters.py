@@ -11,7 +11,7 @@ import pytest
 
 from lib.errors import InvalidFilter, UnsupportedFilter
 from lib.testing.vector_store.cases import random_filter, random_meta
-from lib.testing.vector_store.kit import StoreKind, StoreTests, Using, ids
+from lib.testing.vector_store.kit import StoreKind, StoreTests, Using, case, ids
 from lib.vector import F, Filter, Record, VectorStore
 from lib.vector.filter import matches
 
@@ -90,14 +90,11 @@ BATCHES = 40 if os.environ.get("LIB_TEST_LONG") else 2
 class FilterContract(StoreTests):
     """Filters in every call that takes one."""
 
-    @pytest.mark.parametrize("name", FILTERS)
-    def test_a_filter_lets_through_what_its_rules_say(
-        self, using: Using, kind: StoreKind, name: str
-    ) -> None:
-        filter, expected = FILTERS[name]
+    def test_a_filter_lets_through_what_its_rules_say(self, using: Using, kind: StoreKind) -> None:
+        records = [Record(name, [1.0, 0.0], "", meta) for name, meta in METAS.items()]
 
-        async def body(store: VectorStore) -> None:
-            await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in METAS.items()])
+        async def let_through(store: VectorStore, filter: Filter, expected: set[str]) -> None:
+            await store.upsert(records)
             if not kind.takes(store, filter):
                 await refused(store, filter)
                 return
@@ -106,6 +103,11 @@ class FilterContract(StoreTests):
             assert await store.count(filter=filter) == len(expected)
             await store.delete(filter=filter)
             assert await store.count() == len(METAS) - len(expected)
+
+        async def body(store: VectorStore) -> None:
+            for name, (filter, expected) in FILTERS.items():
+                with case(name):
+                    await let_through(store, filter, expected)
 
         using(body)
 
@@ -128,15 +130,8 @@ class FilterContract(StoreTests):
 
         using(body)
 
-    @pytest.mark.parametrize("name", INVALID)
-    def test_what_is_no_filter_is_refused_by_rule_field_and_operator(
-        self, using: Using, name: str
-    ) -> None:
-        spec, *facts = INVALID[name]
-
-        async def body(store: VectorStore) -> None:
-            await store.upsert([Record("a", [1.0, 0.0])])
-
+    def test_what_is_no_filter_is_refused_by_rule_field_and_operator(self, using: Using) -> None:
+        async def refuse(store: VectorStore, spec: Any, facts: list[str | None]) -> None:
             for call in (
                 lambda: store.query([1.0, 0.0], filter=spec),
                 lambda: store.delete(["a"], filter=spec),
@@ -147,6 +142,12 @@ class FilterContract(StoreTests):
                 error = refusal.value
                 assert [error.rule, error.field, error.operator] == facts
             assert await store.count() == 1
+
+        async def body(store: VectorStore) -> None:
+            await store.upsert([Record("a", [1.0, 0.0])])
+            for name, (spec, *facts) in INVALID.items():
+                with case(name):
+                    await refuse(store, spec, facts)
 
         using(body)
 

@@ -10,7 +10,7 @@ import pytest
 
 from lib.errors import DimensionMismatch, HybridUnavailable, InvalidFilter, InvalidVector
 from lib.testing.vector_store.hostile import hostile_text
-from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids
+from lib.testing.vector_store.kit import METRICS, StoreTests, Using, case, ids
 from lib.vector import F, HybridStore, Metric, Record
 
 HOSTILE = (
@@ -154,12 +154,13 @@ class HybridContract(StoreTests):
 
         self._with_hybrid(using, body)
 
-    @pytest.mark.parametrize("text", HOSTILE)
-    def test_no_text_breaks_a_query(self, using: Using, text: str) -> None:
+    def test_no_text_breaks_a_query(self, using: Using) -> None:
         async def body(store: HybridStore) -> None:
             await store.upsert([Record(name, [1.0, 0.0], text) for name, text in TEXTS.items()])
 
-            assert len(await store.query_hybrid([1.0, 0.0], text, 10)) == len(TEXTS)
+            for text in HOSTILE:
+                with case(text[:20]):
+                    assert len(await store.query_hybrid([1.0, 0.0], text, 10)) == len(TEXTS)
 
         self._with_hybrid(using, body)
 

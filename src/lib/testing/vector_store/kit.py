@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,16 @@ from lib.vector.filter import fold
 from lib.vector.filter.refusals import Refusal, declared_refusals, features
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
+
+
+@contextmanager
+def case(name: object) -> Generator[None]:
+    """Name the case of a loop in what fails in it."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {name!r}")
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
