@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from lib.content import extract
-from lib.content.encodings import LABELS
+from lib.content.charset import LABELS
 from lib.content.extraction import MAX_CHARS
 from lib.content.hygiene import clean
 from lib.errors import ToolError

@@ -28,11 +28,11 @@ from typing import Any, Final
 from lib.errors import ToolError
 from lib.tools.builtin import FileAccess
 from lib.tools.builtin.files import access as access_module
+from lib.tools.builtin.files.access import tree_of
 from lib.tools.builtin.files.found import Tree
 from lib.tools.builtin.files.resolved import ResolvedTree
 from lib.tools.builtin.files.steps import PathSteps, PortableSteps
-from lib.tools.builtin.files.tree import tree_of
-from lib.tools.builtin.files.walked import WalkedTree
+from lib.tools.builtin.files.walk import WalkedTree
 
 PATHS_PER_TREE: Final = 150
 GUIDED_TREES: Final = 8

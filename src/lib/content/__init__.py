@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from lib._util.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from lib.content.extracted import Extracted
-    from lib.content.extraction import extract
+    from lib.content.extraction import Extracted, extract, page
     from lib.content.hygiene import clean, fenced
-    from lib.content.paging import page
 
 __all__ = ["Extracted", "clean", "extract", "fenced", "page"]
 
@@ -21,10 +19,10 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "Extracted": "lib.content.extracted",
+            "Extracted": "lib.content.extraction",
             "clean": "lib.content.hygiene",
             "extract": "lib.content.extraction",
             "fenced": "lib.content.hygiene",
-            "page": "lib.content.paging",
+            "page": "lib.content.extraction",
         },
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from lib.content.charset import decode
-from lib.content.extracted import Extracted
 from lib.content.feeds import is_feed, read_feed
 from lib.content.html.page import read_html
 from lib.content.hygiene import clean
@@ -16,6 +16,26 @@ from lib.content.pdf.reader import read_pdf
 from lib.content.text import read_markdown, read_plain
 from lib.content.xml import elements, outline
 from lib.errors import ToolError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """Readable text, with what should be said of it.
+
+    Attributes:
+        title: the page's own title, cleaned, or None.
+        text: the text, cleaned; a table is rows, a link is `[text](absolute url)`.
+        note: what a reader should know of the reading, for example that the page seems to need
+            JavaScript, or None.
+        charset: the encoding that it was read in, by its WHATWG name in lower case; "binary" for
+            what is no text, such as PDF.
+    """
+
+    title: str | None
+    text: str
+    note: str | None
+    charset: str
+
 
 MAX_CHARS: Final = 2_000_000
 """How long a text may be; what is longer is cut, and a note says so."""
@@ -162,3 +182,25 @@ def _extracted(read: _Read, charset: str) -> Extracted:
     if len(text) > MAX_CHARS:
         text, note = text[:MAX_CHARS], note or "the text is cut, it is longer"
     return Extracted(title=title or None, text=text, note=note, charset=charset)
+
+
+def page(text: str, *, start: int, max_chars: int) -> tuple[str, int | None]:
+    """Return a piece of the text, and where the next piece starts, or None after the last.
+
+    The pieces that follow each other are together the text. One ends after a line if a line ends
+    in its last quarter, else after a space there, else where it is full.
+
+    Args:
+        text: the whole text.
+        start: the offset of the piece in characters; one outside the text gives an empty piece.
+        max_chars: how long the piece may be, at least 1.
+    """
+    start = max(start, 0)
+    end = start + max(max_chars, 1)
+    if end >= len(text):
+        return text[start:], None
+    for separator in ("\n", " "):
+        found = text.rfind(separator, end - max_chars // 4, end)
+        if found >= 0:
+            return text[start : found + 1], found + 1
+    return text[start:end], end

@@ -6,7 +6,33 @@ import re
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-from lib.content.hosts import with_ascii_host
+import idna
+
+MAX_HOST_CHARS: Final = 253
+
+_PARTS: Final = re.compile(r"(https?://)([^/?#\\]*)(.*)", re.IGNORECASE | re.DOTALL)
+_AUTHORITY: Final = re.compile(r"([^:@\[\]]+)(:[0-9]*)?", re.ASCII)
+
+
+def with_ascii_host(url: str) -> str | None:
+    """Return an http or https URL with its host as A-labels, None where it has no such form.
+
+    Source: UTS 46 and RFC 5891 through `idna`; a host in ASCII stays as it is.
+    """
+    if url.isascii():
+        return url
+    parts = _PARTS.fullmatch(url)
+    if parts is None or parts[2].isascii():
+        return url
+    named = _AUTHORITY.fullmatch(parts[2])
+    if named is None or len(named[1]) > MAX_HOST_CHARS:
+        return None
+    try:
+        host = idna.encode(named[1], uts46=True).decode("ascii")
+    except UnicodeError:
+        return None
+    return f"{parts[1]}{host}{named[2] or ''}{parts[3]}"
+
 
 MAX_LINK_CHARS: Final = 2_000
 """A longer address is not shown; its text is."""

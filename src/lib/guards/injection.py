@@ -14,9 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from lib.guards.guard import GuardContent, Stage, Verdict
-from lib.guards.reading import readings
+from lib.guards.readings import fold, hidden, is_hiding, plainly, readings
 from lib.guards.signals import NAMES, seen
-from lib.guards.unveil import fold, hidden, is_hiding, plainly
 
 ENCODED: Final = "encoded"
 HIDDEN: Final = "hidden characters"

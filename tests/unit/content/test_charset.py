@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from lib.content.charset import decode, encoding_of
-from lib.content.encodings import CODECS, LABELS
+from lib.content.charset import CODECS, LABELS, decode, encoding_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Hosts are shown in ASCII where they are not."""
 
-from lib.content.hosts import with_ascii_host
+from lib.content.links import with_ascii_host
 from lib.tools.builtin.search.text import web_url
 
 SHOWN = {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lib.content import extract
+from lib.content.html.visibility import find_hidden_text
 from lib.content.html.visibility import page as module
-from lib.content.html.visibility import sight_of
 from lib.content.html.visibility.lengths import pixels
 from lib.ingest.webpage import read_html
 
@@ -78,7 +78,7 @@ def work(source: str) -> int:
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        sight_of(source)
+        find_hidden_text(source)
     finally:
         sys.setprofile(before)
     return count
@@ -110,7 +110,7 @@ def test_a_sheet_that_asks_for_too_many_steps_leaves_the_rest_unread() -> None:
         "<style>" + ".a{color:red}" * 20_001 + "</style>x",
         "<style></style>" + "<b>x" * (module.MAX_ELEMENTS + 10),
     ):
-        sight = sight_of(source + f"<p class=x>{SECRET}</p>")
+        sight = find_hidden_text(source + f"<p class=x>{SECRET}</p>")
 
         assert sight.end is not None
         assert SECRET not in fetched(source + f"<p class=x>{SECRET}</p>")

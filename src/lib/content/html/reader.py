@@ -9,9 +9,9 @@ from typing import Final
 
 from lib.content.html import elements as names
 from lib.content.html.blocks import DEFINITION, Block, Blocks
-from lib.content.html.hidden import Hidden
+from lib.content.html.elements import ENDED_BY, FORMATTING, VOID
 from lib.content.html.inline import Inline, offsets_of
-from lib.content.html.visibility import sight_of
+from lib.content.html.visibility import find_hidden_text
 from lib.content.links import Links
 from lib.content.markup import Kind, Token, attributes, tokens, unescaped
 
@@ -45,7 +45,7 @@ def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Block
         url: where it came from, for its links.
         max_events: how many texts and tags are read.
     """
-    reader, sight = _Reader(source, Links(url)), sight_of(source)
+    reader, sight = _Reader(source, Links(url)), find_hidden_text(source)
     end_of_sight = len(source) if sight.end is None else sight.end
     for number, (kind, value, start, end) in enumerate(_tokens(source)):
         if number >= max_events or reader.opened > MAX_BLOCKS or start >= end_of_sight:
@@ -68,7 +68,7 @@ def read_file_blocks(source: str) -> Blocks:
     Args:
         source: HTML, with line feeds as the only ends of lines.
     """
-    reader, sight = _Reader(source, None), sight_of(source)
+    reader, sight = _Reader(source, None), find_hidden_text(source)
     line, counted = 1, 0
     for kind, value, start, end in _tokens(source):
         if kind != "text":
@@ -395,3 +395,53 @@ def _hides(name: str, found: dict[str, str] | None) -> bool:
 def _language_of(found: dict[str, str]) -> str:
     language = _language(found.get("class", "")[:500])
     return language[1] if language else ""
+
+
+class Hidden:
+    """The elements that are open from the outermost hidden one on; true while there is one."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._open: list[str] = []
+        self._counts: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def enter(self, name: str) -> None:
+        """Begin at this element."""
+        self._open = [name]
+        self._counts = {name: 1}
+
+    def opens(self, name: str, tag: str) -> bool:
+        """Take a start tag; say whether it is hidden, too, and not the end of what is."""
+        root = self._open[0]
+        if len(self._open) == 1 and name in ENDED_BY.get(root, ()):
+            self._leave()
+            return False
+        itself_ended = root in {"svg", "math"} and tag.endswith("/>")
+        if name not in VOID and not itself_ended:
+            self._open.append(name)
+            self._counts[name] = self._counts.get(name, 0) + 1
+        return True
+
+    def closes(self, name: str, *, around: bool) -> bool:
+        """Take an end tag; say whether it ends nothing outside.
+
+        Args:
+            name: of the element.
+            around: whether such an element is open around the hidden one.
+        """
+        if self._counts.get(name):
+            ended = ""
+            while ended != name:
+                ended = self._open.pop()
+                self._counts[ended] -= 1
+            return True
+        if around and self._open[0] not in FORMATTING:
+            self._leave()
+            return False
+        return True
+
+    def _leave(self) -> None:
+        self._open, self._counts = [], {}

@@ -1,5 +1,5 @@
 """What of a page can be seen: style sheets, colours and boxes, as far as they hide text."""
 
-from lib.content.html.visibility.page import Sight, sight_of
+from lib.content.html.visibility.page import Sight, find_hidden_text
 
-__all__ = ["Sight", "sight_of"]
+__all__ = ["Sight", "find_hidden_text"]

@@ -110,7 +110,7 @@ class Sight:
     end: int | None = None
 
 
-def sight_of(source: str) -> Sight:
+def find_hidden_text(source: str) -> Sight:
     """Return which texts of a page cannot be seen. Linear, up to a number of steps.
 
     Args:

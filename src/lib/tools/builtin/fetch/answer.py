@@ -27,7 +27,7 @@ _CHARSET: Final = re.compile(
 
 
 class Sender(Protocol):
-    """Asks for a URL that has passed the rules; see `Network` and `Injected`."""
+    """Asks for a URL that has passed the rules; see `Network` and `CustomTransport`."""
 
     failures: tuple[type[Exception], ...]
 

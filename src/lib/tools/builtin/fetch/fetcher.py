@@ -22,13 +22,12 @@ from lib.tools.builtin.fetch.body import (
     sniffed_type,
     whole_letters,
 )
+from lib.tools.builtin.fetch.bounded_stream import TooMuchSentError
+from lib.tools.builtin.fetch.custom_transport import CustomTransport
 from lib.tools.builtin.fetch.fair import LoopTurns, party_of
-from lib.tools.builtin.fetch.injected import Injected
 from lib.tools.builtin.fetch.network import MAX_CONNECTIONS, Network
-from lib.tools.builtin.fetch.paced import TooMuchSentError
 from lib.tools.builtin.fetch.policy import FetchPolicy, Rules, takes
 from lib.tools.builtin.fetch.resolver import Addresses, LookupFailedError, Resolve, Resolver
-from lib.tools.builtin.fetch.types import known_type
 from lib.tools.builtin.fetch.url import Target, join, parse
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class SafeFetcher:
         self._sender: Sender = (
             Network(addresses, verify=verify, proxy=proxy, max_bytes=self.policy.max_bytes)
             if transport is None
-            else Injected(transport, addresses)
+            else CustomTransport(transport, addresses)
         )
         self._turns = LoopTurns(MAX_FETCHES_PER_PARTY, MAX_CONNECTIONS)
         self._headers = [
@@ -327,3 +326,35 @@ def _has_cause(error: BaseException | None, kind: type[Exception]) -> bool:
         seen.append(error)
         error = error.__cause__ or error.__context__
     return False
+
+
+_NAMED: Final = frozenset(
+    {
+        *("application/pdf", "application/zip", "application/gzip", "application/octet-stream"),
+        *("application/javascript", "application/json", "application/xml", "application/wasm"),
+        *("application/msword", "application/rtf", "application/epub+zip", "application/rss+xml"),
+        *("application/vnd.ms-excel", "application/vnd.ms-powerpoint", "application/x-tar"),
+        *("application/vnd.openxmlformats-officedocument.wordprocessingml.document",),
+        *("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",),
+        *("application/vnd.openxmlformats-officedocument.presentationml.presentation",),
+        *("audio/mpeg", "audio/ogg", "audio/wav", "video/mp4", "video/webm", "font/woff2"),
+        *("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"),
+        *("text/html", "text/plain", "text/css", "text/csv", "text/javascript", "text/markdown"),
+        *("text/xml", "text/calendar", "text/event-stream", "multipart/form-data"),
+    }
+)
+# Source: the IANA registry of media types (2026-11), its top-level types.
+_KINDS: Final = frozenset(
+    {
+        *("application", "audio", "example", "font", "haptics", "image", "message", "model"),
+        *("multipart", "text", "video"),
+    }
+)
+
+
+def known_type(media_type: str) -> str:
+    """Return what to call a media type: its name if it is well known, else its kind, else none."""
+    if media_type in _NAMED:
+        return f"type {media_type}"
+    kind = media_type.partition("/")[0]
+    return f"a type of {kind}" if kind in _KINDS else "a type of no known kind"

@@ -21,7 +21,7 @@ import httpx2
 from lib.errors import FetchBlocked
 from lib.tools.builtin.fetch.address import Address, read, text
 from lib.tools.builtin.fetch.answer import Answer, Headers
-from lib.tools.builtin.fetch.paced import PacedBackend, PacedStream, TooMuchSentError
+from lib.tools.builtin.fetch.bounded_stream import BoundedBackend, BoundedStream, TooMuchSentError
 from lib.tools.builtin.fetch.resolver import Addresses
 from lib.tools.builtin.fetch.url import Target
 
@@ -106,7 +106,7 @@ async def _verified(
     if read(str(peer[0])) != address or peer[1] != port:
         await stream.aclose()
         raise FetchBlocked("connected elsewhere")
-    return PacedStream(stream)
+    return BoundedStream(stream)
 
 
 class Network:
@@ -148,7 +148,7 @@ class Network:
         )
         response: Any = await pool.handle_async_request(request)
         stream = response.extensions.get("network_stream")
-        if isinstance(stream, PacedStream):
+        if isinstance(stream, BoundedStream):
             stream.expect_body(self._max_bytes)
         return Answer(response.status, response.headers, response.stream, response.aclose)
 
@@ -171,7 +171,7 @@ class Network:
         if not isinstance(self._verify, ssl.SSLContext):
             self._verify = httpx2.create_ssl_context(verify=self._verify, trust_env=False)
         # A proxy is the operator's and trusted; it opens the connections, and checks where to.
-        backend = PinnedBackend(self._addresses) if self._proxy is None else PacedBackend()
+        backend = PinnedBackend(self._addresses) if self._proxy is None else BoundedBackend()
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._verify,
             proxy=self._proxy,

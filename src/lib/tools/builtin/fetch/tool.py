@@ -13,7 +13,7 @@ from pydantic import Field
 from lib._util.effort import Effort, EffortSpent
 from lib._util.own_threads import OwnThreads
 from lib.content import Extracted, extract
-from lib.content.paging import page
+from lib.content.extraction import page
 from lib.errors import FetchBlocked, ToolError
 from lib.tools.builtin.fetch.fair import LoopTurns, party_of
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher

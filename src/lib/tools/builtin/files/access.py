@@ -17,8 +17,9 @@ from lib.tools.builtin.files.found import Found, Tree
 from lib.tools.builtin.files.lines import LinePage, NotText, read_lines
 from lib.tools.builtin.files.listing import MAX_ENTRIES, MAX_OFFSET, Entry, list_entries
 from lib.tools.builtin.files.names import components, escaped, shown
-from lib.tools.builtin.files.tree import tree_of
-from lib.tools.builtin.files.walk import Fault, Stopped
+from lib.tools.builtin.files.resolved import ResolvedTree
+from lib.tools.builtin.files.steps import steps_of_this_platform
+from lib.tools.builtin.files.walk import Fault, Stopped, WalkedTree
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -356,3 +357,13 @@ def _binary(found: NotText) -> tuple[ToolErrorCode, str]:
 def _failure(error: OSError) -> tuple[ToolErrorCode, str]:
     fault = _ERRNO_FAULTS.get(error.errno)
     return _FAULTS[fault] if fault else ("failed", "could not be read: the system failed")
+
+
+def tree_of(root: Path) -> Tree:
+    """Return the tree below a directory, walked where directories can be held open.
+
+    Raises:
+        OSError: it is missing, no directory, or not open to this process.
+    """
+    steps = steps_of_this_platform()
+    return ResolvedTree(root) if steps is None else WalkedTree(root, steps)

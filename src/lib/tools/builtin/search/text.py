@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import Any, Final, cast
 
-from lib.content.hosts import with_ascii_host
 from lib.content.hygiene import clean
+from lib.content.links import with_ascii_host
 from lib.tools.builtin.search.provider import SearchFailedError, SearchResult
 
 MAX_TITLE_CHARS: Final = 200

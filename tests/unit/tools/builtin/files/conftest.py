@@ -8,7 +8,7 @@ import pytest
 from lib.tools.builtin.files.found import Tree
 from lib.tools.builtin.files.resolved import ResolvedTree
 from lib.tools.builtin.files.steps import PathSteps, PortableSteps
-from lib.tools.builtin.files.walked import WalkedTree
+from lib.tools.builtin.files.walk import WalkedTree
 
 TREES: dict[str, Callable[[Path], Tree]] = {
     "linux": lambda root: WalkedTree(root, PathSteps()),

@@ -11,11 +11,10 @@ import pytest
 from lib.errors import ToolError
 from lib.tools.builtin import FileAccess
 from lib.tools.builtin.files import place, steps
+from lib.tools.builtin.files.access import tree_of
 from lib.tools.builtin.files.resolved import ResolvedTree, without_prefix
 from lib.tools.builtin.files.steps import PathSteps, PortableSteps, steps_of_this_platform
-from lib.tools.builtin.files.tree import tree_of
-from lib.tools.builtin.files.walk import Stopped, parts_below
-from lib.tools.builtin.files.walked import WalkedTree
+from lib.tools.builtin.files.walk import Stopped, WalkedTree, parts_below
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_a_root_whose_place_nobody_can_tell_is_known_as_it_was_given(
 ) -> None:
     (root / "ln").symlink_to(root / "a" / "t.txt")
     assert place.place_of(-1) is None
-    monkeypatch.setattr("lib.tools.builtin.files.walked.place_of", nowhere)
+    monkeypatch.setattr("lib.tools.builtin.files.walk.place_of", nowhere)
     monkeypatch.chdir(root)
 
     assert FileAccess(root).read("ln")["text"] == "inside"

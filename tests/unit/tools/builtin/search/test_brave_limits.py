@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lib.testing.http import Response
-from lib.tools.builtin.search.rates import Window, wait_s, windows
+from lib.tools.builtin.search.brave import Window, wait_s, windows
 
 from .brave_kit import SteppingClock, served
 

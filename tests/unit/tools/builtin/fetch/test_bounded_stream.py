@@ -12,15 +12,15 @@ from fakes.hostile_server import HostileServer
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ToolError
 from lib.testing.aio import run
-from lib.tools.builtin.fetch import paced
+from lib.tools.builtin.fetch import bounded_stream
 from lib.tools.builtin.fetch.answer import Answer
-from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
-from lib.tools.builtin.fetch.paced import (
+from lib.tools.builtin.fetch.bounded_stream import (
     MAX_HEAD_READ_BYTES,
     MAX_HEAD_WIRE_BYTES,
-    PacedBackend,
+    BoundedBackend,
     wire_limit,
 )
+from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
 from lib.tools.builtin.fetch.policy import FetchPolicy
 
 TLS = Path(__file__).parents[4] / "data" / "builtin" / "tls"
@@ -115,8 +115,8 @@ async def test_what_comes_through_a_proxy_is_limited_too(scenario: str) -> None:
 async def test_each_fetch_has_its_limits_anew(
     internet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paced, "MAX_HEAD_WIRE_BYTES", 200)
-    monkeypatch.setattr(paced, "OVERHEAD_BYTES", 0)
+    monkeypatch.setattr(bounded_stream, "MAX_HEAD_WIRE_BYTES", 200)
+    monkeypatch.setattr(bounded_stream, "OVERHEAD_BYTES", 0)
 
     async def main() -> list[Page]:
         policy = FetchPolicy(max_bytes=100)
@@ -147,4 +147,4 @@ def test_others_have_a_turn_between_small_chunks_of_any_transport() -> None:
 
 
 async def test_a_proxy_that_is_paced_can_wait() -> None:
-    await PacedBackend().sleep(0)
+    await BoundedBackend().sleep(0)

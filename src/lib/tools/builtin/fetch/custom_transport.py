@@ -16,7 +16,7 @@ from lib.tools.builtin.fetch.resolver import Addresses
 from lib.tools.builtin.fetch.url import Target
 
 
-class Injected:
+class CustomTransport:
     """Asks through a transport."""
 
     def __init__(self, transport: Any, addresses: Addresses) -> None:

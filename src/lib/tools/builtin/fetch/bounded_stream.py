@@ -36,7 +36,7 @@ def wire_limit(max_bytes: int) -> int:
     return max_bytes + max_bytes // 4 + OVERHEAD_BYTES
 
 
-class PacedStream(httpcore2.AsyncNetworkStream):
+class BoundedStream(httpcore2.AsyncNetworkStream):
     """A connection on which an answer can take only so much."""
 
     def __init__(self, stream: Any, *, tls: bool = False) -> None:
@@ -76,17 +76,17 @@ class PacedStream(httpcore2.AsyncNetworkStream):
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
         timeout: float | None = None,
-    ) -> PacedStream:
+    ) -> BoundedStream:
         """Return the connection with TLS on it."""
         stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return PacedStream(stream, tls=True)
+        return BoundedStream(stream, tls=True)
 
     def get_extra_info(self, info: str) -> Any:
         """Return what is known of the connection."""
         return self._stream.get_extra_info(info)
 
 
-class PacedBackend(httpcore2.AsyncNetworkBackend):
+class BoundedBackend(httpcore2.AsyncNetworkBackend):
     """Opens connections wherever it is told to: to a proxy, which the operator has named."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class PacedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Connect."""
-        return PacedStream(await self._sockets.connect_tcp(host, port, timeout=timeout))
+        return BoundedStream(await self._sockets.connect_tcp(host, port, timeout=timeout))
 
     async def sleep(self, seconds: float) -> None:
         """Wait; the pool would do so between attempts, of which it makes none."""
