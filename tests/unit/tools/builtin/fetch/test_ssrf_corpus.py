@@ -1,4 +1,4 @@
-"""The corpus of fetches, case by case, each through real sockets to a hostile server.
+"""The corpus of fetches, each case through real sockets to a hostile server.
 
 Every case runs over own pinned connections; those that are about URLs, names, policies and
 redirects run through an injected transport, too. `NOT_HERE` names what cannot run, and why.
@@ -9,7 +9,8 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from fakes.hostile_server import Asked, HostileServer
+from fakes.hostile_server import Asked, HostileServer, blackhole
 from lib.errors import FetchBlocked, ToolError
 from lib.tools import ToolContext
 from lib.tools.builtin.fetch.address import read
@@ -35,7 +36,7 @@ NOT_HERE: Final[dict[str, str]] = {}
 """Cases that cannot run in these tests, with the reason of each: none."""
 
 OUR_CHOICE: Final = {
-    "S548": "429 is told as an error, with when to ask again",
+    "S548": "429 is an error that says when to try again",
 }
 """Cases of level "may" in which we do the other thing, with the reason of each."""
 
@@ -153,13 +154,13 @@ class Case:
 
 
 def check_refusal(error: ToolError, case: Case) -> None:
-    """Hold that nothing of the inside is told."""
+    """Hold that a refusal shows nothing of the internal network."""
     secrets = {text for text in case.names.may_be_dialled() if text not in case.url}
     secrets |= {"192.168.7.7", "Errno"}
     if case.kind == "message":
         secrets |= {"10.1.2.3", "fd00", "/8"}
-    told = f"{error} {error!r} {vars(error)}"
-    assert not [secret for secret in secrets if secret in told]
+    shown = f"{error} {error!r} {vars(error)}"
+    assert not [secret for secret in secrets if secret in shown]
     assert error.__cause__ is None
     assert error.__context__ is None
 
@@ -187,22 +188,37 @@ def check_dialled(dialled: Sequence[tuple[str, int]], case: Case, outcome: str) 
         assert not dialled
 
 
-@pytest.mark.parametrize("line", CASES, ids=[line["id"] for line in CASES])
-async def test_the_corpus_over_pinned_connections(
-    line: dict[str, Any],
-    internet: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    request: pytest.FixtureRequest,
+@asynccontextmanager
+async def named(line: Mapping[str, Any], failed: list[str]) -> AsyncGenerator[Case]:
+    """Note the failure of a case by its id, so that the next one runs."""
+    try:
+        yield Case(line)
+    except Exception as error:  # noqa: BLE001 - every failure is named
+        failed.append(f"{line['id']}: {error!r}")
+
+
+async def test_every_case_has_its_expected_outcome_over_pinned_connections(
+    internet: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if line["id"] in NOT_HERE:
-        pytest.skip(NOT_HERE[line["id"]])
-    case = Case(line)
     caplog.set_level(logging.INFO)
-    for name, value in case.environment.items():
-        monkeypatch.setenv(name, value)
-    if case.scenario == "syn_blackhole":
-        request.getfixturevalue("silence")
+    failed: list[str] = []
+    for line in CASES:
+        async with named(line, failed) as case:
+            caplog.clear()
+            internet.dialled.clear()
+            with monkeypatch.context() as patched, ExitStack() as silent:
+                for name, value in case.environment.items():
+                    patched.setenv(name, value)
+                if case.scenario == "syn_blackhole":
+                    internet.silent = silent.enter_context(blackhole())
+                    silent.callback(setattr, internet, "silent", None)
+                await check_pinned(case, internet, caplog)
+
+    assert not failed
+    assert not NOT_HERE
+
+
+async def check_pinned(case: Case, internet: Any, caplog: pytest.LogCaptureFixture) -> None:
     internet.secure = None if case.kind == "redirect" else case.scheme == "https"
     fetcher = SafeFetcher(case.policy, resolver=case.names, verify=case.verify)
     tool = http_fetch_tool(fetcher=fetcher)
@@ -229,15 +245,20 @@ async def test_the_corpus_over_pinned_connections(
     assert not [secret for secret in case.names.may_be_dialled() if secret in caplog.text]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [line for line in CASES if line["kind"] in {"url", "dns", "policy", "message", "redirect"}],
-    ids=lambda line: line["id"],
-)
-async def test_the_corpus_through_an_injected_transport(line: dict[str, Any]) -> None:
-    if line["id"] == "S480":
-        pytest.skip("whether TLS is verified is the transport's affair: see test_injected.py")
-    case = Case(line)
+async def test_every_case_has_its_expected_outcome_through_a_custom_transport() -> None:
+    failed: list[str] = []
+    kinds = {"url", "dns", "policy", "message", "redirect"}
+    lines = [line for line in CASES if line["kind"] in kinds]
+    for line in lines:
+        if line["id"] != "S480":  # the transport verifies TLS: see test_custom_transport.py
+            async with named(line, failed) as case:
+                await check_through_transport(case)
+
+    assert not failed
+    assert len(lines) == 381
+
+
+async def check_through_transport(case: Case) -> None:
     seen: list[httpx2.Request] = []
 
     def serve(request: httpx2.Request) -> httpx2.Response:
