@@ -149,7 +149,7 @@ def _guessed(body: bytes) -> Kind:
 def _html(source: str, url: str, main_content: MainContent) -> _Read:
     if main_content == "lib":
         return read_html(source, url=url, max_chars=MAX_CHARS)
-    from lib.content.html.with_trafilatura import choice  # noqa: PLC0415 - rarely asked
+    from lib.content.html.with_trafilatura import choice  # noqa: PLC0415 - an extra
 
     return read_html(source, url=url, max_chars=MAX_CHARS, choose=choice(source))
 

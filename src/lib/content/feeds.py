@@ -17,7 +17,7 @@ _SUMMARIES: Final = ("description", "summary", "encoded", "content")
 
 
 def is_feed(found: list[Element]) -> bool:
-    """Say whether the document is RSS, RDF Site Summary or Atom."""
+    """Return True if the document is RSS, RDF Site Summary or Atom."""
     return bool(found) and found[0].name in {"rss", "feed", "rdf"}
 
 

@@ -28,7 +28,7 @@ _GAPS: Final = "[\r\v\f\x1c-\x1f\x85\u2028\u2029\u2800]"
 _NO_CHARACTERS: Final = "".join(
     chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
 )
-# Variation selectors but the one for emoji carry bytes that nobody sees: a reader does not miss the
+# Variation selectors but the one for emoji carry invisible bytes: a reader does not miss the
 # variants, since the character before says what is meant.
 _UNSEEN: Final = (
     "["
@@ -84,7 +84,7 @@ _FENCE: Final = re.compile(
 
 
 def new_boundary() -> str:
-    """Return 64 random bits in hex, which nobody can have written into a text before."""
+    """Return 64 random bits in hex, which no author of a text can have foreseen."""
     return secrets.token_hex(8)
 
 

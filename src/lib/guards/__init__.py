@@ -1,7 +1,7 @@
 """Checks of what models read, say and do: what a guard is, and those that come with the library.
 
 A guard sees content and allows or blocks it. `LLMHandler(client, guards=[…])` lets guards see what
-is new to the model before it is asked ("input") and what it answers before anybody else sees that
+is new to the model before a call ("input") and what it answers before anything else sees that
 ("output"); `ToolHandler(tools, guards=[…])` lets them see the arguments of a call before its effect
 ("tool_call") and what came of it before the model does ("tool_result").
 """

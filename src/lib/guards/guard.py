@@ -1,4 +1,4 @@
-"""What a guard is given, and what it answers."""
+"""What a guard checks, and the verdict that it returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GuardContent:
             model would read, of an agent what it has answered.
         parts: the parts of those messages or of that reply, attachments among them; none of calls.
             An attachment above 256 KiB is there by its digest only, in `blob`, unless a guard has
-            asked for its bytes.
+            requested its bytes.
         run_id: the run.
         tenant: who owns it.
         user: who started it.
@@ -75,12 +75,12 @@ class Guard(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in logs and spans."""
+        """Its name in logs and spans."""
         ...
 
     @property
     def stages(self) -> frozenset[Stage]:
-        """Where it is asked."""
+        """The stages at which it checks."""
         ...
 
     async def check(self, content: GuardContent) -> Verdict:

@@ -54,8 +54,8 @@ class InjectionGuard:
         known = NAMES | set(_EXTRA)
         self._ignored = frozenset(ignore)
         if unknown := self._ignored - known:
-            told = ", ".join(sorted(known))
-            raise ValueError(f"no signal is called {', '.join(sorted(unknown))}: they are {told}")
+            names = ", ".join(sorted(known))
+            raise ValueError(f"no signal is called {', '.join(sorted(unknown))}: they are {names}")
         self.name = name
         self.stages: frozenset[Stage] = frozenset(stages)
         self._threshold = threshold

@@ -80,7 +80,7 @@ class LLMGuard:
         """Return what the model says.
 
         Raises:
-            LLMError: the model could not be asked.
+            LLMError: the call of the model failed.
         """
         if len(content.text) > self._max_chars:
             return Verdict(allowed=False, reason=f"it is longer than {self._max_chars} characters")

@@ -175,7 +175,7 @@ def _readable(raw: bytes) -> Iterator[str]:
 
 
 def is_hiding(text: str) -> bool:
-    """Tell whether the text holds what only a program reads, or words split by it."""
+    """Return True if the text holds what only a program reads, or words split by it."""
     if text.isascii():
         return False
     return (

@@ -1,7 +1,7 @@
-"""How the guards of a stage are asked: in their order, one after the other, until one blocks.
+"""Runs the guards of a stage: in their order, one after the other, until one blocks.
 
 In order, so that the cheap ones can stand before those that ask a model, and content that one of
-them blocks is shown to no other. A guard that fails blocks: nobody has allowed the content.
+them blocks is shown to no other. A guard that fails blocks: no verdict has allowed the content.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ async def check_all(
         kept: returns a text as the log would keep it, of which the hash is taken: redacted.
         clock: tells when each check began and ended; None leaves that out.
     """
-    asked = [guard for guard in guards if content.stage in guard.stages]
-    if not asked:
+    selected = [guard for guard in guards if content.stage in guard.stages]
+    if not selected:
         return Checks()
     content_hash = _sha256(kept(content.text))
     made: list[Check] = []
-    for guard in asked:
+    for guard in selected:
         start = None if clock is None else clock.now()
         word, verdict = await _ask(guard, content)
         made.append(
@@ -141,7 +141,7 @@ async def _ask(guard: Guard, content: GuardContent) -> tuple[Word, Verdict]:
             raise
         return _failed(guard, content, "it was cancelled from within", error)
     # Around a user's own code: whatever it raises, the content is not allowed. The message may
-    # quote the content, so only the type is told.
+    # quote the content, so only the type is logged.
     except Exception as error:  # noqa: BLE001 - see above
         late = deadline.expired() and isinstance(error, TimeoutError)
         why = f"no verdict within {timeout_s:g} s" if late else type(error).__name__

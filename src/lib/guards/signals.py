@@ -282,7 +282,7 @@ def _hits(folded: str) -> Iterator[tuple[int, str, float]]:
 
 
 def is_quoted(text: str, start: int, end: int) -> bool:
-    """Tell whether a sentence that speaks of words quotes these.
+    """Return True if a sentence that speaks of words quotes these.
 
     A pair of quotation marks around them on their line is not enough, since an attack can bring
     its own: before it stands a word such as "phrase" or "says".

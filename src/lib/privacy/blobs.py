@@ -1,8 +1,8 @@
 """Blobs that no run refers to: forgotten, however many writers are at work.
 
 A writer puts content, then appends what refers to it, then looks whether the content is still
-there and puts it again if not. Who deletes looks for users, deletes, and looks again: whoever has
-come meanwhile gets the content back. Whichever of the two comes second sees what the first has
+there and puts it again if not. A deletion looks for users, deletes, and looks again: a writer that
+has come meanwhile gets the content back. Whichever of the two comes second sees what the first has
 done, so a run that can be read has its content.
 
 That holds unless a process is killed in the instant between a deletion and the look after it,
@@ -41,7 +41,7 @@ async def release_blobs(store: EventStore, blobs: BlobStore, digests: Iterable[s
     """Delete those of these blobs to which no run refers; return how many. Safe to repeat.
 
     Args:
-        store: the only one whose runs refer to them: those of another store are not asked.
+        store: the only one whose runs refer to them: those of another store do not count.
         blobs: where they are.
         digests: which.
     """

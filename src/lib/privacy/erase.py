@@ -5,7 +5,7 @@ to which no other run refers, and with a tenant the records of its vector stores
 full-text indexes. A tombstone is left of each run, which holds a hash of its id, a count and a
 time; so nothing can ever be appended under that id again.
 
-What is not, since it is out of reach of whoever erases: traces that were exported, backups and
+What is not, since it is out of reach: traces that were exported, backups and
 replicas, log files, what a consumer of the bus has made of the events, rows that PostgreSQL keeps
 until VACUUM and its write-ahead log, Redis' append-only file until its rewrite, blocks that a
 file system or a disk has let go.
@@ -54,7 +54,7 @@ class Erased:
         blobs: to which no other run referred; a dry run counts all to which these runs refer.
         vectors: records of vector stores.
         parent_id: the run that had started the one that was erased, where that is left. Its log
-            still holds what it asked of it and what it was answered.
+            still holds the question to it and its answer.
         root_id: the run to erase if that is to go, too.
     """
 
@@ -98,7 +98,7 @@ async def erase_run(
         store: the logs.
         run_id: the run, a root or not.
         blobs: where their large content is; None leaves it, for `collect_blobs` to find.
-        force: erase open runs, too. Nothing is appended to them: whoever drives one meets
+        force: erase open runs, too. Nothing is appended to them: a worker that drives one meets
             `RunErased` at its next step and stops. What it put into the blob store since then is
             left for `collect_blobs`.
         dry_run: only count.
@@ -252,10 +252,10 @@ async def _erase(
 async def _erase_one(
     store: EventStore, info: RunInfo, digests: set[str], blobs: BlobStore | None
 ) -> Erased:
-    """Erase a run, its own blobs before it: after a crash nobody would know of them any more.
+    """Erase a run, its own blobs before it: after a crash nothing would refer to them any more.
 
     Afterwards they are looked at again: another run that also refers to one may be erased by
-    somebody else at this moment, and each of the two has seen the other.
+    another process at this moment, and each of the two has seen the other.
     """
     gone = 0
     if blobs is not None:

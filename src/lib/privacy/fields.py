@@ -1,6 +1,6 @@
 """Which fields of which events are content, and how content is walked. Pure.
 
-A field that `PLAIN` does not name is content, in kinds that are added later, too: then somebody
+A field that `PLAIN` does not name is content, in kinds that are added later, too: then a developer
 has to say that it is none. Within content every text is redacted, at any depth, and so are the
 keys of mappings and whole numbers of twelve digits or more (a card number may be sent as one).
 
@@ -178,10 +178,10 @@ def _part(value: Any, redact: Redact) -> Any:
     if not isinstance(value, Mapping):
         return anything(value, redact)
     part = cast("Mapping[str, Any]", value)
-    told = part.get("type")
-    walk_part = _PART.get(told, _UNKNOWN_PART) if isinstance(told, str) else _UNKNOWN_PART
+    part_type = part.get("type")
+    walk_part = _PART.get(part_type, _UNKNOWN_PART) if isinstance(part_type, str) else _UNKNOWN_PART
     redacted = walk_part(part, redact)
-    if told == "thinking" and redacted.get("text") != part.get("text"):
+    if part_type == "thinking" and redacted.get("text") != part.get("text"):
         redacted.pop("signature", None)
     return redacted
 

@@ -41,8 +41,8 @@ class PatternRedactor:
     """Puts `[EMAIL]` for an address, `[SECRET]` for a key, and so on; see `lib.privacy.detect`.
 
     With a key it is `[EMAIL:1f3a9c0d]`: equal values have equal placeholders, so that a model can
-    tell two people apart, and without the key nobody can try out values. A process without the same
-    key writes other placeholders: share it, and keep it as long as the store.
+    tell two people apart, and without the key values cannot be guessed and compared. A process
+    without the same key writes other placeholders: share it, and keep it as long as the store.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class PatternRedactor:
         if self._key is None:
             return f"[{kind.upper()}]"
         same = "".join(char for char in reads(value) if char.isalnum() or char in "@._+").casefold()
-        told = f"{kind}:{same}".encode(errors="surrogatepass")
-        return f"[{kind.upper()}:{hmac.digest(self._key, told, 'sha256').hex()[:8]}]"
+        value_of_kind = f"{kind}:{same}".encode(errors="surrogatepass")
+        return f"[{kind.upper()}:{hmac.digest(self._key, value_of_kind, 'sha256').hex()[:8]}]"
 
 
 class _Number(NamedTuple):

@@ -35,7 +35,7 @@ async def expire(
         older_than: how long a whole tree has been idle.
         blobs: where their large content is; None leaves it, for `collect_blobs` to find.
         tenant: only runs of this one; None for all.
-        include_open: open trees that nobody drives, too: abandoned sessions, and runs that wait
+        include_open: open trees that no worker drives, too: abandoned sessions, and runs that wait
             for a person. What comes in the instant between the look and the erasure goes with
             them. Without it, one open run keeps its whole tree.
         clock: the time.
@@ -70,7 +70,7 @@ async def expire(
 async def _expired(
     store: EventStore, root: RunInfo, before: datetime, now: datetime, *, include_open: bool
 ) -> bool:
-    """Tell whether every run of a tree is idle, and closed or at least driven by nobody."""
+    """Return True if every run of a tree is idle, and closed or at least driven by no worker."""
     return all(
         info.updated_at < before
         and (info.status == "closed" or (include_open and _is_free(info, now)))

@@ -69,7 +69,7 @@ async def ask_check(
 
 
 def _takes_context(check: CheckCallable) -> bool:
-    """Tell whether a check takes two arguments."""
+    """Return True if a check takes two arguments."""
     try:
         inspect.signature(check).bind(None, None)
     except TypeError:

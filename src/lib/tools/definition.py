@@ -196,9 +196,9 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What a model is told of it."""
+        """The tool as a model sees it: name, description and schema of the arguments."""
         return ToolSpec(self.name, self.description, dict(self.input_schema))
 
     def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
-        """Tell whether a person must approve this call."""
+        """Return True if a person must approve this call."""
         return self.approval if isinstance(self.approval, bool) else self.approval(arguments)

@@ -30,7 +30,7 @@ R = TypeVar("R")
 Function = Callable[..., Any]
 
 MAX_FAULTS: Final = 5
-"""How many wrong arguments a model is told of at once."""
+"""How many wrong arguments one error message names."""
 
 
 class ToolOptions(TypedDict, total=False):

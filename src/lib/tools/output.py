@@ -25,8 +25,8 @@ def as_text(value: Any) -> str:
     try:
         return canonical(to_jsonable_python(value))
     except (TypeError, ValueError, RecursionError) as error:
-        told = f"the tool ran, but what it returned cannot be shown: {error}"
-        raise ToolError("failed", told) from error
+        message = f"the tool ran, but what it returned cannot be shown: {error}"
+        raise ToolError("failed", message) from error
 
 
 def clip(text: str, max_chars: int) -> tuple[str, int]:

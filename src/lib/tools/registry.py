@@ -58,5 +58,5 @@ class ToolRegistry:
         if name in usable:
             return self._tools[name]
         close = get_close_matches(name, usable, n=1)
-        told = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(usable) or 'none'}"
-        raise ToolError("not_found", f"no tool is named {name[:_SHOWN_CHARS]!r}: {told}")
+        hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(usable) or 'none'}"
+        raise ToolError("not_found", f"no tool is named {name[:_SHOWN_CHARS]!r}: {hint}")

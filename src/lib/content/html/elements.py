@@ -62,7 +62,7 @@ MAX_ATTRIBUTES: Final = 256
 
 
 def is_hidden(attributes: dict[str, str] | None) -> bool:
-    """Say whether an element's own attributes keep its content from being seen."""
+    """Return True if an element's own attributes keep its content from being seen."""
     if attributes is None or "hidden" in attributes or "popover" in attributes:
         return True
     return attributes.get("aria-hidden", "").strip().lower() == "true"

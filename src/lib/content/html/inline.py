@@ -24,7 +24,7 @@ class Inline:
 
     @property
     def empty(self) -> bool:
-        """Whether no word was added since the last block was taken."""
+        """True if no word was added since the last block was taken."""
         return not self._size
 
     def add(self, text: str, line: int = 0) -> None:

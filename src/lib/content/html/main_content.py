@@ -158,7 +158,7 @@ def _inside(page: Blocks, sums: _Sums, best: int) -> list[bool]:
 
 
 def _surrounds(page: Blocks, sums: _Sums, number: int) -> bool:
-    """Say whether a container within the content is none of it."""
+    """Return True if a container within the content is none of it."""
     if sums.outside[number]:
         return True
     size = sums.size[number]

@@ -50,7 +50,7 @@ def _pieces(blocks: Sequence[Block]) -> Iterable[tuple[Block, str]]:
 
 
 def _is_row(cells: list[Block]) -> bool:
-    """Say whether the cells of a row hold one short text each, and there are at least two."""
+    """Return True if the cells of a row hold one short text each, and there are at least two."""
     return (
         len(cells) > 1
         and len({block.cell for block in cells}) == len(cells)

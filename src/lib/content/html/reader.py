@@ -178,7 +178,7 @@ class _Reader:
             self._inline_opens[name](found or _NO_ATTRIBUTES)
 
     def _drops(self, name: str, tag: str, start: int) -> bool:
-        """Say whether an element is one that is not read; one that does not end is read."""
+        """Return True if an element is one that is not read; one that does not end is read."""
         if name not in self._dropped or (name in {"svg", "math"} and tag.endswith("/>")):
             return False
         return name == "template" or self._last_ends.get(name, -1) > start

@@ -96,14 +96,14 @@ def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_even(text: str, row: list[tuple[int, int]]) -> bool:
-    """Tell whether one separator stands between all groups and, but for a space, not around."""
+    """Return True if one separator stands between all groups and, but for a space, not around."""
     start, end, between = row[0][0], row[-1][1], {text[until] for _, until in row[:-1]}
     separator = between.pop()
     return not between and (separator.isspace() or not _goes_on(text, start, end, separator))
 
 
 def _goes_on(text: str, start: int, end: int, separator: str) -> bool:
-    """Tell whether a digit follows on a separator, before or after."""
+    """Return True if a digit follows on a separator, before or after."""
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
     return (before[1:] == separator and before[:1].isdigit()) or (
         after[:1] == separator and after[1:].isdigit()
@@ -132,6 +132,6 @@ def _lengths(head: str) -> frozenset[int]:
 
 
 def _luhn(digits: str) -> bool:
-    """Tell whether the check digit is right: every second digit from the right is doubled."""
+    """Return True if the check digit is right: every second digit from the right is doubled."""
     total = sum(map(int, digits[-1::-2])) + sum(_DOUBLED[int(digit)] for digit in digits[-2::-2])
     return total % 10 == 0

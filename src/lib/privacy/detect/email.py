@@ -25,7 +25,7 @@ _OPENERS: Final = ".'`{|*&$!#^"
 class EmailDetector:
     """Finds addresses such as `jo.doe+news@mail.example.org`; a quoted local part is not one.
 
-    In a URL its "@" may be written "%40". `git@…` is how programs name a repository, and nobody's;
+    In a URL its "@" may be written "%40". `git@…` is how programs name a repository, not a person;
     what stands before "@" in `scheme://user:password@host` is none, either.
     """
 

@@ -41,7 +41,7 @@ class Unescaped:
         self.text = "".join([*pieces, written[done:]])
 
     def __bool__(self) -> bool:
-        """Tell whether there is any escape."""
+        """Return True if there is any escape."""
         return bool(self._spans)
 
     def written(self, start: int, end: int) -> tuple[int, int]:

@@ -391,14 +391,14 @@ def keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_made_by_chance(key: str) -> bool:
-    """Tell whether what has the shape of a key has been made by chance, and not by a writer."""
+    """Return True if what has the shape of a key has been made by chance, and not by a writer."""
     if _STAND_IN.search(key):
         return False
     return key.startswith("AKIA") or any(map(_is_mixed, _RANDOM.findall(key)))
 
 
 def _is_mixed(run: str) -> bool:
-    """Tell whether there are digits and letters, or letters of both cases that often take turns."""
+    """True if there are digits and letters, or letters of both cases that often take turns."""
     if any(char.isdigit() for char in run):
         return any(char.isalpha() for char in run) or len(run) >= _MANY_DIGITS
     return len(_CAPITALS.findall(run)) > len(run) / 7

@@ -44,7 +44,7 @@ _TOLD: Final = re.compile(
     rf"(?:(?:at|on|is) )?(\+?\d(?:{_GAP}\d){{6,14}}){_END}"
 )
 _INTERNATIONAL_DIGITS: Final = range(8, 16)
-_AT_LEAST, _AT_LEAST_TOLD, _MAX_NATIONAL = 9, 7, 12
+_AT_LEAST, _AT_LEAST_ANNOUNCED, _MAX_NATIONAL = 9, 7, 12
 # A number of an order or a case, with its year: 09-2024-559408
 _CASE: Final = re.compile(r"0\d[-/](?:19|20)\d\d[-/]")
 _DATE: Final = re.compile(
@@ -64,15 +64,17 @@ class PhoneDetector:
                 if _is_number(found[0]):
                     yield Finding("phone", *found.span())
         for found in _TOLD.finditer(text):
-            if _is_number(found[1], told=True):
+            if _is_number(found[1], announced=True):
                 yield Finding("phone", *found.span(1))
 
 
-def _is_number(written: str, *, told: bool = False) -> bool:
+def _is_number(written: str, *, announced: bool = False) -> bool:
     digits = sum(char.isdigit() for char in written)
     if written.startswith("00"):  # in one piece it is a number that was filled up with zeros
-        return digits - 2 in _INTERNATIONAL_DIGITS and (told or digits != len(written))
+        return digits - 2 in _INTERNATIONAL_DIGITS and (announced or digits != len(written))
     if written.startswith(("+", "(+")):
         return digits in _INTERNATIONAL_DIGITS
     dated = _DATE.match(written) or _CASE.match(written)
-    return (_AT_LEAST_TOLD if told else _AT_LEAST) <= digits <= _MAX_NATIONAL and not dated
+    return (
+        _AT_LEAST_ANNOUNCED if announced else _AT_LEAST
+    ) <= digits <= _MAX_NATIONAL and not dated

@@ -24,7 +24,7 @@ _OURS: Final = {
 
 
 class Analyzer(Protocol):
-    """What is asked of a `presidio_analyzer.AnalyzerEngine`."""
+    """The one method used of a `presidio_analyzer.AnalyzerEngine`."""
 
     def analyze(self, text: str, language: str, entities: list[str] | None = None) -> Sequence[Any]:
         """Return results with `entity_type`, `start`, `end` and `score`."""

@@ -103,7 +103,7 @@ def _passwords(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_code(value: str, after: str) -> bool:
-    """Tell whether a value without quotation marks is where a program gets it from."""
+    """Return True if a value without quotation marks is where a program gets it from."""
     return after in ("(", "[") or _SOURCE.fullmatch(value) is not None
 
 
@@ -121,7 +121,7 @@ def _private_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_random(value: str) -> bool:
-    """Tell whether a value looks made by chance: letters and digits, and few of them repeated."""
+    """Return True if a value looks made by chance: letters and digits, and few of them repeated."""
     head = value[:200]
     if not any(char.isdigit() for char in head) or not any(char.isalpha() for char in head):
         return False

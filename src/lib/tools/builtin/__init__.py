@@ -1,6 +1,6 @@
 """Tools that cannot be turned against their owner, and what they stand on.
 
-Nothing is loaded before its name is asked for.
+Modules are loaded when one of their names is first used.
 """
 
 from __future__ import annotations

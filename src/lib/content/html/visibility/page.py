@@ -410,7 +410,7 @@ class _Judge:
         ]
 
     def _is_unshown(self, element: Element, number: int) -> bool:
-        """Tell whether the element's name and attributes keep it from being shown."""
+        """Return True if the element's name and attributes keep it from being shown."""
         given = element.attributes
         if element.name in _UNSHOWN or "hidden" in given or "popover" in given:
             return element.name not in _VOID

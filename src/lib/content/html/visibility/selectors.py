@@ -1,6 +1,6 @@
 """Selectors of CSS: read once, and held against elements from right to left.
 
-Source: Selectors Level 4. What a page shows only while somebody points at it or clicks is not seen.
+Source: Selectors Level 4. What a page shows only on hover or click counts as not seen.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class Matcher:
         self._anchor = 0
 
     def matches(self, selector: Complex, number: int) -> bool:
-        """Tell whether an element is one that the selector means.
+        """Return True if an element is one that the selector means.
 
         Raises:
             TooComplexError: no steps are left.
@@ -257,7 +257,7 @@ class Matcher:
         return self._from(selector.parts, 0, number)
 
     def _from(self, parts: Selector, at: int, number: int) -> bool:
-        """Tell whether the part at a place, and what stands to its left, is met."""
+        """Return True if the part at a place, and what stands to its left, is met."""
         self._spend()
         left, compound = parts[at]
         if not self._meets(compound, number):
@@ -267,7 +267,7 @@ class Matcher:
         return any(self._from(parts, at + 1, other) for other in self._left_of(left, number))
 
     def _is_beside(self, left: str, number: int) -> bool:
-        """Tell whether an element stands to the one that has `:has()` as its combinator says."""
+        """Return True if an element stands to the one that has `:has()` as its combinator says."""
         element, anchor = self._elements[number], self._anchor
         if left == ">":
             return element.parent == anchor

@@ -1,4 +1,4 @@
-"""Whether the text of an element can be seen, by what style sheets and attributes say of it.
+"""True if the text of an element can be seen, by what style sheets and attributes say of it.
 
 What is nearly transparent, too small to read, clipped to nothing, far outside of the page, behind
 another thing or of the colour of its ground is not seen.
@@ -22,7 +22,7 @@ SMALL_PX: Final = 4.0
 """Letters of less are not read, and neither is what stands in a box of so little."""
 
 ALIKE: Final = 1.4
-"""Colours with less contrast are not told apart."""
+"""Colours with less contrast look the same."""
 
 FAR_PX: Final = 100.0
 """What begins so far to the left of, or above, the place where it would stand is outside."""
@@ -158,7 +158,7 @@ class Look:
 
 
 def shows_text(look: Look, *, canvas_known: bool) -> bool:
-    """Tell whether text that stands in an element of this look can be seen.
+    """Return True if text that stands in an element of this look can be seen.
 
     Args:
         look: the element's.
@@ -256,7 +256,7 @@ def _four(value: str) -> list[str]:
 
 
 def _is_valid(name: str, value: str) -> bool:
-    """Tell whether a browser takes the value; one that it does not take changes nothing."""
+    """Return True if a browser takes the value; one that it does not take changes nothing."""
     if value in _GLOBAL or value in _WORDS.get(name, ()):
         return True
     if name in _WORDS:
@@ -434,7 +434,7 @@ def _filtered(color: Color, given: str) -> Color:
 
 
 def _gone(values: Mapping[str, str], font_px: float, look: Look) -> bool:
-    """Tell whether the element, with all that is in it, cannot be seen."""
+    """Return True if the element, with all that is in it, cannot be seen."""
     return (
         values.get("display") == "none"
         or values.get("content-visibility") == "hidden"
@@ -456,7 +456,7 @@ def _length(values: Mapping[str, str], name: str, font_px: float) -> float | Non
 
 
 def _boxed_in(values: Mapping[str, str], font_px: float) -> bool:
-    """Tell whether its box has no room for a letter."""
+    """Return True if its box has no room for a letter."""
     cuts = _cuts(values)
     for side in ("width", "height"):
         least = _length(values, f"min-{side}", font_px)
@@ -479,7 +479,7 @@ def _boxed_in(values: Mapping[str, str], font_px: float) -> bool:
 
 
 def _pushed_out(values: Mapping[str, str], font_px: float, look: Look) -> bool:
-    """Tell whether it begins outside of the box around, or of its own, that cuts it off."""
+    """Return True if it begins outside of the box around, or of its own, that cuts it off."""
     placed = values.get("position", "static") != "static"
     own = _room(values, font_px, look)
     outer = (("left", "margin-left"), ("top", "margin-top"))
@@ -496,7 +496,7 @@ def _pushed_out(values: Mapping[str, str], font_px: float, look: Look) -> bool:
 
 
 def _outside(values: Mapping[str, str], font_px: float) -> bool:
-    """Tell whether it is put far outside of the page."""
+    """Return True if it is put far outside of the page."""
     for name in ("left", "right", "top", "bottom"):
         place = _length(values, name, font_px)
         if place is not None and (place <= -FAR_PX or place >= VERY_FAR_PX):
@@ -523,7 +523,7 @@ def _past_the_edge(value: str) -> bool:
 
 
 def _clipped(values: Mapping[str, str], font_px: float) -> bool:
-    """Tell whether nothing is left of it after clipping."""
+    """Return True if nothing is left of it after clipping."""
     for name, inside in _CALL.findall(values.get("clip", "")):
         parts = [pixels(part, font_px=font_px) for part in re.split(r"[\s,]+", inside.strip())]
         if name == "rect" and len(parts) == 4 and _is_thin(*parts):  # noqa: PLR2004 - its sides
@@ -563,7 +563,7 @@ def _in_pixels(shape: str) -> str:
 
 
 def _moved(values: Mapping[str, str], font_px: float) -> bool:
-    """Tell whether it is scaled to nothing, turned on its edge or away, or shifted outside."""
+    """Return True if it is scaled to nothing, turned on its edge or away, or shifted outside."""
     given = values.get("transform", "")
     for name in ("scale", "translate", "rotate"):
         if (value := values.get(name, "")) and value not in {"none", *_GLOBAL}:
@@ -597,7 +597,7 @@ def _hides_by(name: str, inside: str, font_px: float, *, away: bool) -> bool:
 
 
 def _flattens(matrix: list[float]) -> bool:
-    """Tell whether a matrix of two or three dimensions leaves no area, or shifts all outside."""
+    """Return True if a matrix of two or three dimensions leaves no area, or shifts all outside."""
     if len(matrix) == 6:  # noqa: PLR2004 - of two dimensions
         a, b, c, d, x, y = matrix
         return abs(a * d - b * c) < FAINT / 10 or _far(x) or _far(y)
@@ -608,7 +608,7 @@ def _flattens(matrix: list[float]) -> bool:
 
 
 def _turns_away(name: str, values: list[str], *, away: bool) -> bool:
-    """Tell whether it is skewed to a line, turned on its edge, or to its unseen back."""
+    """Return True if it is skewed to a line, turned on its edge, or to its unseen back."""
     if name.startswith("skew"):
         return any(abs(abs(_degrees(value)) % 180 - 90) < _EDGE for value in values)
     flat = name == "rotate3d" and not float_of("".join(values[2:3]))
@@ -631,7 +631,7 @@ def _degrees(value: str) -> float:
 
 
 def _behind(values: Mapping[str, str]) -> bool:
-    """Tell whether it lies below what lies behind it."""
+    """Return True if it lies below what lies behind it."""
     depth = values.get("z-index", "")
     return depth.startswith("-") and values.get("position", "static") != "static"
 
@@ -643,7 +643,7 @@ def _blended(values: Mapping[str, str], look: Look) -> bool:
 
 
 def _masked_out(values: Mapping[str, str]) -> bool:
-    """Tell whether a mask leaves nothing."""
+    """Return True if a mask leaves nothing."""
     mask = values.get("mask", "")
     if "url(" in mask or (mask and values.get("mask-size", "").startswith("0")):
         return True  # an image that does not come leaves nothing, either
@@ -652,7 +652,7 @@ def _masked_out(values: Mapping[str, str]) -> bool:
 
 
 def covers(values: Mapping[str, str]) -> bool:
-    """Tell whether an element is an opaque box that lies on all of the element around."""
+    """Return True if an element is an opaque box that lies on all of the element around."""
     ground = colors.color_of(values.get("background-color", ""))
     if values.get("position") != "absolute" or ground is None or ground[3] < 1 - FAINT:
         return False

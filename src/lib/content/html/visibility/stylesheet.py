@@ -49,7 +49,7 @@ class Sheet:
     Attributes:
         rules: those that hold on a screen.
         frames: for each animation the declarations of its last frame.
-        imports: whether another sheet is asked for, which is not known here.
+        imports: True if the page also imports a sheet, which is not read here.
         cut: whether there was too much to read.
     """
 
@@ -75,7 +75,7 @@ def declarations(text: str) -> Declarations:
 
 
 def applies(query: str) -> bool:
-    """Tell whether a media query holds on a screen of usual size; an empty one does."""
+    """Return True if a media query holds on a screen of usual size; an empty one does."""
     return any(_holds(part) for part in query.lower().split(",")) if query.strip() else True
 
 
@@ -217,7 +217,7 @@ def _nested(selector: str, within: str) -> str:
 
 
 def _conditional(name: str, rest: str) -> bool:
-    """Tell whether the rules in such a block hold."""
+    """Return True if the rules in such a block hold."""
     if name == "@media":
         return applies(rest)
     if name == "@supports":
@@ -272,7 +272,7 @@ _USUAL: Final = {
 
 
 def _in_range(text: str) -> bool:
-    """Tell whether a feature without a value, or a range such as `400px <= width`, holds."""
+    """Return True if a feature without a value, or a range such as `400px <= width`, holds."""
     found = _RANGE.fullmatch(text)
     if found is None:
         return text in {"color", "hover", "any-hover", "pointer", "width", "height", "scripting"}

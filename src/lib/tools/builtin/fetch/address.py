@@ -21,7 +21,7 @@ Verdict = Literal["public", "private", "metadata", "unusable"]
 
 public     may be reached.
 private    only with `allow_private_networks`: also reserved, documentation, deprecated ranges.
-metadata   never: it hands a cloud machine's credentials to whoever asks. All of IPv4's link-local
+metadata   never: it hands a cloud machine's credentials to any caller. All of IPv4's link-local
            range is taken for it.
 unusable   never: no single host (multicast, unspecified, broadcast).
 """

@@ -1,4 +1,4 @@
-"""An answer whose content is still on its way, whoever has brought it."""
+"""An answer whose headers have come, with a body still to be read."""
 
 from __future__ import annotations
 

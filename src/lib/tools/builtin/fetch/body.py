@@ -47,7 +47,7 @@ class Decoder(Protocol):
     """One content coding."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the data stands for, in pieces; work is done as they are asked for.
+        """Yield what the data stands for, in pieces; work is done as they are consumed.
 
         Raises:
             ValueError: it is not in this coding.
@@ -56,7 +56,7 @@ class Decoder(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether what came so far may be all."""
+        """True if what came so far may be all."""
         ...
 
 
@@ -154,7 +154,7 @@ _DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
 def decoders_for(content_encoding: Sequence[str]) -> list[Decoder]:
     """Return the decoders of a Content-Encoding header, in the order in which they apply.
 
-    br and zstd, which are never asked for, are read where brotli >= 1.2 or zstandard is installed.
+    br and zstd, which no request names, are read where brotli >= 1.2 or zstandard is installed.
 
     Raises:
         FetchBlocked: there are more than five codings, or one that is not known here.
@@ -173,7 +173,7 @@ def _decoder(coding: str) -> Decoder:
     except ImportError:
         decoder = None
     if decoder is None:
-        raise FetchBlocked("a content coding that was not asked for")
+        raise FetchBlocked("a content coding that was not requested")
     return decoder
 
 
@@ -231,7 +231,7 @@ async def read_body(
 
 
 def looks_binary(start: bytes, charset: str | None, *, declared: bool) -> bool:
-    """Tell whether a body that should be text is none, by its first bytes.
+    """Return True if a body that should be text is none, by its first bytes.
 
     Args:
         start: of the body; a fixed number of its bytes is looked at.

@@ -1,4 +1,4 @@
-"""Connections that are read in small steps, and only so far.
+"""Connections that are read in small steps and up to a limit.
 
 A server decides what its bytes cost: 64 KiB of "103 Early Hints", or of chunks of one byte, keep an
 event loop busy for a quarter of a second, and there is no end to them. So, until the headers of an
@@ -87,7 +87,7 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
 
 
 class BoundedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens connections wherever it is told to: to a proxy, which the operator has named."""
+    """Opens connections to any address: to a proxy, which the operator has named."""
 
     def __init__(self) -> None:
         """Prepare."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_THREADS: Final = 8
-"""How many names are looked up at once for somebody who still waits, in the whole process."""
+"""How many names are looked up at once for callers that still wait, in the whole process."""
 
 MAX_ALL_THREADS: Final = 64
-"""How many are looked up at once with those that nobody waits for any more."""
+"""How many are looked up at once with abandoned lookups."""
 
 MAX_THREADS_PER_HOST: Final = 2
 """How many of them may be lookups of one name."""
@@ -35,7 +35,7 @@ class LookupThreads:
 
     A lookup cannot be stopped, so that names whose servers never answer would use up any pool:
     these threads serve nothing else, waiting ends with the caller's deadline, and none of them
-    keeps the process from ending. A lookup that nobody waits for any more makes room for another
+    keeps the process from ending. An abandoned lookup makes room for another
     one, up to a hard bound, and lookups of one name take only so many threads.
     """
 
@@ -72,7 +72,7 @@ class LookupThreads:
 
     def _forget(self) -> None:
         self._waiting: deque[_Lookup] = deque()
-        self._left: set[_Lookup] = set()  # running, and nobody waits
+        self._left: set[_Lookup] = set()  # running, but abandoned
         self._hosts: Counter[str] = Counter()
         self._threads, self._process = 0, os.getpid()
 
@@ -84,7 +84,7 @@ class LookupThreads:
             threading.Thread(target=self._work, name="lib-resolver", daemon=True).start()
 
     def _leave(self, lookup: _Lookup) -> None:
-        """Note that nobody waits for a lookup any more."""
+        """Note that the caller of a lookup no longer waits."""
         with self._lock:
             with suppress(ValueError):
                 self._waiting.remove(lookup)

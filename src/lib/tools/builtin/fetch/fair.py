@@ -14,7 +14,7 @@ _LABELS: Final = 2
 
 
 def party_of(host: str) -> str:
-    """Return who answers for a host: the domain that somebody has registered, or the address.
+    """Return the party behind a host: its registered domain, or the address.
 
     A label of up to three letters below the last one, as in `co.uk`, counts as a part of it.
     """

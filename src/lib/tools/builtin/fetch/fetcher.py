@@ -64,7 +64,7 @@ class Page:
 
     Attributes:
         url: where it came from, after redirects.
-        asked: what was asked for.
+        asked: the URL that the caller passed.
         status: of the last answer, 200 to 299.
         content_type: media type in lower case; sniffed where the server sent none.
         charset: what the server calls it, in lower case; to be believed only if well known.
@@ -84,7 +84,7 @@ class Page:
 
 
 class SafeFetcher:
-    """Fetches URLs for somebody who may have been talked into asking for the wrong ones.
+    """Fetches URLs for a caller that may have been tricked into wrong ones, such as a model.
 
     Every URL, also one that a redirect names, is read by a strict grammar and held against the
     policy. All addresses of its host must be public. The connection is made to one of these
@@ -149,7 +149,7 @@ class SafeFetcher:
 
         Args:
             url: http or https, complete.
-            may_visit: asked about each host that a redirect leads to and that is not the first one.
+            may_visit: called with each host that a redirect leads to and that is not the first one.
 
         Returns:
             The page, if the server answered with success.
@@ -163,8 +163,8 @@ class SafeFetcher:
             async with asyncio.timeout(self.policy.timeout_s):
                 return await self._follow(url, may_visit)
         except TimeoutError:
-            told = f"no complete answer within {self.policy.timeout_s:g} s"
-            fault = ToolError("timeout", told)
+            message = f"no complete answer within {self.policy.timeout_s:g} s"
+            fault = ToolError("timeout", message)
         except ToolError as error:
             fault = error
         fault.__cause__ = fault.__context__ = None  # which may hold an address
@@ -249,7 +249,7 @@ class SafeFetcher:
         binary = _is_text(media_type) and looks_binary(body.content, charset, declared=declared)
         if binary or not takes(self.policy.content_types, media_type):
             raise _blocked("the content is binary or of a type not read", target)
-        truncated = body.truncated or answer.status == PARTIAL  # which nobody asked for
+        truncated = body.truncated or answer.status == PARTIAL  # which was not requested
         content = whole_letters(body.content, charset) if truncated else body.content
         return Page(
             url=target.url,
@@ -286,7 +286,7 @@ def _is_text(media_type: str) -> bool:
 
 
 def _ended_early(error: Exception) -> bool:
-    """Tell whether a body was cut: by us, or by who closed the connection, as h11 words it."""
+    """Return True if a body was cut: by us, or by who closed the connection, as h11 words it."""
     if isinstance(error, TooMuchSentError):
         return True
     return "peer closed connection without sending complete message body" in str(error)
@@ -298,7 +298,7 @@ def _blocked(rule: str, target: Target) -> FetchBlocked:
 
 def _needs_approval(target: Target) -> str:
     where = fenced(target.url[:MAX_FENCED_URL_CHARS], source="the server")
-    return f"a redirect to a host that needs approval: it may be asked for by its own URL\n{where}"
+    return f"a redirect to a host that needs approval: it may be requested by its own URL\n{where}"
 
 
 def _named(error: Exception, target: Target) -> ToolError:

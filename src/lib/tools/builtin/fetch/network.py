@@ -210,7 +210,7 @@ async def _life(
     """Yield the pool, and close it in the end.
 
     Event loops close the asynchronous generators that are still open when they end, and those
-    that nobody holds any more: only as long as its loop runs can a connection be closed.
+    that are no longer referenced: only as long as its loop runs can a connection be closed.
     """
     try:
         yield pool

@@ -1,4 +1,4 @@
-"""`FetchPolicy`: what a fetch may reach and how much of it; `Rules`: a policy that can be asked."""
+"""`FetchPolicy`: what a fetch may reach and how much; `Rules`: a policy applied to URLs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_CONTENT_TYPES: Final = (
     *("text/xml", "application/xml", "application/*+xml", "application/rss+xml"),
     *("application/atom+xml", "application/json", "application/*+json"),
 )
-"""What a fetch takes unless told otherwise: text that `extract` reads; no SVG, no PDF."""
+"""What a fetch takes by default: text that `extract` reads; no SVG, no PDF."""
 
 MAX_REDIRECTS: Final = 50
 
@@ -72,7 +72,7 @@ class FetchPolicy:
             never on to where these redirect to. Kept as a copy that cannot be changed, and not
             shown.
         extra_hosts: the hosts that get `extra`; where it is empty, those of `allowed_hosts`. With
-            neither, nobody gets them.
+            neither, no host gets them.
 
     Raises:
         TypeError: a field is of another type.
@@ -150,7 +150,7 @@ class Rules:
             log.warning("no host gets the extra headers (%s): name it in extra_hosts", names)
 
     def check(self, target: Target) -> None:
-        """Pass a URL that may be asked for, as far as can be told without DNS.
+        """Pass a URL that may be fetched, as far as that can be decided without DNS.
 
         Raises:
             FetchBlocked: a rule forbids it.
@@ -162,7 +162,7 @@ class Rules:
             raise FetchBlocked(rule, host=target.name, redirected=target.redirected)
 
     def gets_extra(self, target: Target) -> bool:
-        """Tell whether the extra headers are for this URL."""
+        """Return True if the extra headers are for this URL."""
         return target.scheme == "https" and any(_matches(target, host) for host in self._extra)
 
     def check_addresses(self, name: str | None, addresses: Collection[Address]) -> None:
@@ -200,7 +200,7 @@ class Rules:
 
 
 def takes(content_types: Iterable[str], media_type: str) -> bool:
-    """Tell whether a media type, in lower case, is among those that a policy names."""
+    """Return True if a media type, in lower case, is among those that a policy names."""
     kind, _, subtype = media_type.partition("/")
     suffix = subtype.rpartition("+")[2] if "+" in subtype else None
     wanted = {media_type, f"{kind}/*", f"{kind}/*+{suffix}"}

@@ -203,7 +203,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _takes_port(function: Callable[..., Any]) -> bool:
-    """Tell whether to call it with a port, too.
+    """Return True if to call it with a port, too.
 
     Raises:
         TypeError: neither way is possible, or it does not tell its parameters.

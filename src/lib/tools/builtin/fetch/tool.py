@@ -60,7 +60,7 @@ def http_fetch_tool(
 
     Args:
         policy: what may be reached, by default every public host.
-        fetcher: the fetcher to use, with its own policy; whoever made it closes it.
+        fetcher: the fetcher to use, with its own policy; its creator closes it.
         max_chars: how much of a text one call returns.
         name: how the model calls it.
         allowed_urls: whether a URL, as the model wrote it, may be fetched. Allow only those that
@@ -121,7 +121,7 @@ class Reading:
         self._turns = LoopTurns(MAX_EXTRACTIONS_PER_PARTY, MAX_EXTRACTIONS)
 
     async def text_of(self, fetched: Page) -> Extracted:
-        """Return the text of a page; when nobody waits any more, the work ends, too.
+        """Return the text of a page; when the caller is cancelled, the work ends, too.
 
         Raises:
             ToolError: it has none that can be read, or reading takes too long.
@@ -182,7 +182,7 @@ def _needs(approve_hosts: Callable[[str], bool]) -> Callable[[Mapping[str, Any]]
         try:
             host = parse(str(arguments.get("url", ""))).host
         except FetchBlocked:
-            return False  # it will be refused, whoever approves
+            return False  # the fetch refuses it anyway
         return approve_hosts(host)
 
     return needs_approval

@@ -26,7 +26,7 @@ MAX_HOST_CHARS: Final = 253
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-# Blanks and invisible letters are listed, not asked of `unicodedata`, whose version is Python's.
+# Blanks and invisible letters are listed, not taken from `unicodedata`, whose version is Python's.
 _FORBIDDEN: Final = re.compile(
     "[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff\ud800-\udfff]"
 )
@@ -52,7 +52,7 @@ _QUERY_SAFE: Final = "%/:@!$&()*+,;=~|[]?^`{}"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL that was read: what is asked, and of whom.
+    """A parsed URL: the path to request, and the host to request it from.
 
     Attributes:
         scheme: "http" or "https".
@@ -88,7 +88,7 @@ class Target:
 
     @property
     def name(self) -> str | None:
-        """The host where it is a name as asked for.
+        """The host where it is a name as requested.
 
         Addresses, and what servers write, stay out of messages.
         """
@@ -214,7 +214,7 @@ def _is_label(label: str) -> bool:
 
 
 def _is_a_label(label: str) -> bool:
-    """Tell whether it stands for letters that IDNA 2008 has, and for the same ones if encoded."""
+    """Return True if it stands for letters that IDNA 2008 has, and for the same ones if encoded."""
     try:
         return idna.alabel(idna.ulabel(label)).decode("ascii") == label
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Read and list files below one directory, whatever is asked and whatever lies there."""
+"""Read and list files below one directory, and nothing outside of it."""
 
 from __future__ import annotations
 

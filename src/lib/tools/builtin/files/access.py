@@ -60,15 +60,15 @@ _SPENT: Final[dict[Spent, tuple[ToolErrorCode, str]]] = {
 
 @dataclass(frozen=True)
 class FileAccess:
-    """Reads and lists what is below a directory, whoever asks and whatever lies there.
+    """Reads and lists what is below one directory, and nothing outside of it.
 
     The directory is opened once: it stays the same one when its path is renamed or replaced.
     Paths are walked name by name below it, so that no race with links or renames leads outside.
     Links are followed where they stay below the root, absolute ones included. Hard links cannot be
-    told from other files: who can put one below the root can share its file.
+    distinguished from other files: a process that may create one below the root can share its file.
 
     Both methods block and belong into a thread; they may be called from several at once. Each
-    either answers or raises `ToolError`, whose message names the path as asked and the rule.
+    either answers or raises `ToolError`, whose message names the requested path and the rule.
 
     Attributes:
         root: an existing directory.
@@ -121,7 +121,7 @@ class FileAccess:
             column: how many bytes of the first line to skip; no more than it has before its end.
 
         Returns:
-            path: as asked. text: the lines. offset: as asked. lines: how many there are in `text`,
+            path: as requested. text: the lines. offset: as requested. lines: how many `text` has,
             a part of one included. next_offset: the line to go on with, or None. truncated:
             whether the file goes on after `text`. size: bytes of the file. encoding: "utf-8",
             "utf-16-le" or "utf-16-be". replaced: how many U+FFFD in the text stand for bytes that
@@ -183,7 +183,7 @@ class FileAccess:
                     )
                 return page, found.size
 
-        page, size = _told(path, work)
+        page, size = _with_tool_errors(path, work)
         cut = {} if page.next_column is None else {"next_column": page.next_column}
         return {
             "path": path,
@@ -203,9 +203,9 @@ class FileAccess:
     ) -> dict[str, object]:
         r"""Return what is in a directory, in the order of the names' bytes. Blocks.
 
-        Hidden and denied names are left out. Of a link nothing but its name is told. Characters
+        Hidden and denied names are left out. Of a link only its name is shown. Characters
         that cannot be seen, and bytes that are not UTF-8, stand as escapes such as "\n" or "\xff";
-        nothing can be asked for by such a name.
+        such a name cannot be requested.
 
         Args:
             path: as for `read`.
@@ -213,9 +213,9 @@ class FileAccess:
             limit: how many at most; never more than 1,000.
 
         Returns:
-            path: as asked. entries: dicts of name, type ("file", "directory", "link" or "other")
-            and size (bytes of a file, else None), and escaped (True) where the name holds escapes,
-            which `read` does not take. offset: as asked. next_offset: where to go on, or
+            path: as requested. entries: dicts of name, type ("file", "directory", "link" or
+            "other"), size (bytes of a file, else None), and escaped (True) where the name holds
+            escapes, which `read` does not take. offset: as requested. next_offset: where to go on, or
             None. truncated: whether there are more.
 
         Raises:
@@ -260,7 +260,7 @@ class FileAccess:
                         where, keep=keep, offset=first, limit=at_most, budget=spending
                     )
 
-        entries, more = _told(path, work)
+        entries, more = _with_tool_errors(path, work)
         return {
             "path": path,
             "entries": [_shown_entry(entry) for entry in entries],
@@ -271,7 +271,7 @@ class FileAccess:
 
     @contextmanager
     def _found(self, path: str, parts: Sequence[str], *, listing: bool = False) -> Generator[Found]:
-        """Hold what the path leads to, after judging it as asked, and each name on the way."""
+        """Hold what the path leads to, after judging it and each name on the way."""
         _refuse(path, self._rules.refusal(_names(parts), directory=listing))
 
         def judge(names: Sequence[bytes], is_passed: bool) -> None:
@@ -304,7 +304,7 @@ def at_least_one(name: str, value: object) -> None:
 
 
 def _names(parts: Sequence[str]) -> Sequence[str]:
-    """Return the names that were asked for; those above the root are the owner's, not judged."""
+    """Return the requested names; those above the root are the owner's, not judged."""
     if parts[0] == "":
         return ()
     return [part for part in parts if part not in ("", ".", "..")]
@@ -329,25 +329,25 @@ def _number(name: str, value: object) -> int:
 
 def _shown_entry(entry: Entry) -> dict[str, object]:
     name = _text(entry.name)
-    told: dict[str, object] = {"name": escaped(name), "type": entry.type, "size": entry.size}
-    return told if told["name"] == name else {**told, "escaped": True}
+    shown_entry: dict[str, object] = {"name": escaped(name), "type": entry.type, "size": entry.size}
+    return shown_entry if shown_entry["name"] == name else {**shown_entry, "escaped": True}
 
 
-def _told(path: str, work: Callable[[], T]) -> T:
+def _with_tool_errors(path: str, work: Callable[[], T]) -> T:
     """Return what the work does; its failures are said in our own words: the path and the rule."""
     try:
         return work()
     except Stopped as stopped:
-        code, told = _FAULTS[stopped.fault]
+        code, message = _FAULTS[stopped.fault]
     except BudgetSpent as spent:
-        code, told = _SPENT[spent.reason]
+        code, message = _SPENT[spent.reason]
     except NotText as binary:
-        code, told = _binary(binary)
+        code, message = _binary(binary)
     except OSError as error:
         _log.debug("reading below a root failed: %r", error)
-        code, told = _failure(error)
+        code, message = _failure(error)
     # Not where it was caught: the system's own words hold absolute paths.
-    raise ToolError(code, f"{shown(path)} {told}")
+    raise ToolError(code, f"{shown(path)} {message}")
 
 
 def _binary(found: NotText) -> tuple[ToolErrorCode, str]:

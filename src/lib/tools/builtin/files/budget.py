@@ -8,7 +8,7 @@ from typing import Final, Literal
 from lib._util.clock import SYSTEM_CLOCK, Clock
 
 SCAN_BYTES: Final = 64 << 20
-"""How many bytes are looked through for the first line that was asked for."""
+"""How many bytes are looked through for the first requested line."""
 SCAN_S: Final = 10.0
 """How many seconds looking for a place may take."""
 

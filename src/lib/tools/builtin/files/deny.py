@@ -223,7 +223,7 @@ class NameRules:
         return "hidden" if hidden and not self._allow_hidden else None
 
     def _is_named(self, found: set[str], below: _Below) -> bool:
-        """Tell whether a file of these names holds what the words of a pattern say."""
+        """Return True if a file of these names holds what the words of a pattern say."""
         return self._words.match(found) or (below.holds_credentials and holds_data(found))
 
     def _rules_below(self, above: tuple[str, ...]) -> _Below:
@@ -259,7 +259,7 @@ class _Below(NamedTuple):
 
 
 class _Patterns:
-    """Patterns for one name; the usual kinds are told without a regular expression."""
+    """Patterns for one name; the usual kinds need no regular expression."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         plain = [pattern for pattern in patterns if not _WILD.search(pattern)]
@@ -271,7 +271,7 @@ class _Patterns:
         self._rest = re.compile("|".join(rest)) if rest else None
 
     def match(self, name: str) -> bool:
-        """Tell whether one of the patterns matches the whole name."""
+        """Return True if one of the patterns matches the whole name."""
         return (
             name in self._names
             or name.endswith(self._ends)
@@ -281,7 +281,7 @@ class _Patterns:
 
 
 def _ends_with(names: Sequence[set[str]], row: Sequence[str]) -> bool:
-    """Tell whether the last components, each with its forms, are what the row of patterns wants."""
+    """True if the last components, each with its forms, are what the row of patterns wants."""
     return len(row) <= len(names) and all(
         any(fnmatchcase(form, pattern) for form in found)
         for pattern, found in zip(row, names[len(names) - len(row) :], strict=True)

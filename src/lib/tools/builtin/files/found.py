@@ -34,12 +34,12 @@ class Found:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
+        """True if it is a directory."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file."""
+        """True if it is a regular file."""
         return stat.S_ISREG(self.mode)
 
 
@@ -51,7 +51,7 @@ class Tree(Protocol):
 
         Args:
             parts: components; an absolute path starts with an empty one.
-            judge: is asked before anything is opened, for each name on the way.
+            judge: called before anything is opened, for each name on the way.
 
         Raises:
             Stopped: a rule of the walk forbids it.

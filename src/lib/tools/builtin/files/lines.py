@@ -133,7 +133,7 @@ def read_lines(
     A line that is longer than that is cut after a whole character, and the page ends.
 
     Args:
-        handle: a descriptor open for reading, which nobody else uses meanwhile.
+        handle: a descriptor open for reading, which no other thread uses meanwhile.
         offset: the first line, from 0.
         column: how many bytes of that line to skip; no more than it has before its end.
         limit: how many lines at most, None for as many as fit.
@@ -141,7 +141,7 @@ def read_lines(
         budget: for finding the first line and the column.
 
     Raises:
-        NotText: its beginning, or what was asked for, is no text.
+        NotText: its beginning, or the requested part, is no text.
         BudgetSpent: that place lies too far into the file.
         OSError: the system cannot read it.
     """

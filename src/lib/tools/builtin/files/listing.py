@@ -92,7 +92,7 @@ def _entry(entry: os.DirEntry[str]) -> Entry:
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
-        return Entry(_name(entry), "other", None)  # gone, or nobody may look
+        return Entry(_name(entry), "other", None)  # gone, or not readable
     if stat.S_ISREG(status.st_mode):
         return Entry(_name(entry), "file", status.st_size)
     return Entry(_name(entry), _type(status.st_mode), None)

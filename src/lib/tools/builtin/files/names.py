@@ -34,19 +34,19 @@ _WINDOWS_ONLY: Final = re.compile(r'[<>"|?*]')
 
 
 def shown(path: str) -> str:
-    """Return the path as asked, in quotes, short enough for a message and in visible characters."""
+    """Return the requested path in quotes, short enough for a message and in visible characters."""
     if len(path) <= _SHOWN_CHARS:
         return repr(path)
     return f"{path[:_SHOWN_CHARS]!r}… ({len(path)} characters)"
 
 
-def invalid(path: str, told: str) -> ToolError:
+def invalid(path: str, message: str) -> ToolError:
     """Return the refusal of a path that the grammar does not have."""
-    return ToolError("invalid_arguments", f"{shown(path)} {told}")
+    return ToolError("invalid_arguments", f"{shown(path)} {message}")
 
 
 def components(path: object) -> list[str]:
-    """Return the components of an asked path; an absolute one starts with an empty component.
+    """Return the components of a requested path; an absolute one starts with an empty component.
 
     "." and empty components stay: a file followed by one of them is no directory.
 
@@ -60,8 +60,8 @@ def components(path: object) -> list[str]:
         raise invalid(path, fault)
     parts = path.split("/")
     if any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
-        told = f"{shown(path)}: no file has a name of more than {MAX_NAME_BYTES} bytes"
-        raise ToolError("not_found", told)
+        message = f"{shown(path)}: no file has a name of more than {MAX_NAME_BYTES} bytes"
+        raise ToolError("not_found", message)
     for part in parts:
         fault = fault_of(part)
         if fault:
@@ -78,9 +78,9 @@ def _fault_of_path(path: str) -> str | None:
         return "holds a control character or a lone surrogate"
     if "\\" in path:
         return (
-            "holds a backslash: separate names by '/'; one listed with escapes cannot be asked for"
+            "holds a backslash: separate names by '/'; one listed with escapes cannot be requested"
         )
-    return next((told for start, told in _STARTS.items() if path.startswith(start)), None)
+    return next((message for start, message in _STARTS.items() if path.startswith(start)), None)
 
 
 def fault_of(name: str) -> str | None:
@@ -99,12 +99,12 @@ def fault_of(name: str) -> str | None:
 
 
 def is_device(name: str) -> bool:
-    """Tell whether Windows takes the name for a device, whatever follows its first dot."""
+    """Return True if Windows takes the name for a device, whatever follows its first dot."""
     return _DEVICE.fullmatch(name.split(".", 1)[0].rstrip(" ")) is not None
 
 
 def is_short(name: str) -> bool:
-    """Tell whether the name may be the 8.3 alias of another, such as GIT~1 for .git."""
+    """Return True if the name may be the 8.3 alias of another, such as GIT~1 for .git."""
     return _SHORT.fullmatch(name) is not None and len(name.split(".", 1)[0]) <= _SHORT_CHARS
 
 

@@ -11,7 +11,7 @@ import sys
 
 
 def place_of(handle: int) -> bytes | None:
-    """Return the absolute path of what is open, without links; None where nobody can tell."""
+    """Return the absolute path of what is open, without links; or None."""
     if sys.platform == "darwin":  # pragma: no cover - the other platforms' code runs elsewhere
         import fcntl  # noqa: PLC0415 - not on Windows
 

@@ -5,7 +5,7 @@ system names for the open handle, so that a link put there in between is noticed
 read. Directories are listed by their path: of a link put there in between, names can be seen.
 Unlike the walk, this cannot tell a link that leaves the root and comes back from any other.
 
-The code runs, and is tested, on POSIX systems; nobody has run it on Windows yet.
+The code runs, and is tested, on POSIX systems; it has not run on Windows yet.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class ResolvedTree:
     @contextmanager
     def find(self, parts: Sequence[bytes], judge: Judge) -> Generator[Found]:
         """Hold what the path leads to for the block."""
-        asked = self._relative(parts)
-        if leaves(asked):
+        requested = self._relative(parts)
+        if leaves(requested):
             raise Stopped("outside")
-        _judge_each(judge, [part for part in asked if part not in (b"", b".", b"..")])
-        names = [os.fsdecode(part) for part in asked]
+        _judge_each(judge, [part for part in requested if part not in (b"", b".", b"..")])
+        names = [os.fsdecode(part) for part in requested]
         self._check(names)
         path = os.path.join(self._root, *names)  # noqa: PTH118 - text in, text out
-        # First without asking for existence: nobody learns what is missing outside.
+        # First without asking for existence: a refusal does not show what exists outside.
         _judge_each(judge, self._below(os.path.realpath(path)))
         resolved = os.path.realpath(path, strict=True)
         below = self._below(resolved)
         _judge_each(judge, below)
         status = os.lstat(resolved)
-        if asked[-1:] == [b""] and not stat.S_ISDIR(status.st_mode):
+        if requested[-1:] == [b""] and not stat.S_ISDIR(status.st_mode):
             raise Stopped("not a directory")
         mode = status.st_mode
         yield Found(mode, status.st_size, below, lambda: self._reading(resolved, mode, judge))

@@ -14,7 +14,7 @@ import stat
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-# What a platform lacks is 0 there and never asked for by the steps of that platform.
+# What a platform lacks is 0 there and never used by the steps of that platform.
 _O_PATH: Final[int] = getattr(os, "O_PATH", 0)
 _O_NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _O_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
@@ -28,7 +28,7 @@ class Node:
     """What a name stands for.
 
     Attributes:
-        handle: a descriptor of it, owned by who asked; None for a link and for what is not opened.
+        handle: a descriptor of it, owned by the caller; None for a link and for what is not opened.
         mode: file type and permissions, as in `st_mode`.
         size: bytes of a file.
         target: where a link leads, as written.
@@ -41,12 +41,12 @@ class Node:
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symbolic link."""
+        """True if it is a symbolic link."""
         return stat.S_ISLNK(self.mode)
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
+        """True if it is a directory."""
         return stat.S_ISDIR(self.mode)
 
 
@@ -135,7 +135,7 @@ def steps_of_this_platform() -> Steps | None:
 
 
 def _can_reopen() -> bool:
-    """Tell whether this is a Linux whose /proc can be seen."""
+    """Return True if this is a Linux whose /proc can be seen."""
     if not _O_PATH:
         return False
     try:

@@ -96,7 +96,7 @@ def read_file_tool(
     """Return a tool that reads text files below a directory.
 
     It returns what `FileAccess.read` does, of at most `max_chars` bytes of the file and cleaned of
-    what nobody sees. Files are read in a thread; a cancelled call stops there, too.
+    invisible characters. Files are read in a thread; a cancelled call stops there, too.
 
     Args:
         root: the directory, or an access with settings of its own.
@@ -221,7 +221,7 @@ def _fitting(listing: dict[str, object]) -> dict[str, object]:
 
 
 async def _in_thread(work: Callable[[Budget], dict[str, object]]) -> dict[str, object]:
-    """Return what the work does in a thread, which is told when nobody waits for it any more.
+    """Return what the work does in a thread, which is cancelled when its caller is.
 
     The threads read files and nothing else: one that hangs holds up no other kind of work.
     """

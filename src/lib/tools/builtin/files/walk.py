@@ -1,4 +1,4 @@
-"""Walk a path below a directory so that nothing outside can be reached, whoever races.
+"""Walk a path below a directory so that no race with links or renames leads outside.
 
 The rules of the walk:
 
@@ -65,7 +65,7 @@ def parts_below(root_names: Iterable[bytes], path: bytes) -> list[bytes] | None:
 
 
 def leaves(parts: Sequence[bytes]) -> bool:
-    """Tell whether the path, read as text, goes above where it starts."""
+    """Return True if the path, read as text, goes above where it starts."""
     depth = 0
     for part in parts:
         if part == b"..":

@@ -59,7 +59,7 @@ _ABOUT_FOLDERS: Final = _set("""
 
 
 def is_word_pattern(part: str) -> bool:
-    """Tell whether this component of a pattern is one of words."""
+    """Return True if this component of a pattern is one of words."""
     return _PATTERN.fullmatch(part) is not None
 
 
@@ -67,10 +67,10 @@ class _Words(NamedTuple):
     words: tuple[str, ...]
     joined: str
     is_open: bool
-    """Whether anything may follow."""
+    """True if anything may follow."""
 
     def match(self, name: Sequence[str]) -> bool:
-        """Tell whether the words of a name are these, and it is not about such things."""
+        """Return True if the words of a name are these, and it is not about such things."""
         size = len(self.words)
         for index, word in enumerate(name):
             if self.words[0] not in word:
@@ -123,13 +123,13 @@ class WordPatterns:
         self._hint = re.compile("|".join(map(re.escape, sorted(hints)))) if hints else None
 
     def match(self, names: Iterable[str]) -> bool:
-        """Tell whether one of the patterns matches one of the names that a file goes by."""
+        """Return True if one of the patterns matches one of the names that a file goes by."""
         return self._hint is not None and any(
             self._matches(name) for name in names if self._hint.search(name)
         )
 
     def match_folder(self, names: Iterable[str]) -> bool:
-        """Tell whether one of these names of a folder is made of a pattern's words."""
+        """Return True if one of these names of a folder is made of a pattern's words."""
         return any(_match(each, name) for name in names for each in self._by_ending.values())
 
     def _matches(self, name: str) -> bool:
@@ -146,7 +146,7 @@ def _is_word(word: str, pattern: str) -> bool:
 
 
 def holds_data(names: Iterable[str]) -> bool:
-    """Tell whether one of the names that a file goes by is that of values, and not about them."""
+    """Return True if one of the names that a file goes by is that of values, and not about them."""
     stems = (_stem(name.lstrip("."), None) for name in names)
     return any(
         stem is not None and _ABOUT.isdisjoint(map(_singular, _split(stem))) for stem in stems
@@ -154,7 +154,7 @@ def holds_data(names: Iterable[str]) -> bool:
 
 
 def is_about(folders: Iterable[str]) -> bool:
-    """Tell whether one of these folders holds texts about things rather than values."""
+    """Return True if one of these folders holds texts about things rather than values."""
     return not _ABOUT_FOLDERS.isdisjoint(folders)
 
 

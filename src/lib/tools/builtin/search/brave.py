@@ -98,11 +98,11 @@ class BraveSearchProvider(AsyncClosable):
             max_results: from 1 to 50; Brave sends at most 20.
 
         Raises:
-            ToolError: `invalid_arguments` for a query that cannot be asked; `timeout`,
+            ToolError: `invalid_arguments` for a query that the service refuses; `timeout`,
                 `rate_limited`, `too_large` or `unavailable` if Brave fails.
             ValueError: `max_results` is out of range.
         """
-        asked = {
+        parameters = {
             "q": _checked_words(checked_query(query)),
             "count": str(min(checked_max_results(max_results), MAX_COUNT)),
             "text_decorations": "false",
@@ -110,16 +110,16 @@ class BraveSearchProvider(AsyncClosable):
             **self._parameters,
         }
         async with self._endpoint.deadline():
-            answer = await self._asked_twice(asked)
+            answer = await self._get_with_one_retry(parameters)
         return SearchResults(distinct(_pages(_read(answer)), max_results))
 
     async def aclose(self) -> None:
         """Close the connections of this event loop; another search opens new ones."""
         await self._endpoint.aclose()
 
-    async def _asked_twice(self, asked: Mapping[str, str]) -> Answered:
+    async def _get_with_one_retry(self, parameters: Mapping[str, str]) -> Answered:
         began = self._clock.monotonic()
-        answer = await self._endpoint.get(asked)
+        answer = await self._endpoint.get(parameters)
         if answer.status != 429:  # noqa: PLR2004 - HTTP
             return answer
         delay_s = wait_s(answer.headers, answer.json())
@@ -127,7 +127,7 @@ class BraveSearchProvider(AsyncClosable):
         if delay_s is None or delay_s >= left_s:
             return answer
         await self._clock.sleep(delay_s)
-        return await self._endpoint.get(asked)
+        return await self._endpoint.get(parameters)
 
 
 def _key(given: str | None) -> str:
@@ -143,8 +143,8 @@ def _key(given: str | None) -> str:
 def _checked_words(query: str) -> str:
     words = len(query.split())
     if words > MAX_WORDS:
-        told = f"the query has {words} words, {MAX_WORDS} are the most: shorten it"
-        raise SearchFailedError("invalid_arguments", told)
+        message = f"the query has {words} words, {MAX_WORDS} are the most: shorten it"
+        raise SearchFailedError("invalid_arguments", message)
     return query
 
 
@@ -153,7 +153,7 @@ def _read(answer: Answered) -> Mapping[str, Any]:
     if answer.status != 200:  # noqa: PLR2004 - HTTP
         raise _failure(answer, body)
     if body is None:
-        # It may be a challenge to a browser: nothing of it is told.
+        # It may be a challenge to a browser: nothing of it is shown.
         raise SearchFailedError("unavailable", f"{_WHAT} did not answer with a JSON object")
     return body
 
@@ -161,23 +161,23 @@ def _read(answer: Answered) -> Mapping[str, Any]:
 def _failure(answer: Answered, body: Mapping[str, Any] | None) -> SearchFailedError:
     if answer.status == 429:  # noqa: PLR2004 - HTTP
         if wait_s(answer.headers, body) is None:
-            told = "the plan's searches of this month are used up: do not search again"
+            message = "the plan's searches of this month are used up: do not search again"
         else:
-            told = "too many searches at once: search again later"
-        return SearchFailedError("rate_limited", f"{_WHAT}: {told}")
+            message = "too many searches at once: search again later"
+        return SearchFailedError("rate_limited", f"{_WHAT}: {message}")
     if answer.status in {401, 403} or _blames_the_key(body):
         return SearchFailedError("unavailable", _KEY_REFUSED)
     if answer.status in {400, 422}:
-        told = f"{_WHAT} refused the query (status {answer.status}): put it otherwise"
-        return SearchFailedError("invalid_arguments", told)
+        message = f"{_WHAT} refused the query (status {answer.status}): put it otherwise"
+        return SearchFailedError("invalid_arguments", message)
     if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
-        told = "redirects, which is not followed: the operator should check base_url"
-        return SearchFailedError("unavailable", f"{_WHAT} {told}")
+        message = "redirects, which is not followed: the operator should check base_url"
+        return SearchFailedError("unavailable", f"{_WHAT} {message}")
     return SearchFailedError("unavailable", f"{_WHAT} failed (status {answer.status})")
 
 
 def _blames_the_key(body: Mapping[str, Any] | None) -> bool:
-    """Tell whether an error is about the key.
+    """Return True if an error is about the key.
 
     It has status 422 as those of the query have. A wrong key has a code of its own; a missing one
     is a `VALIDATION` error that names the header. Some errors stand in a list.
@@ -211,7 +211,7 @@ def _pages(body: Mapping[str, Any]) -> Iterator[SearchResult]:
 
 SECOND_S: Final = 1.0
 SHORT_S: Final = 60.0
-"""What is counted over more than this is a quota: nobody waits for it."""
+"""What is counted over more than this is a quota, which is not waited for."""
 
 _POLICY: Final = re.compile(r"\s*[0-9]+\s*;\s*w\s*=\s*([0-9]{1,9})\s*")
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,9})\s*")
@@ -235,7 +235,7 @@ class Window:
 
     @property
     def empty(self) -> bool:
-        """Whether no request is left in it."""
+        """True if no request is left in it."""
         return self.limit > 0 and self.remaining <= 0
 
 
@@ -249,7 +249,7 @@ def windows(headers: Mapping[str, str]) -> list[Window]:
     resets = _numbers(headers, "reset", _NUMBER)
     lengths = _numbers(headers, "policy", _POLICY) or resets
     limits, remaining = (_numbers(headers, name, _NUMBER) for name in ("limit", "remaining"))
-    return [Window(*told) for told in zip(lengths, limits, remaining, resets, strict=False)]
+    return [Window(*window) for window in zip(lengths, limits, remaining, resets, strict=False)]
 
 
 def wait_s(headers: Mapping[str, str], body: Mapping[str, Any] | None) -> float | None:
@@ -266,8 +266,8 @@ def wait_s(headers: Mapping[str, str], body: Mapping[str, Any] | None) -> float 
 
 
 def _numbers(headers: Mapping[str, str], name: str, form: re.Pattern[str]) -> list[float]:
-    told = headers.get(f"x-ratelimit-{name}", "")
-    found = [form.fullmatch(part) for part in told.split(",")[:8]]
+    header = headers.get(f"x-ratelimit-{name}", "")
+    found = [form.fullmatch(part) for part in header.split(",")[:8]]
     numbers = [float(each[1]) for each in found if each]
     return numbers if len(numbers) == len(found) else []
 

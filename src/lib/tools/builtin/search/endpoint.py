@@ -103,8 +103,8 @@ class Endpoint:
             async with asyncio.timeout(self._timeout_s):
                 yield
         except TimeoutError:
-            told = f"{self._what} did not answer within {self._timeout_s:g} s"
-            raise SearchFailedError("timeout", told) from None
+            message = f"{self._what} did not answer within {self._timeout_s:g} s"
+            raise SearchFailedError("timeout", message) from None
 
     async def get(self, parameters: Mapping[str, str]) -> Answered:
         """Ask once and return the answer, whatever its status.
@@ -118,8 +118,8 @@ class Endpoint:
                 body = await _body(answer)
                 return Answered(answer.status, answer.headers, answer.media_type, body)
         except _TooLarge:
-            told = f"{self._what} answered with more than {MAX_BODY_BYTES} bytes"
-            raise SearchFailedError("too_large", told) from None
+            message = f"{self._what} answered with more than {MAX_BODY_BYTES} bytes"
+            raise SearchFailedError("too_large", message) from None
         except RemoteError as error:
             # The cause may name addresses: it stays out of the message and of the traceback.
             _log.debug("%s: %s", self._what, error, exc_info=error)
@@ -142,14 +142,14 @@ def checked_address(base_url: str) -> str:
     Raises:
         ValueError: it is no plain http or https address. The message does not repeat it.
     """
-    told = "base_url is an http or https address such as http://127.0.0.1:8080, without a query"
+    message = "base_url is an http or https address such as http://127.0.0.1:8080, without a query"
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
-        raise ValueError(told) from None
+        raise ValueError(message) from None
     if not usable or parts.query or parts.fragment or _ODD.search(base_url):
-        raise ValueError(told)
+        raise ValueError(message)
     if "@" in parts.netloc:
         raise ValueError("base_url holds a user or a password, which would end up in logs")
     return base_url.rstrip("/?#")

@@ -19,7 +19,7 @@ class SearchResult:
 
     Attributes:
         title: at most 200 characters, without markup.
-        url: http or https, without a user or password; nobody has looked at what is there.
+        url: http or https, without a user or password; what is there was not checked.
         snippet: at most 1,000 characters, without markup; may be empty.
         published: when, as the provider says it: an ISO date or words such as "3 days ago".
         source: who found it: an engine of SearXNG, or "brave".
@@ -40,7 +40,7 @@ class SearchAnswer:
 
     Attributes:
         text: at most 1,000 characters, plain, on one line.
-        url: where it is from, None if that is not told.
+        url: where it is from, None where the engine names none.
         source: who says so.
     """
 

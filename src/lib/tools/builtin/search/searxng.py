@@ -85,12 +85,12 @@ class SearXNGProvider(AsyncClosable):
             raise ValueError(f"safesearch is 0, 1, 2 or None, not {safesearch!r}")
         if language is not None and not _LANGUAGE.fullmatch(language):
             raise ValueError(f"language is a code such as 'de' or 'en-US', not {language!r}")
-        asked = {
+        options = {
             "categories": categories,
             "language": language,
             "safesearch": None if safesearch is None else str(safesearch),
         }
-        self._parameters = {name: value for name, value in asked.items() if value is not None}
+        self._parameters = {name: value for name, value in options.items() if value is not None}
         self._endpoint = Endpoint(
             f"{checked_address(base_url)}/search",
             # The limiter turns away who does not take HTML or names no language.
@@ -112,19 +112,19 @@ class SearXNGProvider(AsyncClosable):
             max_results: from 1 to 50; a server sends some 10 to 30.
 
         Raises:
-            ToolError: `invalid_arguments` for a query that cannot be asked; `timeout`,
+            ToolError: `invalid_arguments` for a query that the server refuses; `timeout`,
                 `rate_limited`, `too_large` or `unavailable` if the server or all its engines fail.
             ValueError: `max_results` is out of range.
         """
         wanted = checked_max_results(max_results)
-        asked = {"q": obedient(query), "format": "json", **self._parameters}
+        parameters = {"q": obedient(query), "format": "json", **self._parameters}
         async with self._endpoint.deadline():
-            answer = await self._endpoint.get(asked)
+            answer = await self._endpoint.get(parameters)
         found = _results(_read(answer), wanted)
         if not found and not found.answers and found.unresponsive:
             _log.info("engines of %s that did not answer: %s", _WHAT, found.unresponsive)
-            told = f"nothing was found, and {len(found.unresponsive)} engines did not answer"
-            raise SearchFailedError("unavailable", told)
+            message = f"nothing was found, and {len(found.unresponsive)} engines did not answer"
+            raise SearchFailedError("unavailable", message)
         return found
 
     async def aclose(self) -> None:
@@ -154,15 +154,15 @@ def _read(answer: Answered) -> Mapping[str, Any]:
     if answer.status == 429:  # noqa: PLR2004 - HTTP
         raise SearchFailedError("rate_limited", f"{_WHAT} {_REFUSALS[429]}")
     if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
-        told = f"{_WHAT} redirects, which is not followed: its operator should check base_url"
-        raise SearchFailedError("unavailable", told)
+        message = f"{_WHAT} redirects, which is not followed: its operator should check base_url"
+        raise SearchFailedError("unavailable", message)
     if answer.status != 200:  # noqa: PLR2004 - HTTP
-        told = _REFUSALS.get(answer.status, "failed")
-        raise SearchFailedError("unavailable", f"{_WHAT} {told} (status {answer.status})")
+        message = _REFUSALS.get(answer.status, "failed")
+        raise SearchFailedError("unavailable", f"{_WHAT} {message} (status {answer.status})")
     body = answer.json()
     if body is None:
-        told = f"{_WHAT} did not answer with a JSON object: its operator should check base_url"
-        raise SearchFailedError("unavailable", told)
+        message = f"{_WHAT} did not answer with a JSON object: its operator should check base_url"
+        raise SearchFailedError("unavailable", message)
     return body
 
 
@@ -195,8 +195,8 @@ def _answers(body: Mapping[str, Any]) -> list[SearchAnswer]:
     """
     answers = [_answer(entry) for entry in listed(body.get("answers"))[:MAX_ANSWERS]]
     boxes = [_infobox(box) for box in objects(listed(body.get("infoboxes"))[:MAX_ANSWERS])]
-    told = [answer for answer in (*answers, *boxes) if answer.text]
-    return [answer for answer in told if "self_info" not in answer.source][:MAX_ANSWERS]
+    shown = [answer for answer in (*answers, *boxes) if answer.text]
+    return [answer for answer in shown if "self_info" not in answer.source][:MAX_ANSWERS]
 
 
 def _answer(entry: Any) -> SearchAnswer:
@@ -219,8 +219,8 @@ def _infobox(box: Mapping[str, Any]) -> SearchAnswer:
         and (value := plain(fact.get("value"), MAX_TITLE_CHARS))
     ]
     about = [plain(box.get("content"), MAX_SNIPPET_CHARS), *facts]
-    told = ". ".join(part.rstrip(".") for part in about if part)
-    text = ": ".join(part for part in (name, told) if part)
+    details = ". ".join(part.rstrip(".") for part in about if part)
+    text = ": ".join(part for part in (name, details) if part)
     pages = [box.get("id"), *(link.get("url") for link in objects(box.get("urls")))]
     known = [url for url in map(web_url, pages) if url]
     return SearchAnswer(
@@ -233,5 +233,5 @@ def _infobox(box: Mapping[str, Any]) -> SearchAnswer:
 def _unresponsive(body: Mapping[str, Any]) -> list[str]:
     """Return names with reasons, which come as pairs."""
     pairs = [listed(entry) for entry in listed(body.get("unresponsive_engines"))[:MAX_UNRESPONSIVE]]
-    told = [[plain(part, MAX_NAME_CHARS) for part in pair[:2]] for pair in pairs]
-    return [f"{pair[0]} ({pair[-1]})" if len(pair) > 1 else pair[0] for pair in told if pair]
+    named = [[plain(part, MAX_NAME_CHARS) for part in pair[:2]] for pair in pairs]
+    return [f"{pair[0]} ({pair[-1]})" if len(pair) > 1 else pair[0] for pair in named if pair]

@@ -76,8 +76,10 @@ def checked_query(query: str) -> str:
     if not words:
         raise SearchFailedError("invalid_arguments", "the query is empty: say what to search for")
     if len(words) > MAX_QUERY_CHARS:
-        told = f"the query has {len(words)} characters, {MAX_QUERY_CHARS} are the most: shorten it"
-        raise SearchFailedError("invalid_arguments", told)
+        message = (
+            f"the query has {len(words)} characters, {MAX_QUERY_CHARS} are the most: shorten it"
+        )
+        raise SearchFailedError("invalid_arguments", message)
     return words
 
 

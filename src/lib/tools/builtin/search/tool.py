@@ -57,8 +57,8 @@ def web_search_tool(
     numbered, each with title, address, date and source, and excerpts, all on lines of their own.
 
     Args:
-        provider: who is asked. What it sends is cleaned again: results with other addresses than
-            http and https are left out.
+        provider: the service that searches. Its results are cleaned again: those with other
+            addresses than http and https are left out.
         max_results: how many pages the model gets at most, from 1 to 50.
         name: how the model calls it.
 
@@ -73,8 +73,8 @@ def web_search_tool(
         except SearchFailedError:
             raise
         except ToolError as error:  # of a provider that may repeat what a server said
-            told = fenced(error.message[:MAX_FAULT_CHARS], source=name)
-            raise ToolError(error.code, told) from error
+            message = fenced(error.message[:MAX_FAULT_CHARS], source=name)
+            raise ToolError(error.code, message) from error
         return rendered(found, wanted)
 
     return tool(
@@ -111,11 +111,11 @@ def _answer(answer: SearchAnswer) -> str:
 
 
 def _page(number: int, page: SearchResult) -> str:
-    told = [one_line(text, MAX_NAME_CHARS) for text in (page.published, page.source) if text]
+    origin = [one_line(text, MAX_NAME_CHARS) for text in (page.published, page.source) if text]
     lines = [
         one_line(page.title, MAX_TITLE_CHARS),
         page.url[:MAX_URL_CHARS],
-        ", ".join(told),
+        ", ".join(origin),
         *(one_line(text, MAX_SNIPPET_CHARS) for text in (page.snippet, *page.extra)),
     ]
     return "\n   ".join([f"{number}. {lines[0]}", *(line for line in lines[1:] if line)])

@@ -151,7 +151,7 @@ def test_what_fails_has_a_code_and_no_word_of_the_server(
         ("ctype_svg", "content of type image/svg\\+xml is not read"),
         ("ctype_lie_binary", "the content is binary"),
         ("no_content_type_binary", "the content is binary"),
-        ("unknown_encoding", "a content coding that was not asked for"),
+        ("unknown_encoding", "a content coding that was not requested"),
         ("fifty_encodings", "too many content codings"),
     ],
 )

@@ -1,7 +1,7 @@
 """The corpus of fetches, each case through real sockets to a hostile server.
 
 Every case runs over own pinned connections; those that are about URLs, names, policies and
-redirects run through an injected transport, too. `NOT_HERE` names what cannot run, and why.
+redirects run through a custom transport, too. `NOT_HERE` names what cannot run, and why.
 """
 
 import asyncio

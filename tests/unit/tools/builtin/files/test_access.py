@@ -96,7 +96,7 @@ def test_a_name_that_is_shown_with_escapes_says_that_nothing_reads_it(root: Path
 
     assert plain == {"name": "a", "type": "directory", "size": None}
     assert escaped == {"name": r"a\u3164b", "type": "file", "size": 1, "escaped": True}
-    with pytest.raises(ToolError, match="listed with escapes cannot be asked for"):
+    with pytest.raises(ToolError, match="listed with escapes cannot be requested"):
         access.read(r"a\u3164b")
 
 
