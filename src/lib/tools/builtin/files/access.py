@@ -215,8 +215,8 @@ class FileAccess:
         Returns:
             path: as requested. entries: dicts of name, type ("file", "directory", "link" or
             "other"), size (bytes of a file, else None), and escaped (True) where the name holds
-            escapes, which `read` does not take. offset: as requested. next_offset: where to go on, or
-            None. truncated: whether there are more.
+            escapes, which `read` does not take. offset: as requested. next_offset: where to go on,
+            or None. truncated: whether there are more.
 
         Raises:
             ToolError: as `read` does; "too_large" for a directory of about a million names.
