@@ -30,17 +30,17 @@ def lacked(said: list[str]) -> int:
     return sum("MissingHandler" in line for line in said)
 
 
-@pytest.mark.parametrize("known", [1, 1000])
-async def test_a_run_that_cannot_go_on_here_is_put_off_and_keeps_no_other_waiting(
-    known: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_failures", [1, 1000])
+async def test_a_run_that_cannot_go_on_here_backs_off_and_keeps_no_other_waiting(
+    max_failures: int,
 ) -> None:
-    monkeypatch.setattr("lib.engine.api.worker._MANY", known)
-
     store, said = Counting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         broken = await start(starter, 3)
         strange = await starter.start("go", algorithm="strange")
-        worker = Worker(lacking, max_runs=2, poll_s=0.02, report=said.append)
+        worker = Worker(
+            lacking, max_runs=2, poll_s=0.02, report=said.append, max_failures=max_failures
+        )
         async with working(worker):
             await until(lambda: lacked(said) >= 3)
             claims = store.claims
@@ -71,15 +71,13 @@ async def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_let
             store.failing_releases = False
 
 
-async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("lib.engine.api.worker._MOST_SKIPPED", 1)
-
+async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it() -> (
+    None
+):
     store, said = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 2)
-        async with working(Worker(lacking, poll_s=0.02, report=said.append)):
+        async with working(Worker(lacking, poll_s=0.02, report=said.append, max_skipped=1)):
             await until(lambda: lacked(said) >= 2)
             store.failing_releases = True
             await until(lambda: "the store fails, trying again: no connection" in said)
@@ -87,16 +85,14 @@ async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_sto
             await until(lambda: "the store answers again" in said)
 
 
-async def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("lib.engine.api.worker._MOST_SKIPPED", 20)
-
+async def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store() -> (
+    None
+):
     store, said = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 60)
         store.claim_takes_s = 0.02
-        async with working(Worker(lacking, poll_s=0.02, report=said.append)):
+        async with working(Worker(lacking, poll_s=0.02, report=said.append, max_skipped=20)):
             await until(lambda: lacked(said) >= 60)
             store.leased = store.releases = 0
             await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not

@@ -33,10 +33,6 @@ _COOLDOWN_FACTOR: Final = 19.0
 """How long to pause after a claim that met many runs in backoff, as a multiple of its duration: one
 part in twenty of the time goes into runs that are claimed only to be released."""
 _MANY_BACKED_OFF: Final = 32
-_MANY: Final = 10_000
-_MOST_SKIPPED: Final = 1_000
-"""How many runs in backoff a claim passes over, which takes a store 1 to 5 ms. More of them are
-claimed and released."""
 
 
 def _log_line(line: str) -> None:
@@ -59,6 +55,8 @@ class Worker:
         poll_s: float = 1.0,
         drain_s: float = 30.0,
         report: Callable[[str], None] = _log_line,
+        max_failures: int = 10_000,
+        max_skipped: int = 1_000,
     ) -> None:
         """Put the parts together; nothing happens before `run`.
 
@@ -68,6 +66,9 @@ class Worker:
             poll_s: seconds between polls of the store when no wake-up comes.
             drain_s: how long runs under way may go on after `drain`.
             report: is called with each change of state as a line of text; by default the log.
+            max_failures: above so many failed runs it forgets those whose backoff is over.
+            max_skipped: how many runs in backoff a claim passes over, which takes a store 1 to
+                5 ms for a thousand. More of them are claimed and released.
 
         Raises:
             ValueError: a number is out of its range, or the engine was made not to drive.
@@ -82,6 +83,8 @@ class Worker:
         self._poll_s = poll_s
         self._drain_s = drain_s
         self._report = report
+        self._max_failures = max_failures
+        self._max_skipped = max_skipped
         self._draining = asyncio.Event()
         self._stopped = self._interrupts = self._left = False
         self._wake: Listener | None = None
@@ -249,7 +252,7 @@ class Worker:
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(failures - 1, 20), _LONGEST_PAUSE_S)
         now = self._engine.clock.monotonic()
         self._failures[run_id] = (failures, now + pause_s)
-        if len(self._failures) > _MANY:
+        if len(self._failures) > self._max_failures:
             self._failures = {key: put for key, put in self._failures.items() if put[1] > now}
         self._report(f"run {run_id} stopped here: {type(error).__name__}; again in {pause_s:g} s")
 
@@ -260,7 +263,7 @@ class Worker:
     def _longest_backed_off(self) -> list[str]:
         now = self._engine.clock.monotonic()
         backed_off = [(put[1], run_id) for run_id, put in self._failures.items() if put[1] > now]
-        return [run_id for _, run_id in nlargest(_MOST_SKIPPED, backed_off)]
+        return [run_id for _, run_id in nlargest(self._max_skipped, backed_off)]
 
     # -- the end ---------------------------------------------------------------------------
 
