@@ -756,7 +756,7 @@ REQUIREMENTS = (
         says="Every resolved address is public unless private networks are allowed.",
         tests=(
             "tests/unit/tools/builtin/fetch/test_resolver.py::test_one_address_that_may_not_be_reached_spoils_the_name",
-            "tests/unit/tools/builtin/fetch/test_ssrf_corpus.py::test_the_corpus_over_pinned_connections",
+            "tests/unit/tools/builtin/fetch/test_ssrf_corpus.py::test_every_case_has_its_expected_outcome_over_pinned_connections",
             "tests/unit/tools/builtin/fetch/test_network.py::test_real_sockets_on_a_private_network_that_is_allowed",
         ),
     ),
@@ -775,7 +775,7 @@ REQUIREMENTS = (
         says="Every redirect is checked anew.",
         tests=(
             "tests/unit/tools/builtin/fetch/test_fetcher.py::test_redirects_end",
-            "tests/unit/tools/builtin/fetch/test_ssrf_corpus.py::test_the_corpus_through_an_injected_transport",
+            "tests/unit/tools/builtin/fetch/test_ssrf_corpus.py::test_every_case_has_its_expected_outcome_through_a_custom_transport",
         ),
     ),
     Requirement(
@@ -801,7 +801,7 @@ REQUIREMENTS = (
         source="Built-in tools",
         says="A path stays inside the root after resolution, links included.",
         tests=(
-            "tests/unit/tools/builtin/files/test_corpus.py::test_the_corpus_has_no_disagreement",
+            "tests/unit/tools/builtin/files/test_corpus.py::test_every_case_of_the_corpus_has_its_expected_outcome",
             "tests/unit/tools/builtin/files/test_race.py::test_no_byte_from_outside_comes_through_a_race",
         ),
     ),
