@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import json
 import pkgutil
 import re
 import subprocess
@@ -22,6 +23,9 @@ from fakes.responses_server import ResponsesServer
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "docs_src").glob("*.py"))
+BESIDE = ROOT / "docs_src" / "beside"
+PEERS = ROOT / "benchmarks" / "beside"  # which scripts/beside-others runs
+SHOWN = [*PROGRAMS, *sorted(BESIDE.glob("*.py")), *sorted(PEERS.rglob("*.py"))]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -37,6 +41,7 @@ def script(name: str) -> ModuleType:
 
 
 update_docs = script("update-docs")
+beside_others = script("beside-others")
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +80,19 @@ def test_a_shown_program_prints_what_is_shown(
     assert done.stdout == program.with_suffix(".out").read_text(encoding="utf-8")
 
 
+async def test_our_programs_beside_others_print_what_the_record_holds() -> None:
+    python = Path(sys.executable)
+    record = json.loads((BESIDE / "record.json").read_text(encoding="utf-8"))
+
+    async with beside_others.model() as (_, url, called):
+        shown = await beside_others.outputs(python, BESIDE, url, called)
+
+    assert shown == record["lib"]
+    for peer in record["peers"].values():
+        compared = [name for name in peer if name in shown and "kill" not in name]
+        assert {name: peer[name] for name in compared} == {name: shown[name] for name in compared}
+
+
 def test_pages_hold_what_the_code_and_the_programs_say() -> None:
     stale = [
         str(path.relative_to(ROOT))
@@ -86,7 +104,7 @@ def test_pages_hold_what_the_code_and_the_programs_say() -> None:
 
 
 def test_no_program_on_a_page_escapes_the_tests() -> None:
-    programs = [program.read_text(encoding="utf-8").rstrip() for program in PROGRAMS]
+    programs = [program.read_text(encoding="utf-8").rstrip() for program in SHOWN]
     escaped = [
         f"{page.relative_to(ROOT)}: {block[:60]}"
         for page in PAGES
@@ -104,7 +122,8 @@ def test_no_page_needs_a_builder_to_show_a_program() -> None:
 def test_every_program_is_shown_somewhere() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 
-    assert [program.name for program in PROGRAMS if f"docs_src/{program.name}" not in text] == []
+    names = [str(program.relative_to(ROOT)) for program in SHOWN]
+    assert [name for name in names if name not in text] == []
 
 
 def test_every_public_package_has_a_page_of_the_api() -> None:
@@ -114,7 +133,8 @@ def test_every_public_package_has_a_page_of_the_api() -> None:
         if module.ispkg and not module.name.startswith("_")
     }
 
-    assert packages - {"lib.cli", "lib.testing", "lib.wire"} <= update_docs.PACKAGES.keys()
+    others = {"lib.cli", "lib.content", "lib.http", "lib.testing", "lib.wire"}
+    assert packages - others <= update_docs.PACKAGES.keys()
 
 
 def test_the_version_is_the_same_everywhere() -> None:
