@@ -4,12 +4,11 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, Result
-from lib.events import SQLiteEventStore
+from lib import Agent, Result
 from lib.llm import FunctionClient
 
 T = TypeVar("T")
+agent = Agent(FunctionClient(lambda messages: f"You wrote: {messages[-1].text}"))
 
 
 class BackgroundEngine:
@@ -18,9 +17,7 @@ class BackgroundEngine:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
-        model = FunctionClient(lambda messages: f"You said: {messages[-1].text}")
-        store = SQLiteEventStore("runs.db")
-        self._engine = Engine(store, [LLMHandler(model)], algorithms=[React()])
+        self._engine = agent.engine("runs.db")
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -44,7 +41,7 @@ class BackgroundEngine:
 
     def ask(self, text: str) -> Result:
         async def work() -> Result:
-            run = await self._engine.start(text)
+            run = await agent.start(self._engine, text)
             return await run.result()
 
         return self.run_sync(work())

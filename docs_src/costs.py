@@ -2,8 +2,7 @@ import asyncio
 from collections.abc import Sequence
 from decimal import Decimal
 
-from lib.algorithms import React
-from lib.engine import Budget, Engine, LLMHandler
+from lib import Agent, Budget
 from lib.events import MemoryEventStore
 from lib.llm import FunctionClient, GenAIPrices, Message, Reply, Text, Usage
 from lib.observe import TotalSpend, spend_of
@@ -23,12 +22,12 @@ def think(messages: Sequence[Message]) -> Reply:
 
 async def main() -> None:
     store, clock = MemoryEventStore(), ManualClock()
-    handler = LLMHandler(FunctionClient(think), prices=GenAIPrices("openai"))
-    async with Engine(store, [handler], algorithms=[React()], clock=clock) as engine:
+    agent = Agent(FunctionClient(think), prices=GenAIPrices("openai"))
+    async with agent.engine(store, clock=clock) as engine:
         spends: list[TotalSpend] = []
         # The second model has no price: a ceiling of cost could not hold it, one of tokens does.
         for how, budget in (("exactly", Budget(cost=0.50)), ("roughly", Budget(tokens=10_000))):
-            run = await engine.start(f"How many people live in Bonn, {how}?", budget=budget)
+            run = await agent.start(engine, f"People in Bonn, {how}?", budget=budget)
             result = await run.result()
             spends.append(spend_of(await store.read(run.id)))
             print(result.output, result.spend.cost)

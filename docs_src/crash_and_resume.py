@@ -8,18 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import SQLiteEventStore
+from lib import Agent, tool
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
-from lib.tools import tool
 
 LEDGER = Path("ledger.txt")
 
 
 @tool(effects="once")
 def pay(amount: int, to: str) -> str:
-    """Pay somebody."""
+    """Pay a person."""
     with LEDGER.open("a", encoding="utf-8") as ledger:
         ledger.write(f"{amount} to {to}\n")
     os.kill(os.getpid(), signal.SIGKILL)  # the process dies before it can record the payment
@@ -27,23 +24,21 @@ def pay(amount: int, to: str) -> str:
 
 
 def think(messages: Sequence[Message]) -> Reply | str:
-    """Stand in for a model: pay first, then repeat what the tool has said."""
+    """Stand in for a model: pay first, then repeat the tool's result."""
     match messages[-1].parts[0]:
-        case ToolResult(content=told):
-            return f"I was told: {told}."
+        case ToolResult(content=result):
+            return f"The tool says: {result}."
         case _:
             return Reply((ToolCall("call-1", "pay", {"amount": 100, "to": "Ada"}),))
 
 
+agent = Agent(FunctionClient(think), tools=[pay])
+
+
 async def work() -> None:
-    engine = Engine(
-        SQLiteEventStore("runs.db"),
-        [LLMHandler(FunctionClient(think)), ToolHandler([pay])],
-        algorithms=[React()],
-        lease_s=1.0,  # how long a dead process keeps its runs
-    )
-    async with engine:
-        run = await engine.start("Pay Ada 100.", idempotency_key="invoice-7")
+    lease_s = 1.0  # how long a dead process keeps its runs
+    async with agent.engine("runs.db", lease_s=lease_s) as engine:
+        run = await agent.start(engine, "Pay Ada 100.", key="invoice-7")
         print((await run.result()).output)
 
 

@@ -1,8 +1,7 @@
 import asyncio
 from datetime import timedelta
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler
+from lib import Agent
 from lib.errors import RunNotFound
 from lib.events import DirectoryBlobStore, SQLiteEventStore
 from lib.llm import ScriptedClient
@@ -13,11 +12,11 @@ from lib.vector import Record, SQLiteVectorStore, TenantVectorStore
 async def main() -> None:
     store, blobs = SQLiteEventStore("runs.db"), DirectoryBlobStore("blobs")
     vectors = SQLiteVectorStore("vectors.db", dimension=2)
-    handlers = [LLMHandler(ScriptedClient(["Hello."]))]
-    async with Engine(store, handlers, algorithms=[React()], blobs=blobs) as engine:
+    agent = Agent(ScriptedClient(["Hello."] * 3))
+    async with agent.engine(store, blobs=blobs) as engine:
         runs = [
-            await engine.start(said, tenant=tenant)
-            for said, tenant in (("I am Ada", "acme"), ("Ada again", "acme"), ("Bob", "other"))
+            await agent.start(engine, text, tenant=tenant)
+            for text, tenant in (("I am Ada", "acme"), ("Ada again", "acme"), ("Bob", "other"))
         ]
         for run in runs:
             await run.result()

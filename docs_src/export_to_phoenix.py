@@ -1,9 +1,9 @@
 import asyncio
 
+from lib import Agent
 from lib.evals import Score
 from lib.llm import ScriptedClient
 from lib.observe import Observer, PhoenixSink
-from lib.testing.agents import make_engine
 from lib.testing.http import HTTPServer, Request, Response
 
 
@@ -16,7 +16,7 @@ async def main() -> None:
     async with HTTPServer({("POST", "/v1/"): accept}) as phoenix:  # stands in for yours
         sink = PhoenixSink(f"{phoenix.base_url}/v1/traces", "support")
         model = ScriptedClient(["You can return it within 30 days."])
-        async with make_engine(model) as engine:
+        async with Agent(model).engine() as engine:
             async with Observer(engine, sink, settle_s=0) as observer:
                 run = await engine.start("How long can I return it?")
                 await run.result()

@@ -2,10 +2,9 @@ import asyncio
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from lib import Agent, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.observe import Observer, OTelSink
-from lib.testing.agents import make_engine
-from lib.tools import tool
 
 
 @tool(effects="none")
@@ -20,7 +19,7 @@ async def main() -> None:
     exporter = InMemorySpanExporter()
     sink = OTelSink(exporter, service_name="shop", resource_attributes={"service.version": "7"})
     async with (
-        make_engine(model, weather) as engine,
+        Agent(model, tools=[weather]).engine() as engine,
         Observer(engine, sink, settle_s=0) as observer,
     ):
         run = await engine.start("How is the weather in Bonn?", user="ann", tenant="acme")
@@ -29,7 +28,7 @@ async def main() -> None:
     for span in exporter.get_finished_spans():
         attributes = dict(span.attributes or {})
         print(span.name, span.kind.name, attributes["lib.tenant"], attributes["user.id"])
-        print("   told:", *[name for name in attributes if name.startswith("gen_ai.")])
+        print("   sent:", *[name for name in attributes if name.startswith("gen_ai.")])
     await sink.aclose()
 
 

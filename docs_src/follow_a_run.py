@@ -1,9 +1,7 @@
 import asyncio
 
-from lib.engine import Budget
+from lib import Agent, Budget, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.testing.agents import make_engine
-from lib.tools import tool
 
 
 @tool(effects="none")
@@ -16,7 +14,7 @@ async def main() -> None:
     model = ScriptedClient(
         [Reply((ToolCall("c1", "look_up", {"word": "hello"}),)), "It is a greeting."]
     )
-    async with make_engine(model, look_up) as engine:
+    async with Agent(model, tools=[look_up]).engine() as engine:
         run = await engine.start("What does hello mean?", budget=Budget(llm_calls=5, tokens=1_000))
 
         async def typewriter() -> None:

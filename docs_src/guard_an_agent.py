@@ -1,11 +1,8 @@
 import asyncio
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import MemoryEventStore
+from lib import Agent, tool
 from lib.guards import GuardContent, InjectionGuard, SensitiveDataGuard, Stage, Verdict
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.tools import tool
 
 
 class SmallRefundsOnly:
@@ -36,21 +33,19 @@ def call(name: str, **arguments: object) -> Reply:
 
 
 async def shop(*script: Reply | str) -> None:
-    handlers = [
-        LLMHandler(ScriptedClient(script), guards=[SensitiveDataGuard(kinds=["secret", "card"])]),
-        ToolHandler([refund, read_page], guards=[SmallRefundsOnly(), InjectionGuard()]),
-    ]
-    async with Engine(MemoryEventStore(), handlers, algorithms=[React()]) as engine:
-        run = await engine.start("My parcel never came, order 7.")
+    guards = [SensitiveDataGuard(kinds=["secret", "card"]), SmallRefundsOnly(), InjectionGuard()]
+    agent = Agent(ScriptedClient(script), tools=[refund, read_page], guards=guards)
+    async with agent.engine() as engine:
+        run = await agent.start(engine, "My parcel never came, order 7.")
         result = await run.result()
         async for event in run.events():
             if event.kind == "lib.guard.verdict" and event.data["verdict"] != "allowed":
                 print(f"{event.data['stage']}: {event.data['guard']}: {event.data['reason']}")
             if event.kind == "lib.tool.failed":
                 print(f"  the model reads: {event.data['message']}")
-        print(f"{result.outcome}: {result.output or (result.error or {}).get('message')}\n")
+        print(f"{result.outcome}: {result.text or (result.error or {}).get('message')}\n")
 
 
-asyncio.run(shop(call("refund", order=7, amount=900), "I have asked a colleague."))
+asyncio.run(shop(call("refund", order=7, amount=900), "A colleague will decide."))
 asyncio.run(shop(call("read_page", url="https://shoes.example"), "I could not read that page."))
 asyncio.run(shop("Sure, your card is 4111 1111 1111 1111."))

@@ -7,8 +7,8 @@ from lib.llm import FunctionClient, Message
 
 def answer(messages: Sequence[Message]) -> str:
     """Stands in for a model; it sees the conversation from the start."""
-    said = [message.text for message in messages if message.role == "user"]
-    return f"You said {len(said)} things so far, first {said[0]!r}."
+    texts = [message.text for message in messages if message.role == "user"]
+    return f"You wrote {len(texts)} messages so far, first {texts[0]!r}."
 
 
 listener = Agent(FunctionClient(answer), instructions="You are a patient listener.")

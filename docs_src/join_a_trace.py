@@ -2,10 +2,10 @@ import asyncio
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from lib import Agent, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.observe import Observer, OTelSink
-from lib.testing.agents import make_engine
-from lib.tools import ToolContext, tool
+from lib.tools import ToolContext
 
 # What a web framework has found in the headers of a request.
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -25,8 +25,9 @@ async def main() -> None:
         exporter = InMemorySpanExporter()
         sink = OTelSink(exporter, remote_parent=remote_parent)
         model = ScriptedClient([Reply((ToolCall("c1", "stock", {"item": "tea"}),)), "Seven."])
+        agent = Agent(model, tools=[stock])
         async with (
-            make_engine(model, stock, new_id=iter(["worker", "run-1"]).__next__) as engine,
+            agent.engine(new_id=iter(["worker", "run-1"]).__next__) as engine,
             Observer(engine, sink, settle_s=0) as observer,
         ):
             run = await engine.start("How much tea is left?", traceparent=TRACEPARENT)

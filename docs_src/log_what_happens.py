@@ -3,9 +3,7 @@ import json
 import logging
 import sys
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler
-from lib.events import MemoryEventStore
+from lib import Agent
 from lib.llm import ChatClient
 from lib.resilience import RetryPolicy
 from lib.testing.clock import ManualClock
@@ -20,16 +18,11 @@ class JsonLines(logging.Formatter):
 
 
 async def main() -> None:
-    nobody_there = ChatClient("some-model", base_url="http://127.0.0.1:9/v1")
-    handlers = [LLMHandler(nobody_there, retries=RetryPolicy(attempts=2, base_s=0))]
-    store, clock = MemoryEventStore(), ManualClock()  # so that it always prints the same
-    async with (
-        nobody_there,
-        Engine(
-            store, handlers, algorithms=[React()], clock=clock, new_id=lambda: "order-7"
-        ) as engine,
-    ):
-        run = await engine.start("Where is my parcel?")
+    client = ChatClient("some-model", base_url="http://127.0.0.1:9/v1")  # no server listens there
+    agent = Agent(client, retries=RetryPolicy(attempts=2, base_s=0))
+    clock = ManualClock()  # for the same output every time, as the id
+    async with client, agent.engine(clock=clock, new_id=lambda: "order-7") as engine:
+        run = await agent.start(engine, "Where is my parcel?")
         await run.result()
 
 

@@ -9,7 +9,7 @@ from lib.llm import FunctionClient, Message, message_from_json, reply_from_json
 
 
 class Drafts(NamedTuple):
-    """The state: what was asked, what was written, and whether a model call failed."""
+    """The state: the question, what was written, and whether a model call failed."""
 
     question: tuple[Message, ...]
     texts: tuple[str, ...] = ()
@@ -25,8 +25,8 @@ class Reviser:
         return {}  # nothing of an instance changes what it decides
 
     def initial(self, started: Event, history: Sequence[Message] = ()) -> Drafts:
-        asked = [message_from_json(message) for message in started.data["input"]]
-        return Drafts((*history, *asked))
+        question = [message_from_json(message) for message in started.data["input"]]
+        return Drafts((*history, *question))
 
     def evolve(self, state: Drafts, event: Event) -> Drafts:
         if event.kind == k.LLM_COMPLETED:

@@ -3,11 +3,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lib import Agent
 from lib.errors import ExportError
 from lib.llm import ScriptedClient
 from lib.observe import Dialect, Observer, SinkTraits, Span
 from lib.observe.dialects import COMMON, TableDialect
-from lib.testing.agents import make_engine
 
 
 def level(span: Span) -> Mapping[str, Any]:
@@ -44,8 +44,8 @@ class LinesSink:
 
     async def export(self, spans: Sequence[Span]) -> None:
         for span in spans:
-            told = self.dialect.attributes(span)
-            line = {name: told[name] for name in told if name.startswith("house.")}
+            attributes = self.dialect.attributes(span)
+            line = {name: attributes[name] for name in attributes if name.startswith("house.")}
             try:
                 print(span.name, json.dumps(line))
             except OSError as error:
@@ -54,7 +54,7 @@ class LinesSink:
 
 async def main() -> None:
     async with (
-        make_engine(ScriptedClient(["Hello."])) as engine,
+        Agent(ScriptedClient(["Hello."])).engine() as engine,
         Observer(engine, LinesSink(HOUSE), settle_s=0) as observer,
     ):
         run = await engine.start("Hi!", tenant="acme")

@@ -3,10 +3,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from lib import Agent
 from lib.errors import ExportError
 from lib.llm import ScriptedClient
 from lib.observe import Observer, SinkTraits, Span
-from lib.testing.agents import make_engine
 
 
 class JSONLinesSink:
@@ -31,7 +31,7 @@ class JSONLinesSink:
 
 async def main() -> None:
     path = Path("spans.jsonl")
-    engine = make_engine(ScriptedClient(["Hello."]))
+    engine = Agent(ScriptedClient(["Hello."])).engine()
     async with engine, Observer(engine, JSONLinesSink(path)) as observer:
         run = await engine.start("Hi")
         await run.result()

@@ -1,12 +1,9 @@
 import asyncio
 import json
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import MemoryEventStore
+from lib import Agent, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.privacy import PatternRedactor
-from lib.tools import tool
 
 
 @tool(effects="none")
@@ -16,17 +13,14 @@ def find_customer(email: str) -> dict[str, str]:
 
 
 call = Reply((ToolCall("call-1", "find_customer", {"email": "jo@example.org"}),))
-handlers = [
-    LLMHandler(ScriptedClient([call, "Found: jo@example.org"])),
-    ToolHandler([find_customer]),
-]
+agent = Agent(ScriptedClient([call, "Found: jo@example.org"]), tools=[find_customer])
 redactor = PatternRedactor(key=b"32 secret bytes, kept like others")
 
 
 async def main() -> None:
-    engine = Engine(MemoryEventStore(), handlers, algorithms=[React()], redactor=redactor)
-    async with engine:
-        run = await engine.start("Who is jo@example.org? My key is sk-abcDEF1234567890abcdEFGH.")
+    async with agent.engine(redactor=redactor) as engine:
+        question = "Who is jo@example.org? My key is sk-abcDEF1234567890abcdEFGH."
+        run = await agent.start(engine, question)
         print((await run.result()).output)
         async for event in run.events():
             for name in ("input", "args", "output"):

@@ -23,7 +23,7 @@ async def search(index: EmbeddingIndex, model: LLMClient, query: str) -> list[Hi
     reranking = RerankingIndex(index, LLMReranker(model), fetch_k=30)
     try:
         return await reranking.search(query, k=2)
-    except LLMError as error:  # the model cannot be asked: the first stage still can
+    except LLMError as error:  # the model cannot be reached: the first stage still can
         print("not reranked:", error)
         return await index.search(query, k=2)
 

@@ -2,8 +2,8 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from lib import Agent
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.testing.agents import make_engine
 from lib.testing.http import HTTPServer, Request, Response
 from lib.tools.builtin import (
     FetchPolicy,
@@ -74,17 +74,17 @@ async def research(site: str, search_engine: str, folder: Path) -> None:
         read_file_tool(folder),
         list_files_tool(folder),
     )
-    async with make_engine(model(site), *tools) as engine:
+    async with Agent(model(site), tools=tools).engine() as engine:
         run = await engine.start("Answer the customer's question. Cite your sources.")
         note = (await run.result()).output
         async for event in run.events():
-            for line in told(event.kind, event.data):
+            for line in summary(event.kind, event.data):
                 print(line.replace(site, "http://site"))
     (folder / "note.txt").write_text(note, encoding="utf-8")
     print("\n" + note.replace(site, "http://site"))
 
 
-def told(kind: str, data: Mapping[str, str]) -> list[str]:
+def summary(kind: str, data: Mapping[str, str]) -> list[str]:
     if kind == "lib.tool.failed":
         return [f"{data['code']}: {data['message']}"]
     if kind == "lib.tool.completed":  # the fence around it differs each time

@@ -1,10 +1,7 @@
 import asyncio
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import SQLiteEventStore
+from lib import Agent, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
-from lib.tools import tool
 
 
 @tool(approval=True)
@@ -13,11 +10,13 @@ def refund(order: int, amount: int) -> str:
     return f"refunded {amount} for order {order}"
 
 
+call = Reply((ToolCall("call-1", "refund", {"order": 7, "amount": 80}),))
+shop = Agent(ScriptedClient([call, "You have it."]), name="shop", tools=[refund])
+
+
 async def main() -> None:
-    call = Reply((ToolCall("call-1", "refund", {"order": 7, "amount": 80}),))
-    handlers = [LLMHandler(ScriptedClient([call, "You have it."])), ToolHandler([refund])]
-    async with Engine(SQLiteEventStore("runs.db"), handlers, algorithms=[React()]) as shop:
-        run = await shop.start("My parcel never came, order 7.")
+    async with shop.engine("runs.db") as engine:
+        run = await shop.start(engine, "My parcel never came, order 7.")
         async for event in run.events():
             if event.kind == "lib.approval.requested":
                 break
@@ -25,7 +24,7 @@ async def main() -> None:
         if result.waiting_for is not None:
             for waiting in result.waiting_for.approvals:  # those of child runs, too
                 print("waits for a person:", waiting.name, waiting.key)
-                await shop.run(waiting.run_id).approve(waiting.key)
+                await engine.run(waiting.run_id).approve(waiting.key)
         print((await run.result()).output)
 
 

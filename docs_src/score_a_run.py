@@ -1,11 +1,11 @@
 import asyncio
 import sys
 
+from lib import Agent
 from lib.evals import Score
 from lib.events import MemoryEventStore
 from lib.llm import ScriptedClient
 from lib.observe import ConsoleSink, InMemorySink, Observer
-from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
 
 # So that this page shows the same whenever it is run.
@@ -16,7 +16,7 @@ IDS = iter(("a-worker", "support-run"))
 async def main() -> None:
     store = MemoryEventStore(clock=clock)
     client = ScriptedClient(["You can return it within 30 days."])
-    async with make_engine(client, store=store, clock=clock, new_id=IDS.__next__) as engine:
+    async with Agent(client).engine(store, clock=clock, new_id=IDS.__next__) as engine:
         run = await engine.start("How long can I return it?")
         result = await run.result()
 

@@ -1,10 +1,9 @@
 import asyncio
 
+from lib import Agent, tool
 from lib.events import kinds
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.observe import Span, span_id_of, spans_from_events
-from lib.testing.agents import make_engine
-from lib.tools import tool
 
 
 @tool(effects="none")
@@ -16,7 +15,7 @@ async def look_up(word: str) -> str:
 async def main() -> None:
     call = ToolCall("c1", "look_up", {"word": "hello"})
     model = ScriptedClient([Reply((call,)), "It is a greeting."])
-    async with make_engine(model, look_up) as engine:
+    async with Agent(model, tools=[look_up]).engine() as engine:
         run = await engine.start("What does hello mean?")
         await run.result()
         judged = span_id_of(run.id, "tool", "tool/1/c1")

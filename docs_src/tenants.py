@@ -10,9 +10,9 @@ async def main() -> None:
     await acme.upsert([Record("1", [1.0, 0.0], "Acme's price list", {"year": 2026})])
     await other.upsert([Record("1", [1.0, 0.0], "Other's price list", {"year": 2026})])
 
-    # The same id, the same vector, and a filter that asks for everybody: still one tenant's.
-    everybody = F("tenant").in_(["acme", "other"]) | (F("year") > 0)
-    for match in await acme.query([1.0, 0.0], filter=everybody):
+    # The same id, the same vector, and a filter for every tenant: still one tenant's.
+    wide = F("tenant").in_(["acme", "other"]) | (F("year") > 0)
+    for match in await acme.query([1.0, 0.0], filter=wide):
         print(match.text, match.meta)
 
     for attempt in (
@@ -28,7 +28,7 @@ async def main() -> None:
     await notes.upsert([Record("1", [0.0, 1.0], "Call them back")])
     print(await acme.namespaces(), await notes.count())
 
-    await acme.erase()  # all of it, siblings too, and nobody else's
+    await acme.erase()  # all of it, siblings too, and of no other tenant
     print(await store.namespaces())
     await store.close()
 

@@ -1,11 +1,10 @@
 import asyncio
 import sys
 
+from lib import Agent, ToolError, tool
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.observe import ConsoleSink, InMemorySink, Observer
-from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
-from lib.tools import ToolError, tool
 
 # So that this page shows the same whenever it is run.
 clock = ManualClock()
@@ -26,7 +25,7 @@ async def main() -> None:
     model = ScriptedClient([Reply(tuple(calls)), "Sunny in Bonn. I do not know about Atlantis."])
     kept = InMemorySink()
     async with (
-        make_engine(model, weather, clock=clock, new_id=IDS.__next__) as engine,
+        Agent(model, tools=[weather]).engine(clock=clock, new_id=IDS.__next__) as engine,
         Observer(engine, [ConsoleSink(sys.stdout), kept], settle_s=0) as observer,
     ):
         run = await engine.start("How is the weather in Bonn and in Atlantis?")

@@ -14,7 +14,7 @@ from lib.errors import RunNotFound
 from lib.events import Event
 from lib.llm import FunctionClient
 
-echo = Agent(FunctionClient(lambda messages: f"You said: {messages[-1].text}"), name="echo")
+echo = Agent(FunctionClient(lambda messages: f"You wrote: {messages[-1].text}"), name="echo")
 
 
 @asynccontextmanager

@@ -8,11 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
-from lib.events import open_store
+from lib import Agent, Engine, tool
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
-from lib.tools import tool
 
 STORE = os.environ.setdefault("STORE", f"sqlite:///{Path.cwd()}/runs.db")  # or postgresql://…
 
@@ -25,19 +22,21 @@ async def ship(order: str) -> str:
 
 
 def think(messages: Sequence[Message]) -> Reply | str:
-    """Stand in for a model: ship first, then repeat what the tool has said."""
+    """Stand in for a model: ship first, then repeat the tool's result."""
     match messages[-1].parts[0]:
-        case ToolResult(content=told):
-            return told
+        case ToolResult(content=result):
+            return result
         case _:
             order = messages[0].text.removeprefix("Ship ")
             return Reply((ToolCall("call-1", "ship", {"order": order}),))
 
 
+shop = Agent(FunctionClient(think), name="shop", tools=[ship])
+
+
 def make_engine(*, drive: bool = True) -> Engine:
     """Return an engine; `lib worker workers:make_engine` calls it without arguments."""
-    handlers = [LLMHandler(FunctionClient(think)), ToolHandler([ship])]
-    return Engine(open_store(STORE), handlers, algorithms=[React()], lease_s=1.0, drive=drive)
+    return Engine(STORE, agents=[shop], lease_s=1.0, drive=drive)
 
 
 def start_worker() -> subprocess.Popen[bytes]:
@@ -47,12 +46,12 @@ def start_worker() -> subprocess.Popen[bytes]:
 
 async def main() -> None:
     async with make_engine(drive=False) as engine:  # a web server, say: it drives nothing itself
-        runs = [await engine.start(f"Ship order {n}", idempotency_key=f"{n}") for n in (1, 2, 3)]
+        runs = [await shop.start(engine, f"Ship order {n}", key=f"{n}") for n in (1, 2, 3)]
         workers = [start_worker(), start_worker()]
         async for event in runs[0].events():
             if event.kind == "lib.tool.requested":
                 break
-        workers[0].kill()  # whoever drove its runs, the other one goes on with them
+        workers[0].kill()  # if it drove a run, the other worker takes the run over
         for run in runs:
             print((await run.result()).output)
         workers[1].send_signal(signal.SIGTERM)

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 RIGHT_AT_LEAST = 23
 CITATION = re.compile(r" \[([\w/.-]+\.md):(\d+)\]$")
 
-QUESTIONS = (  # what a newcomer asks, the page that answers, and its section
+QUESTIONS = (  # a newcomer's question, the page that answers, and its section
     (
         "What happens to a payment tool when the process is killed while it runs?",
         "how-to/survive-a-crash.md",
@@ -109,7 +109,7 @@ QUESTIONS = (  # what a newcomer asks, the page that answers, and its section
 
 async def answers(home: Path) -> list[str]:
     client = ExtractiveClient()
-    told = list[str]()
+    replies = list[str]()
     async with open_library(DOCS, home, Console(quiet=True)) as library:
         for question, _page, _section in QUESTIONS:
             call = ToolCall("c", "search_documents", {"query": question})
@@ -121,17 +121,17 @@ async def answers(home: Path) -> list[str]:
                     Message.tool(ToolResult("c", found)),
                 ]
             )
-            told.append(reply.text)
-    return told
+            replies.append(reply.text)
+    return replies
 
 
 async def test_the_right_page_is_cited_in_whole_sentences_without_broken_markup(
     tmp_path: Path,
 ) -> None:
-    told = await answers(index_home(DOCS, tmp_path))
+    replies = await answers(index_home(DOCS, tmp_path))
 
     wrong = list[str]()
-    for (question, page, section), answer in zip(QUESTIONS, told, strict=True):
+    for (question, page, section), answer in zip(QUESTIONS, replies, strict=True):
         quotes = [part for part in answer.split("\n\n") if not part.startswith("(No model")]
         cited = [found for quote in quotes if (found := CITATION.search(quote))]
         assert len(cited) == len(quotes), answer

@@ -20,7 +20,7 @@ def test_the_documented_refusals_are_those_of_the_code() -> None:
 
     assert features == list(FEATURES)
     assert {
-        store: {name for name, said in zip(features, cells, strict=True) if said == "refused"}
+        store: {name for name, cell in zip(features, cells, strict=True) if cell == "refused"}
         for store, cells in shown.items()
     } == {name: declared_refusals(store) for name, store in stores().items()}
 
