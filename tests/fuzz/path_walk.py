@@ -127,7 +127,7 @@ def target(path: Path, base: Path, made: list[Path], dice: random.Random) -> str
     return dice.choices(options, (20, 30, 30, 20))[0]
 
 
-def asked(world: World, dice: random.Random) -> str:
+def requested_path(world: World, dice: random.Random) -> str:
     """Return a path to ask for."""
     if world.paths and dice.random() < KNOWN_SHARE:
         return dice.choice(world.paths)
@@ -149,7 +149,7 @@ def check(world: World, path: str) -> str:
         answer = attempt(access, path)
         if isinstance(answer, ToolError):
             assert answer.message.isprintable(), (way, path)
-            above = str(world.root.parent)  # told only if it was asked for
+            above = str(world.root.parent)  # shown only if the request holds it
             assert above in path or above not in answer.message, (way, path)
             assert path not in world.plain, (way, path, answer.message)
             continue
@@ -200,7 +200,7 @@ def main(
         try:
             world = grow(base, dice)
             for _ in range(PATHS_PER_TREE):
-                outcomes[check(world, asked(world, dice))] += 1
+                outcomes[check(world, requested_path(world, dice))] += 1
         except BaseException:
             print(f"path_walk: --seed {number} finds it again")  # noqa: T201 - a program's output
             raise

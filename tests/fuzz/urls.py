@@ -3,7 +3,7 @@
     python tests/fuzz/urls.py [--seconds 60] [--seed N]
     scripts/fuzz urls [-max_total_time=600]         guided by coverage, with atheris
 
-Whatever is asked is read or refused, and nothing else happens. What is read is read as itself
+Every URL is read or refused, and nothing else happens. What is read is read as itself
 again; urllib and httpx2 see the same host and port in it; and no name is a number to the C library.
 """
 
@@ -40,20 +40,20 @@ BASES: Final = tuple(map(parse, ("https://a.com/b/c?d", "http://[2606:4700::1]:8
 RULES: Final = Rules(FetchPolicy())
 
 
-def check(asked: str) -> str:
+def check(url: str) -> str:
     """Hold one text as a URL and as a redirect; return what became of it."""
     outcome = "refused"
     try:
-        target = parse(asked)
+        target = parse(url)
     except FetchBlocked:
         pass
     else:
         outcome = "read"
-        agrees(asked, target)
+        agrees(url, target)
         is_itself(target)
     for base in BASES:
         try:
-            target = join(base, asked)
+            target = join(base, url)
         except FetchBlocked:
             continue
         is_itself(target)
@@ -90,9 +90,9 @@ def is_judged(target: Target) -> None:
         assert not address.is_multicast
 
 
-def agrees(asked: str, target: Target) -> None:
-    """Hold that urllib reads the same host out of what was asked, where it is ASCII."""
-    host = urlsplit(asked).hostname or ""
+def agrees(url: str, target: Target) -> None:
+    """Hold that urllib reads the same host out of the URL, where it is ASCII."""
+    host = urlsplit(url).hostname or ""
     if host.isascii() and target.address is None:
         assert host.lower().removesuffix(".") == target.host
 

@@ -20,7 +20,7 @@ STEPS_PER_CHECK: Final = 256
 Kind: TypeAlias = Literal["text", "open", "close"]
 
 Token: TypeAlias = tuple[Kind, str, int, int]
-"""What it is, the text or the tag's name in lower case, where it starts and where it ends."""
+"""The kind, the text or the tag's name in lower case, where it starts and where it ends."""
 
 _Match: TypeAlias = Callable[[str, int], re.Match[str] | None]
 

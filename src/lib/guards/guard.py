@@ -1,4 +1,4 @@
-"""What a guard checks, and the verdict that it returns."""
+"""The protocol of guards: the content that they check, and their verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardContent:
-    """What is to be checked.
+    """Content to check.
 
     Attributes:
         stage: where it stands: before a model call, after one, before a tool call, after one.
@@ -45,7 +45,7 @@ class GuardContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a guard says of content.
+    """The decision of a guard on content.
 
     Attributes:
         allowed: whether it may go on.

@@ -75,13 +75,13 @@ class Check:
 
 
 class Checks(NamedTuple):
-    """What the guards of a stage have said, in order."""
+    """The checks of a stage, in order."""
 
     made: tuple[Check, ...] = ()
 
     @property
     def blocked(self) -> str | None:
-        """Who has blocked the content and why, in words for the log and the model, or None."""
+        """The blocking guard and its reason, in words for the log and the model, or None."""
         if not self.made or self.made[-1].word == "allowed":
             return None
         last = self.made[-1]

@@ -228,7 +228,7 @@ SIGNALS: Final = (
         is_order=False,
     ),
 )
-"""What is looked for, and what it adds."""
+"""All signals, and what each adds."""
 
 NAMES: Final = frozenset(signal.name for signal in SIGNALS)
 

@@ -20,7 +20,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a reader makes of a file.
+    """The text of a file, with its headings, code and source lines.
 
     Attributes:
         text: what is worth searching; lines end with a line feed.

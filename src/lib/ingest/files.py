@@ -1,4 +1,4 @@
-"""Which files of a folder are read, and what text their bytes are."""
+"""Lists the files of a folder and reads their text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Unreadable(Exception):
 
 @dataclass(slots=True)
 class Listing:
-    """What stands in a folder.
+    """The files of a folder.
 
     Attributes:
         files: relative POSIX paths of the files to read, sorted.

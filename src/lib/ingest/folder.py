@@ -27,7 +27,7 @@ _DEFAULT_SPLITTER: Final = Splitter()
 
 
 class Index(Protocol):
-    """What ingestion needs of an index; `lib.vector.EmbeddingIndex` is one."""
+    """The methods of an index that ingestion needs; `lib.vector.EmbeddingIndex` is one."""
 
     async def add(self, docs: Iterable[Doc]) -> None:
         """Store the documents, each replacing what its id held."""
@@ -47,7 +47,7 @@ class FittedEmbedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the space that it embeds into; empty before the first fit."""
+        """The identity of the space that it embeds into; empty before the first fit."""
         ...
 
     async def fit(self, texts: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ class FittedEmbedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What a run has found and done.
+    """The result of a run.
 
     Attributes:
         added: files that are new.

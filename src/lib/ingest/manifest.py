@@ -1,4 +1,4 @@
-"""What an index holds of a folder, remembered between runs in one small file."""
+"""The files of a folder that an index holds, kept between runs in one small file."""
 
 from __future__ import annotations
 

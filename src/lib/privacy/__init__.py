@@ -1,4 +1,4 @@
-"""What must not be kept: redaction of what is written, retention, and erasure for good."""
+"""Privacy: redaction of what is written, retention, and erasure for good."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What `collect_blobs` has deleted, or would delete.
+    """Counts of what `collect_blobs` has deleted, or would delete.
 
     Attributes:
         size: of all of them, in bytes.

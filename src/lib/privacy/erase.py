@@ -29,7 +29,7 @@ _EVENTS_AT_ONCE: Final = 256
 
 
 class TenantRecords(Protocol):
-    """What a tenant has in a store that many share; `TenantVectorStore` is one."""
+    """The records of one tenant in a shared store; `TenantVectorStore` is one."""
 
     @property
     def tenant(self) -> str:
@@ -47,7 +47,7 @@ class TenantRecords(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """What has been erased by one call; or would be, by a dry run.
+    """Counts of what one call erased, or would erase in a dry run.
 
     Attributes:
         events: of these runs.

@@ -1,4 +1,4 @@
-"""Which fields of which events are content, and how content is walked. Pure.
+"""The fields of events that are content, and a walk over them. Pure.
 
 A field that `PLAIN` does not name is content, in kinds that are added later, too: then a developer
 has to say that it is none. Within content every text is redacted, at any depth, and so are the

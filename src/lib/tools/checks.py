@@ -1,4 +1,4 @@
-"""What became of a call whose process died: the answers of a tool's `check=`."""
+"""The answers of a tool's `check=`: the outcome of a call whose process died."""
 
 from __future__ import annotations
 

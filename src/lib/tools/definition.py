@@ -11,7 +11,7 @@ from lib.llm import ToolSpec
 from lib.tools.checks import CheckCallable
 
 Effects = Literal["none", "idempotent", "once"]
-"""What calling a tool again would do, and so what happens to a call whose outcome is unknown.
+"""The effect of calling a tool again: it decides about a call whose outcome is unknown.
 
 none         it only reads: the call is made again.
 idempotent   the receiver knows a repeated call by its idempotency key: it is made again.
@@ -20,7 +20,7 @@ once         anything else: the engine never repeats it on a guess. The tool's `
 """
 
 RepeatAfterUnknown = Literal["ask", "allow"]
-"""What happens when a model repeats a call of the same run whose outcome is unknown.
+"""The rule for when a model repeats a call of the same run whose outcome is unknown.
 
 ask          a person must approve the repetition.
 allow        it is made like any other call.
@@ -93,7 +93,7 @@ NO_DEPS: Final = Deps()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """What a running call knows of itself.
+    """The identity of a running call, and its application objects.
 
     Attributes:
         run_id: the run that calls.

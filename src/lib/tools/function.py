@@ -34,7 +34,7 @@ MAX_FAULTS: Final = 5
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool` takes besides the function; see `Tool`.
+    """The options of `@tool`; see `Tool`.
 
     A `check` here is a typed function like the tool's own: it names those of the tool's parameters
     that it needs, and a parameter annotated `ToolContext` gets the context.

@@ -1,4 +1,4 @@
-"""What a tool returns, as text for the model."""
+"""The result of a tool as text for the model."""
 
 from __future__ import annotations
 

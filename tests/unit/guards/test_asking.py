@@ -1,4 +1,4 @@
-"""How guards are asked, whoever wrote them."""
+"""Guards of a stage run in order, and one that fails blocks."""
 
 import asyncio
 import logging

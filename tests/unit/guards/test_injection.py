@@ -1,4 +1,4 @@
-"""What counts for the guard of injections: orders, in one passage, that nobody only quotes."""
+"""What counts for the guard of injections: orders, in one passage, that are not merely quoted."""
 
 import json
 

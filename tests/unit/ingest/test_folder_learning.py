@@ -69,7 +69,7 @@ async def test_a_removed_file_is_unlearned(folder: Path, tmp_path: Path) -> None
 
 
 class Careless(Shelf):
-    """Removes a file while it is asked what it holds, before the embedder is fitted."""
+    """Removes a file during `get`, before the embedder is fitted."""
 
     def __init__(self, victim: Path) -> None:
         super().__init__()

@@ -170,5 +170,5 @@ async def test_a_run_that_dies_anywhere_is_completed_by_the_next_one(
     write(folder, "guide.md", "# Third version\n")
     await ingest(folder, shelf, manifest=manifest)
 
-    assert crashed == (crash_at <= 9)  # 1 and 4 deletions are asked, and 4 additions
+    assert crashed == (crash_at <= 9)  # the index gets 1 and 4 deletions, and 4 additions
     assert texts(shelf) == {"guide.md#0": "# Third version", "new.md#0": "New."}

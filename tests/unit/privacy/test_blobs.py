@@ -1,4 +1,4 @@
-"""Blobs that no run refers to are forgotten, and no other, whoever writes meanwhile."""
+"""Blobs that no run refers to are forgotten, and no other, despite concurrent writers."""
 
 import asyncio
 from collections.abc import Callable

@@ -354,10 +354,10 @@ class Analyzer:
 
     def __init__(self, *results: Result) -> None:
         self.results = results
-        self.asked: list[tuple[str, str, list[str] | None]] = []
+        self.calls: list[tuple[str, str, list[str] | None]] = []
 
     def analyze(self, text: str, language: str, entities: list[str] | None = None) -> list[Result]:
-        self.asked.append((text, language, entities))
+        self.calls.append((text, language, entities))
         return list(self.results)
 
 
@@ -374,7 +374,7 @@ def test_presidio_is_asked_for_what_was_chosen_and_its_words_become_ours() -> No
         Finding("person", 0, 5),
         Finding("email", 9, 12),
     ]
-    assert analyzer.asked == [("Alice is a@b here", "de", ["PERSON", "EMAIL_ADDRESS"])]
+    assert analyzer.calls == [("Alice is a@b here", "de", ["PERSON", "EMAIL_ADDRESS"])]
     assert find("", [detector]) == []
 
 

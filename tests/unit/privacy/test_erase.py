@@ -1,4 +1,4 @@
-"""Erasure of runs and tenants, whatever interrupts it and whoever writes meanwhile."""
+"""Erasure of runs and tenants, through crashes and concurrent writers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -219,7 +219,7 @@ async def test_an_erasure_that_is_killed_at_any_step_is_completed_by_the_same_ca
 
 
 class StartsMeanwhile(MemoryEventStore):
-    """Whoever erases a run of it finds that another one has begun."""
+    """An erasure of a run finds that another one has begun."""
 
     starts: int = 3
 

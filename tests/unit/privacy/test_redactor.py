@@ -134,9 +134,9 @@ def test_messages_keep_their_shape_and_lose_what_is_secret() -> None:
         {"type": 7, "text": MAIL},
         MAIL,
     ]
-    told = redacted(k.RUN_STARTED, input=[{"role": "user", "parts": parts}, MAIL])
+    payload = redacted(k.RUN_STARTED, input=[{"role": "user", "parts": parts}, MAIL])
 
-    (message, rest) = told["input"]
+    (message, rest) = payload["input"]
     assert rest == "[EMAIL]"
     assert message["parts"] == [
         {"type": "text", "text": "[EMAIL]", "note": "[EMAIL]"},

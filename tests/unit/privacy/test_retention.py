@@ -67,12 +67,12 @@ async def test_open_trees_go_only_if_asked_and_if_nobody_drives_them() -> None:
     await store.append("orphan", [orphan], expected=0)
 
     assert await expire(store, older_than=30 * DAY, clock=clock) == Erased()
-    asked = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
-    assert asked == Erased(runs=2, events=3)
+    erased = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
+    assert erased == Erased(runs=2, events=3)
     assert await left(store) == ["driven"]
     clock.advance(31)
-    asked = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
-    assert asked == Erased(runs=1, events=1)
+    erased = await expire(store, older_than=30 * DAY, include_open=True, clock=clock)
+    assert erased == Erased(runs=1, events=1)
 
 
 async def test_a_call_does_a_bounded_part_of_one_tenants_work() -> None:

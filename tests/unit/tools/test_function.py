@@ -59,7 +59,7 @@ async def test_arguments_arrive_as_the_types_of_the_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"to": {"city": "Bonn"}}, "order: Field required"),
         (
@@ -74,12 +74,12 @@ async def test_arguments_arrive_as_the_types_of_the_signature() -> None:
     ],
 )
 async def test_wrong_arguments_are_told_to_the_model_by_place_and_without_values(
-    arguments: dict[str, Any], told: str
+    arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
         await call(ship, **arguments)
 
-    assert (caught.value.code, caught.value.message) == ("invalid_arguments", told)
+    assert (caught.value.code, caught.value.message) == ("invalid_arguments", message)
 
 
 async def test_many_wrong_arguments_are_told_in_few_words() -> None:
@@ -121,9 +121,9 @@ def test_a_tool_that_no_model_is_told_the_purpose_of_is_warned_of(
     def mute() -> None: ...
 
     assert tool(mute).description == ""
-    (told,) = caplog.messages
-    assert told.startswith("tool 'mute' has no description")
-    assert told.endswith("write a docstring, or give description=")
+    (message,) = caplog.messages
+    assert message.startswith("tool 'mute' has no description")
+    assert message.endswith("write a docstring, or give description=")
     caplog.clear()
     tool(description="Is silent.")(mute)
     tool(description="")(mute)

@@ -13,7 +13,7 @@ BlockKind: TypeAlias = Literal["text", "heading", "code"]
 
 
 DEFINITION: Final = ": "
-"""What begins the meaning of a term."""
+"""The marker of the meaning of a term."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the elements of HTML, and the names that authors give them, say of their content."""
+"""The elements of HTML by kind, and hints in the names that authors give them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 SKIPPED: Final = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style"})
-"""What is no text and, as in browsers, reaches to the end of the page where it does not end."""
+"""Elements without text, which, as in browsers, reach to the end of the page if not ended."""
 
 RAW: Final = frozenset({"textarea", "title", "xmp"})
 """Inside these no tag counts but their own end."""
@@ -15,10 +15,10 @@ DROPPED: Final = frozenset({
     "audio", "button", "canvas", "datalist", "math", "meter", "object", "progress", "rp", "select",
     "svg", "template", "textarea", "video", *SKIPPED,
 })  # fmt: skip
-"""What a reader does not read."""
+"""Elements whose content is left out."""
 
 NAVIGATION: Final = frozenset({"nav"})
-"""What leads to other pages; it is left out of files that are indexed."""
+"""Elements of links to other pages, left out of files that are indexed."""
 
 VOID: Final = frozenset({
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input",
@@ -40,7 +40,7 @@ TABLE_PARTS: Final = frozenset({"table", "tbody", "td", "tfoot", "th", "thead", 
 FORMATTING: Final = frozenset({
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 })  # fmt: skip
-"""What goes on after the end of the element around it, until it is ended itself."""
+"""Elements that go on after the end of the one around them, until their own end."""
 
 ENDED_BY: Final = {
     "p": BLOCKS - {"caption", "legend"},

@@ -1,4 +1,4 @@
-"""Which blocks of a page are its main content.
+"""Chooses the blocks of a page that are its main content.
 
 Paragraphs speak for the containers around them, by their length and commas and against their share
 of links; the container that most speaks for is the content, with siblings that look like it and

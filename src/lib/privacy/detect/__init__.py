@@ -1,4 +1,4 @@
-"""Where secrets and personal data stand in a text: patterns with checks, in linear time. Pure.
+"""Finds secrets and personal data in a text: patterns with checks, in linear time. Pure.
 
 What patterns cannot know they do not find: names of people, postal addresses, a password without
 anything around it. `PresidioDetector` brings a model for such things.

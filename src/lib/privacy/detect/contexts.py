@@ -1,4 +1,4 @@
-"""Where a credential stands by its place: markup, blocks, command lines, cookies, connections.
+"""Credentials that are known by their place: markup, blocks, command lines, cookies, connections.
 
 What counts in such a place need not look made up: "hunter" after `PGPASSWORD=` is a password. What
 stands there for one ("your-password", "$DB_PASSWORD", "<token>") is none. Every repetition has a

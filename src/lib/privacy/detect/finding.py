@@ -1,4 +1,4 @@
-"""What detectors find, and which of two findings counts where they overlap."""
+"""Findings of detectors, and the rule for two that overlap."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Detector(Protocol):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What it can find, in lower case: letters, digits and underscores."""
+        """The kinds of its findings, in lower case: letters, digits and underscores."""
         ...
 
     def find(self, text: str) -> Iterable[Finding]:

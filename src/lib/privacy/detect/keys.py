@@ -1,4 +1,4 @@
-"""What the keys of services look like: prefixes, alphabets and lengths, in one table.
+"""The shapes of services' keys: prefixes, alphabets and lengths, in one table.
 
 A shape is text with `<alphabet:length>` for what is random, or `<alphabet:least-most>`. Every
 repetition has a limit, so that a hostile text costs a constant for each of its characters.

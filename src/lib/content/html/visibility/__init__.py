@@ -1,4 +1,4 @@
-"""What of a page can be seen: style sheets, colours and boxes, as far as they hide text."""
+"""Finds hidden text: style sheets, colours and boxes, as far as they hide it."""
 
 from lib.content.html.visibility.page import Sight, find_hidden_text
 

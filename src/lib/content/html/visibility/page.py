@@ -1,4 +1,4 @@
-"""Which texts of a page cannot be seen, by its elements, attributes and own style sheets.
+"""Finds the texts of a page that cannot be seen, by its elements, attributes and own style sheets.
 
 A tree of the elements is built as browsers build it, as far as that decides what stands in what.
 Sheets of other addresses are not read.
@@ -99,7 +99,7 @@ _SMALLER: Final = frozenset({"small", "sub", "sup"})
 
 @dataclass(slots=True)
 class Sight:
-    """What of a page is not seen.
+    """The invisible texts of a page.
 
     Attributes:
         unseen: where texts start that cannot be seen.

@@ -17,7 +17,7 @@ Selector: TypeAlias = "list[tuple[str, Compound]]"
 """From right to left, each with what stands to its left: " ", ">", "+", "~", or "" for nothing."""
 
 Inside: TypeAlias = "list[Complex] | tuple[int, int] | None"
-"""What stands in the brackets of a pseudo-class: selectors, or a step and a start."""
+"""The argument of a pseudo-class: selectors, or a step and a start."""
 
 _STEPS_PER_CHECK: Final = 4_096
 MAX_COMPOUNDS: Final = 30

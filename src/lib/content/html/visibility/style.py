@@ -122,7 +122,7 @@ _LENGTH_WORDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How an element looks, as far as the elements in it have it, too.
+    """The computed style of an element, as far as the elements in it have it, too.
 
     Attributes:
         gone: whether nothing in it can be seen, whatever is said of that.

@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Sheet:
-    """What style sheets say, in their order.
+    """The rules of style sheets, in their order.
 
     Attributes:
         rules: those that hold on a screen.

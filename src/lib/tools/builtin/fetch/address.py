@@ -1,4 +1,4 @@
-"""Which addresses a fetch may reach: our own table, the same on every Python.
+"""The addresses that a fetch may reach: our own table, the same on every Python.
 
 `ipaddress.is_global` differs between patch releases and is wrong about a third of the addresses
 that matter, so that `ipaddress` only parses here. IPv4 is public unless listed. IPv6 is refused
@@ -17,7 +17,7 @@ from typing import Final, Literal
 Address = IPv4Address | IPv6Address
 
 Verdict = Literal["public", "private", "metadata", "unusable"]
-"""What an address is to a fetch.
+"""The class of an address.
 
 public     may be reached.
 private    only with `allow_private_networks`: also reserved, documentation, deprecated ranges.

@@ -79,7 +79,7 @@ class Answer:
 
     @property
     def location(self) -> str | None:
-        """Where the answer redirects to, None if it does not.
+        """The target of a redirect, None if the answer is none.
 
         Raises:
             FetchBlocked: that can be read in more than one way.

@@ -179,7 +179,7 @@ def _decoder(coding: str) -> Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What was read.
+    """The bytes that were read.
 
     Attributes:
         content: at most as many bytes as were wanted.
@@ -276,7 +276,7 @@ def _parts(chunk: bytes) -> Iterator[bytes]:
 
 
 class _Content:
-    """What was decompressed, at most one piece more than is wanted.
+    """The decompressed bytes, at most one piece more than is wanted.
 
     Small pieces are gathered, as a list of them would cost many times their size.
     """

@@ -60,7 +60,7 @@ _STATUS_CODES: Final[dict[int, ToolErrorCode]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a fetch brought.
+    """A fetched page.
 
     Attributes:
         url: where it came from, after redirects.

@@ -21,7 +21,7 @@ DEFAULT_CONTENT_TYPES: Final = (
     *("text/xml", "application/xml", "application/*+xml", "application/rss+xml"),
     *("application/atom+xml", "application/json", "application/*+json"),
 )
-"""What a fetch takes by default: text that `extract` reads; no SVG, no PDF."""
+"""Media types that a fetch takes by default: text that `extract` reads; no SVG, no PDF."""
 
 MAX_REDIRECTS: Final = 50
 
@@ -50,7 +50,7 @@ _INTERNAL: Final = (
 
 @dataclass(frozen=True)
 class FetchPolicy:
-    """What a fetch may reach, checked when it is made.
+    """The hosts that a fetch may reach and its limits, checked when it is made.
 
     Hosts are names, "*.name" for all names below one, or addresses, without port or brackets.
 

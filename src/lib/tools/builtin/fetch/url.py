@@ -72,7 +72,7 @@ class Target:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What has to be the same for two URLs to be of one party."""
+        """Scheme, host and port, which are equal for URLs of one origin."""
         return self.scheme, self.host, self.port
 
     @property

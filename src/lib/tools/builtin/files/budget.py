@@ -1,4 +1,4 @@
-"""How much work one read or listing may cause, and how it is called off."""
+"""Bounds the work of one read or listing, which another thread can cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names are never shared: keys, credentials, histories, and what is hidden.
+"""Rules for names that are never shared: keys, credentials, histories, and what is hidden.
 
 A pattern is matched against every component of a path, or, when it holds "/", against as many
 components in a row; both sides are folded first, so that no spelling of a name that some file
@@ -243,7 +243,7 @@ class NameRules:
 
 
 class _Folder(NamedTuple):
-    """What a directory's name says of what is in it."""
+    """The verdict on a directory's content by its name."""
 
     forms: set[str]
     is_about: bool
@@ -251,7 +251,7 @@ class _Folder(NamedTuple):
 
 
 class _Below(NamedTuple):
-    """What holds in one directory: patterns of rows, and what its path says of what is in it."""
+    """The rules of one directory: patterns of rows, and the verdict on its path."""
 
     patterns: _Patterns
     is_about: bool

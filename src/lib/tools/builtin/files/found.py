@@ -1,4 +1,4 @@
-"""What is found below a directory, however a platform finds it."""
+"""Files and directories found below a root, on any platform."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ The second argument tells whether it can only lead to a directory, since the pat
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a path leads to.
+    """The file or directory that a path leads to.
 
     Attributes:
         mode: file type and permissions, as in `st_mode`.

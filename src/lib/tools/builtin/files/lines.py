@@ -53,7 +53,7 @@ _CONTROL_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TextKind:
-    """How a text is written.
+    """The encoding of a text.
 
     Attributes:
         codec: name of the codec of its bytes after the mark.
@@ -92,7 +92,7 @@ def _without_nul(head: bytes, kind: TextKind) -> TextKind | str:
 
 CHUNK_BYTES: Final = 256 << 10
 _CHARACTER_BYTES: Final = 4
-"""What one character takes at most, in UTF-8 and in UTF-16."""
+"""Bytes of one character at most, in UTF-8 and in UTF-16."""
 _ZERO_TO_ONES: Final = b"\xff" + bytes(255)
 
 
@@ -166,7 +166,7 @@ def read_lines(
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """What a page is made of: lines of a kind of text, from a column of a line on."""
+    """The request of a page: lines of a kind of text, from a column of a line on."""
 
     kind: TextKind
     offset: int

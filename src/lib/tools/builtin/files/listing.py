@@ -16,7 +16,7 @@ MAX_ENTRIES: Final = 1000
 """How many entries one listing gives at most."""
 MAX_OFFSET: Final = 1_000_000
 ENTRY_BYTES: Final = 64
-"""What one entry that was looked at takes from the budget: a directory has an end, too."""
+"""Bytes that each entry takes from the budget: a directory has an end, too."""
 
 EntryType = Literal["file", "directory", "link", "other"]
 

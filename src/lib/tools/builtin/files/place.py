@@ -1,4 +1,4 @@
-"""Where an open file or directory is, as the system tells it of the descriptor itself.
+"""Finds the path of an open file or directory from its descriptor.
 
 Source: proc_pid_fd(5), Linux man-pages 6.9; fcntl(2) of macOS, F_GETPATH;
 GetFinalPathNameByHandleW, Microsoft Learn, 2024-02.

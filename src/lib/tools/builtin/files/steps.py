@@ -25,7 +25,7 @@ _O_READ: Final[int] = os.O_RDONLY | _O_NONBLOCK | _O_NOCTTY
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a name stands for.
+    """The file, directory or link under a name.
 
     Attributes:
         handle: a descriptor of it, owned by the caller; None for a link and for what is not opened.
@@ -51,7 +51,7 @@ class Node:
 
 
 class Steps(Protocol):
-    """How one platform opens names below directories."""
+    """Opens names below directories, on one platform."""
 
     def open_root(self, path: str) -> int:
         """Return a descriptor of a directory; links in its path are followed."""

@@ -40,7 +40,7 @@ _QUALIFIERS: Final = _set("""
     azure google github gitlab bitbucket openai anthropic slack stripe twilio sendgrid heroku
     cloudflare digitalocean docker npm pypi huggingface hf kaggle discord telegram
 """)
-"""Where credentials are used; in the singular, as what follows."""
+"""Places where credentials are used, in the singular, as what follows."""
 _ABOUT: Final = _set("""
     example sample template tmpl demo dummy fake mock stub placeholder spec schema policy policie
     guide guideline readme license makefile dockerfile changelog doc documentation tutorial howto
@@ -51,7 +51,7 @@ _ABOUT: Final = _set("""
     metric review request form page screen translation public box drop random answer sort primary
     foreign piano lookup partition music hot short result performance of the and to
 """)
-"""What a file is that holds no credentials, but tells about them or goes by one of their words."""
+"""Words of files that are about credentials, or share a word with them, but hold none."""
 _ABOUT_FOLDERS: Final = _set("""
     locale locales i18n l10n intl lang langs language languages translation translations doc docs
     schema schemas style styles css theme themes design .github

@@ -30,7 +30,7 @@ class _TooLarge(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a server answered; of an error, the start of the body."""
+    """The answer of a server; of an error, with the start of the body."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a search provider is, and what it finds."""
+"""The protocol of search providers, and their results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """What an engine says at once, beside the pages that it found.
+    """A direct answer of an engine, beside the pages that it found.
 
     Attributes:
         text: at most 1,000 characters, plain, on one line.

@@ -1,4 +1,4 @@
-"""What engines send, as plain text and addresses. Everything is linear in what comes in."""
+"""Results of engines as plain text and addresses. Everything is linear in what comes in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SNIPPET_CHARS: Final = 1_000
 MAX_URL_CHARS: Final = 2_000
 MAX_NAME_CHARS: Final = 60
 MAX_QUERY_CHARS: Final = 400
-"""What Brave takes, and more than a question needs: a query leaves the house."""
+"""The limit of Brave, and more than a question needs: a query leaves the house."""
 MAX_RESULTS: Final = 50
 
 _RAW_PER_CHAR: Final = 10

@@ -14,7 +14,7 @@ class Detour:
     """Opens sockets to the server, and says that they lead where they were meant to.
 
     Attributes:
-        dialled: the addresses and ports that were asked for.
+        dialled: the requested addresses and ports.
         server: who answers.
         refused: addresses that take no connection.
         silent: the port of a socket that does not answer, to use instead.

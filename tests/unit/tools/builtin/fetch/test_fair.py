@@ -171,12 +171,12 @@ def test_work_ends_when_its_time_is_used_up_or_nobody_waits() -> None:
 async def test_turning_content_into_text_asks_often_whether_to_go_on(
     piece: str, content_type: str
 ) -> None:
-    asked = 0
+    steps = 0
 
     def clock() -> float:
-        nonlocal asked
-        asked += 1
-        return float(asked)
+        nonlocal steps
+        steps += 1
+        return float(steps)
 
     def work(limit: float) -> None:
         body = piece.encode() * (200_000 // len(piece))
@@ -186,9 +186,9 @@ async def test_turning_content_into_text_asks_often_whether_to_go_on(
     thread = OwnThreads("test", 1)
     with pytest.raises(EffortSpent):
         await thread.run(lambda: work(20.0))
-    assert asked < 30
+    assert steps < 30
     await thread.run(lambda: work(1e9))
-    assert asked > 60
+    assert steps > 60
 
 
 async def test_a_page_that_nobody_waits_for_any_more_frees_its_thread(

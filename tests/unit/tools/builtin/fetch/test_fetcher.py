@@ -51,11 +51,11 @@ def test_what_is_sent(fetch: Any, internet: Any) -> None:
     policy = FetchPolicy(user_agent="me/1")
     fetch("x?y=%20", policy)
 
-    (asked,) = internet.server.asked
-    accept = asked.headers["accept"]
-    assert asked.target == "/x?y=%20"
+    (request,) = internet.server.asked
+    accept = request.headers["accept"]
+    assert request.target == "/x?y=%20"
     assert accept.startswith("text/markdown, text/html;q=0.9")
-    assert asked.headers == {
+    assert request.headers == {
         "host": "srv.test",
         "connection": "close",
         "user-agent": "me/1",
@@ -95,9 +95,9 @@ async def test_extra_headers_go_by_https_to_the_hosts_that_are_named(
     async with server as internet.server, fetcher:
         await fetcher.fetch(url)
 
-    (asked,) = internet.server.asked
-    assert ("x-api-key" in asked.headers) == gets
-    assert (asked.headers["accept"] == "application/json") == gets
+    (request,) = internet.server.asked
+    assert ("x-api-key" in request.headers) == gets
+    assert (request.headers["accept"] == "application/json") == gets
 
 
 def test_extra_headers_that_nobody_gets_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +111,7 @@ def test_extra_headers_that_nobody_gets_are_logged(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("scenario", "code", "told"),
+    ("scenario", "code", "message"),
     [
         ("status_401_challenge", "denied", "the server answered 401"),
         ("status_404", "not_found", "the server answered 404"),
@@ -130,12 +130,12 @@ def test_extra_headers_that_nobody_gets_are_logged(caplog: pytest.LogCaptureFixt
     ],
 )
 def test_what_fails_has_a_code_and_no_word_of_the_server(
-    scenario: str, code: str, told: str, fetch: Any
+    scenario: str, code: str, message: str, fetch: Any
 ) -> None:
     with pytest.raises(ToolError) as caught:
         fetch(scenario)
 
-    assert (caught.value.code, caught.value.message) == (code, told)
+    assert (caught.value.code, caught.value.message) == (code, message)
     assert not isinstance(caught.value, FetchBlocked)
 
 
@@ -249,8 +249,8 @@ def test_the_body_of_a_redirect_is_not_read_and_its_cookie_not_kept(
 ) -> None:
     fetch("a", redirects={"http://srv.test/a": "/b"})
 
-    assert [asked.connection for asked in internet.server.asked] == [0, 1]
-    assert all("cookie" not in asked.headers for asked in internet.server.asked)
+    assert [request.connection for request in internet.server.asked] == [0, 1]
+    assert all("cookie" not in request.headers for request in internet.server.asked)
 
 
 async def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any) -> None:
@@ -269,7 +269,7 @@ async def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any)
     async with server as internet.server, fetcher:
         await fetcher.fetch("https://a.example.com/")
 
-    got = ["x-api-key" in asked.headers for asked in internet.server.asked]
+    got = ["x-api-key" in request.headers for request in internet.server.asked]
     assert got == [True, False, False, False]
 
 

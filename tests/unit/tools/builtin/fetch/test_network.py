@@ -25,11 +25,11 @@ TWO = ["93.184.216.34", "2606:4700::1111"]
 
 class Names:
     def __init__(self, *answers: list[str]) -> None:
-        self._answers, self.asked = answers, 0
+        self._answers, self.lookups = answers, 0
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        self.asked += 1
-        return self._answers[min(self.asked, len(self._answers)) - 1]
+        self.lookups += 1
+        return self._answers[min(self.lookups, len(self._answers)) - 1]
 
 
 async def test_a_connection_serves_one_request(internet: Any) -> None:
@@ -39,8 +39,8 @@ async def test_a_connection_serves_one_request(internet: Any) -> None:
         for _ in range(3):
             await fetcher.fetch("http://srv.test/")
 
-    assert [asked.connection for asked in internet.server.asked] == [0, 1, 2]
-    assert (names.asked, internet.dialled) == (3, [("93.184.216.34", 80)] * 3)
+    assert [request.connection for request in internet.server.asked] == [0, 1, 2]
+    assert (names.lookups, internet.dialled) == (3, [("93.184.216.34", 80)] * 3)
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -150,7 +150,7 @@ async def test_real_sockets_on_a_private_network_that_is_allowed() -> None:
                 await fetcher.fetch(f"http://{host}:{server.http_port}/")
                 for host in ("127.0.0.1", "[::ffff:127.0.0.1]", "localhost")
             ]
-    assert [asked.headers["host"] for asked in server.asked] == [
+    assert [request.headers["host"] for request in server.asked] == [
         f"{host}:{server.http_port}" for host in ("127.0.0.1", "[::ffff:7f00:1]", "localhost")
     ]
     assert [page.body for page in pages] == [b"a page"] * 3
@@ -195,7 +195,7 @@ async def test_a_fetcher_that_was_closed_opens_connections_again(internet: Any) 
             await fetcher.aclose()
             await fetcher.aclose()
 
-    assert [asked.connection for asked in internet.server.asked] == [0, 1]
+    assert [request.connection for request in internet.server.asked] == [0, 1]
 
 
 async def test_a_fetch_may_be_cancelled_before_anything_is_open(internet: Any) -> None:
@@ -282,10 +282,10 @@ async def test_a_proxy_makes_the_connections_and_hosts_are_judged_before() -> No
                 with pytest.raises(FetchBlocked):
                     await fetcher.fetch(blocked)
     assert page.body == b"a page"
-    assert [asked.target for asked in server.asked] == ["http://example.com:80/x"]
+    assert [request.target for request in server.asked] == ["http://example.com:80/x"]
     assert "proxy-authorization" in server.asked[0].headers
 
-    assert names.asked == 0
+    assert names.lookups == 0
 
 
 async def pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

@@ -85,22 +85,22 @@ def trust() -> ssl.SSLContext:
 
 
 class Names:
-    """The names of a case; a name may have other addresses when it is asked for again."""
+    """The names of a case; a name may have other addresses when it is looked up again."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         self._known: dict[str, Any] = {
             host: [answers["a"]] if "a" in answers else answers for host, answers in known.items()
         }
-        self.asked: list[str] = []
+        self.looked_up: list[str] = []
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        self.asked.append(host)
+        self.looked_up.append(host)
         if host not in self._known:
             raise socket.gaierror(socket.EAI_NONAME, "not known to 192.168.7.7")
         if self._known[host] == "HANG":
             await asyncio.Event().wait()
         answers: list[list[str]] = self._known[host]
-        return answers[min(self.asked.count(host), len(answers)) - 1]
+        return answers[min(self.looked_up.count(host), len(answers)) - 1]
 
     def may_be_dialled(self) -> set[str]:
         lists = [answers for answers in self._known.values() if answers != "HANG"]
@@ -165,10 +165,10 @@ def check_refusal(error: ToolError, case: Case) -> None:
     assert error.__context__ is None
 
 
-def check_hops(asked: Sequence[Asked], case: Case) -> None:
+def check_hops(requests: Sequence[Asked], case: Case) -> None:
     """Hold that extra headers stay with the first origin, by https, and cookies nowhere."""
     left = False
-    for request in asked:
+    for request in requests:
         url, first = urlsplit(request.url), urlsplit(case.url)
         left = left or (url.scheme, url.netloc) != (first.scheme, first.netloc)
         gets = url.scheme == "https" and not left
@@ -282,7 +282,7 @@ async def check_through_transport(case: Case) -> None:
     for request in seen:
         literal = request.url.host == request.headers["host"].strip("[]")
         assert literal or request.url.host in case.names.may_be_dialled()
-        assert literal or request.extensions["sni_hostname"] in case.names.asked
+        assert literal or request.extensions["sni_hostname"] in case.names.looked_up
         assert request.headers["connection"] == "close"
 
 

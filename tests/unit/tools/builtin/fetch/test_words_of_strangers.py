@@ -28,8 +28,8 @@ FENCE: Final = re.compile(r"\[(\w{16}): output of [^\n]*\n.*?\n\[\1: end\]", re.
 
 def outside_of_fences(error: BaseException) -> str:
     """Return what a model could take for ours; attributes are often put into messages."""
-    told = f"{error} {error!r} {vars(error)} {error.__cause__!r}"
-    return FENCE.sub("", told.replace("\\n", "\n")).lower()
+    message = f"{error} {error!r} {vars(error)} {error.__cause__!r}"
+    return FENCE.sub("", message.replace("\\n", "\n")).lower()
 
 
 def head(*lines: str, status: str = "200 OK", body: str = "x") -> bytes:
@@ -151,10 +151,10 @@ async def test_errors_of_fetching_hold_no_word_of_a_server(internet: Any) -> Non
     refused = 0
     for number, answer in enumerate(answers()):
         for approve in (None, needs_approval):
-            told = await fetched(answer, internet, approve)
-            refused += bool(told)
-            if MARK in told:
-                wrong.append(f"{number} {answer[:80]!r}: {told[:200]}")
+            message = await fetched(answer, internet, approve)
+            refused += bool(message)
+            if MARK in message:
+                wrong.append(f"{number} {answer[:80]!r}: {message[:200]}")
 
     assert not wrong
     assert refused > 80
@@ -162,9 +162,9 @@ async def test_errors_of_fetching_hold_no_word_of_a_server(internet: Any) -> Non
 
 async def test_a_redirect_that_is_refused_says_that_the_server_redirected(internet: Any) -> None:
     for place in ("http://x.com:22/", "http://x.localhost/", "http://10.0.0.1/", "ftp://x.com/"):
-        told = await fetched(moved(place), internet)
+        message = await fetched(moved(place), internet)
 
-        assert "the server redirected to a url that is blocked: " in told
+        assert "the server redirected to a url that is blocked: " in message
     assert "the host that the server redirected to could not be found" in (
         await fetched(moved("http://none-x.com/"), internet)
     )
@@ -265,9 +265,9 @@ async def test_errors_of_searching_hold_no_word_of_a_server() -> None:
                     SearXNGProvider("http://sx.test", transport=transport),
                     BraveSearchProvider("key", transport=transport),
                 ):
-                    told = await searched(provider)
-                    if MARK in told:
-                        wrong.append(f"{type(provider).__name__} {status} {body!r}: {told}")
+                    message = await searched(provider)
+                    if MARK in message:
+                        wrong.append(f"{type(provider).__name__} {status} {body!r}: {message}")
 
     assert not wrong
 
@@ -291,7 +291,7 @@ async def test_all_that_the_hostile_server_does_is_refused_in_our_words(internet
     for name, scenario in SCENARIOS.items():
         if isinstance(scenario, bytes):
             marked = scenario.replace(b"a page", MARK.encode()).replace(b"X-", f"{MARK}-".encode())
-            told = await fetched(marked, internet)
-            wrong += [f"{name}: {told}"] if MARK in told else []
+            message = await fetched(marked, internet)
+            wrong += [f"{name}: {message}"] if MARK in message else []
 
     assert not wrong

@@ -63,9 +63,9 @@ def written(path: Path, lines: list[str], codec: str) -> list[str]:
 @given(TEXTS, CODECS, st.tuples(st.integers(0, 14), st.none() | st.integers(0, 14)))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pages_agree_with_what_splitting_the_whole_text_gives(
-    tmp_path: Path, lines: list[str], codec: str, asked: tuple[int, int | None]
+    tmp_path: Path, lines: list[str], codec: str, window: tuple[int, int | None]
 ) -> None:
-    offset, limit = asked
+    offset, limit = window
     whole = written(tmp_path / "f", lines, codec)
     expected = whole[offset:] if limit is None else whole[offset : offset + limit]
     following = offset + len(expected) if whole[offset + len(expected) :] else None

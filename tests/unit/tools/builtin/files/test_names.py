@@ -103,7 +103,7 @@ def test_characters_that_no_name_on_windows_has_are_refused_there_only() -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "written"),
     [
         ("a b.txt", "a b.txt"),
         ("caf\u00e9 \u65e5.txt", "caf\u00e9 \u65e5.txt"),
@@ -123,5 +123,5 @@ def test_characters_that_no_name_on_windows_has_are_refused_there_only() -> None
         ("\u202f3 PM\u00a0.png", "\u202f3 PM\u00a0.png"),
     ],
 )
-def test_names_are_shown_on_one_line_and_no_two_become_one(name: str, told: str) -> None:
-    assert escaped(name) == told
+def test_names_are_shown_on_one_line_and_no_two_become_one(name: str, written: str) -> None:
+    assert escaped(name) == written

@@ -86,8 +86,8 @@ def test_what_comes_back_is_what_the_schema_says(root: Path) -> None:
     for made, arguments in ((read_file_tool(root), {"path": "t.txt"}), (list_files_tool(root), {})):
         answer = call(made, **arguments)
         assert made.output_schema is not None
-        told = [key for key in made.output_schema["properties"] if key != "next_column"]
-        assert list(answer) == told
+        shown = [key for key in made.output_schema["properties"] if key != "next_column"]
+        assert list(answer) == shown
         assert list(answer) == made.output_schema["required"]
 
 
@@ -157,14 +157,14 @@ def test_a_file_of_one_huge_line_is_read_to_its_end(root: Path) -> None:
     (root / "rows.json").write_text(f"[{rows}]", encoding="utf-8")
     made = read_file_tool(root)
 
-    told, answer = "", call(made, path="rows.json")
+    shown, answer = "", call(made, path="rows.json")
     while "next_column" in answer:
         assert answer["truncated"]
         assert set(answer) <= set((made.output_schema or {})["properties"])
-        told += answer["text"]
+        shown += answer["text"]
         answer = call(made, path="rows.json", column=answer["next_column"])
 
-    assert told + answer["text"] == f"[{rows}]"
+    assert shown + answer["text"] == f"[{rows}]"
     assert (answer["truncated"], answer["next_offset"]) == (False, None)
 
 

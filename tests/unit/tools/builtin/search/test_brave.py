@@ -1,4 +1,4 @@
-"""Brave Search: what it is asked, and what becomes of each answer."""
+"""Brave Search: the requests that it gets, and what each answer becomes."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ async def test_no_web_is_no_results_and_no_error(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"safesearch": "on"}, "safesearch is"),
         ({"country": "DEU"}, "country is"),
@@ -91,9 +91,9 @@ async def test_no_web_is_no_results_and_no_error(body: Any) -> None:
     ],
 )
 def test_what_brave_could_only_refuse_is_refused_at_once(
-    options: dict[str, Any], told: str
+    options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         BraveSearchProvider(API_KEY, **options)
 
 
@@ -119,7 +119,7 @@ async def test_a_query_that_brave_would_refuse_is_not_sent(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reaction", "told"),
+    ("reaction", "message"),
     [
         (Response(status=302, headers={"location": "/x"}), "not followed"),
         (Response(status=500), "status 500"),
@@ -127,11 +127,11 @@ async def test_a_query_that_brave_would_refuse_is_not_sent(query: str) -> None:
         (Response(headers=JSON, body=b"[1]"), "JSON object"),
     ],
 )
-async def test_other_answers_are_unavailable(reaction: Reaction, told: str) -> None:
+async def test_other_answers_are_unavailable(reaction: Reaction, message: str) -> None:
     error = await refusal(reaction)
 
     assert error.code == "unavailable"
-    assert told in error.message
+    assert message in error.message
 
 
 async def test_an_answer_without_a_type_may_be_json() -> None:

@@ -1,4 +1,4 @@
-"""Brave Search: where its key comes from, how it is refused, and that it is told to nobody."""
+"""Brave Search: where its key comes from, how it is refused, and that no message shows it."""
 
 import logging
 from typing import Any

@@ -21,12 +21,12 @@ def brave(url: str, **options: Any) -> Any:
     return BraveSearchProvider("key", base_url=url, **options)
 
 
-async def asked(make: Make, *, through: bool = False, **options: Any) -> list[str]:
+async def requests_of(make: Make, *, through: bool = False, **options: Any) -> list[str]:
     """Return the heads of two searches' requests as a server gets them.
 
     Args:
         make: the provider.
-        through: whether the server is the proxy of the environment, and not the one that is asked.
+        through: whether the server is the proxy of the environment, and not the one that searches.
         options: of the provider.
     """
     heads: list[str] = []
@@ -59,7 +59,7 @@ async def asked(make: Make, *, through: bool = False, **options: Any) -> list[st
 
 @pytest.mark.parametrize("make", [searxng, brave])
 async def test_a_cookie_of_a_search_server_is_not_kept(make: Make) -> None:
-    heads = await asked(make)
+    heads = await requests_of(make)
 
     assert len(heads) == 2
     assert not [head for head in heads if "cookie" in head]
@@ -67,7 +67,7 @@ async def test_a_cookie_of_a_search_server_is_not_kept(make: Make) -> None:
 
 @pytest.mark.parametrize("make", [searxng, brave])
 async def test_a_proxy_of_the_environment_is_used_only_if_asked_for(make: Make) -> None:
-    assert len(await asked(make)) == 2  # the environment's proxy would not have answered
+    assert len(await requests_of(make)) == 2  # the environment's proxy would not have answered
 
-    heads = await asked(make, through=True, environment_proxy=True)
+    heads = await requests_of(make, through=True, environment_proxy=True)
     assert [head.startswith("get http://searx.test") for head in heads] == [True, True]

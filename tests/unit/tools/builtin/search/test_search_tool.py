@@ -21,10 +21,10 @@ class Found:
 
     def __init__(self, *results: SearchResult, **more: Any) -> None:
         self.results, self.more = results, more
-        self.asked: list[tuple[str, int]] = []
+        self.searches: list[tuple[str, int]] = []
 
     async def search(self, query: str, *, max_results: int = 5) -> list[SearchResult]:
-        self.asked.append((query, max_results))
+        self.searches.append((query, max_results))
         return SearchResults(self.results, **self.more) if self.more else list(self.results)
 
 
@@ -75,7 +75,7 @@ async def test_pages_are_numbered_and_answers_stand_before_them() -> None:
         "2. B\n   https://b.test/\n\n"
         "Engines that did not answer: slow (timeout)."
     )
-    assert provider.asked == [("rust", 5)]
+    assert provider.searches == [("rust", 5)]
 
 
 async def test_nothing_found_is_said() -> None:
@@ -135,7 +135,7 @@ async def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, Any]) 
         await shown(provider, **arguments)
 
     assert caught.value.code == "invalid_arguments"
-    assert provider.asked == []
+    assert provider.searches == []
 
 
 @pytest.mark.parametrize("number", [0, 51])

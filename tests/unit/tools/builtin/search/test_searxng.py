@@ -1,4 +1,4 @@
-"""SearXNG: what it is asked, and what is refused before it is."""
+"""SearXNG: the requests that it gets, and queries that are refused before."""
 
 from dataclasses import asdict
 from typing import Any
@@ -56,7 +56,7 @@ async def test_a_server_below_a_path_is_asked_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "asked"),
+    ("query", "sent"),
     [
         ("!!g my secret", "g my secret"),
         ("my !!g secret", "my g secret"),
@@ -71,12 +71,12 @@ async def test_a_server_below_a_path_is_asked_there() -> None:
         ("i <3 c++ a!b 10:30 <div> c#", "i 3 c++ a!b 10:30 <div> c#"),
     ],
 )
-async def test_no_word_of_a_query_commands_the_server(query: str, asked: str) -> None:
-    assert obedient(query) == asked
+async def test_no_word_of_a_query_commands_the_server(query: str, sent: str) -> None:
+    assert obedient(query) == sent
     found, server = await served(query)
 
     assert not isinstance(found, ToolError)
-    assert [asdict(each) for each in server.asked] == [asdict(AskedOfSearXNG(asked))]
+    assert [asdict(each) for each in server.asked] == [asdict(AskedOfSearXNG(sent))]
 
 
 async def test_a_query_of_nothing_but_commands_is_empty() -> None:
@@ -84,7 +84,7 @@ async def test_a_query_of_nothing_but_commands_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"safesearch": 3}, "safesearch is 0, 1, 2 or None"),
         ({"language": "de&q=x"}, "language is a code"),
@@ -92,9 +92,9 @@ async def test_a_query_of_nothing_but_commands_is_empty() -> None:
     ],
 )
 def test_what_the_server_could_only_refuse_is_refused_at_once(
-    options: dict[str, Any], told: str
+    options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         SearXNGProvider("http://sx.test", **options)
 
 

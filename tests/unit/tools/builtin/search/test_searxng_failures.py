@@ -1,4 +1,4 @@
-"""SearXNG: how it fails, and what its operator is told."""
+"""SearXNG: its failures, and the advice to its operator."""
 
 import gzip
 
@@ -49,7 +49,7 @@ async def test_the_limiter_s_refusal_tells_the_operator_the_way_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         (301, "redirects"),
         (302, "redirects"),
@@ -62,7 +62,7 @@ async def test_the_limiter_s_refusal_tells_the_operator_the_way_out() -> None:
     ],
 )
 async def test_a_status_that_is_not_200_is_an_error_that_quotes_nothing(
-    status: int, told: str
+    status: int, message: str
 ) -> None:
     headers = {"location": "https://evil.test/secret", **JSON}
     body = b"" if status == 204 else b'{"error":"secret"}'
@@ -71,7 +71,7 @@ async def test_a_status_that_is_not_200_is_an_error_that_quotes_nothing(
 
     assert isinstance(error, ToolError)
     assert (error.code, len(server.requests)) == ("unavailable", 1)
-    assert told in error.message
+    assert message in error.message
     assert "secret" not in error.message
 
 
