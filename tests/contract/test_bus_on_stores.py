@@ -13,7 +13,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.events import Event, EventStore
 from lib.events.bus import Bus
-from lib.events.bus.place import Place
+from lib.events.bus.progress import Progress
 from lib.events.runs import partition_of
 from lib.testing.event_store import StoreKind
 from lib.testing.event_store.kit import begin, note
@@ -82,17 +82,17 @@ class Processes:
         self.pumps[who].cancel()
         await asyncio.wait([self.pumps[who]])
         text = await self.store.mark(f"bus/group/{partition}")
-        owner = Place.decode(text).owner
+        owner = Progress.decode(text).owner
         assert owner is not None
         return owner
 
     async def end_claims(self, owner: str) -> None:
         """Let the time of the claims of this bus be over, and of no others."""
         for name, text in (await self.store.marks("bus/group/")).items():
-            place = Place.decode(text)
+            place = Progress.decode(text)
             if place.owner == owner:
                 ended = replace(place, until=0.0).encode()
-                await self.store.swap_mark(name, expected=text, value=ended)
+                await self.store.compare_and_set_mark(name, expected=text, value=ended)
 
     async def delivered(self, keys: set[Key], *, dead: str) -> None:
         while {key for some in self.seen.values() for key in some} < keys:
@@ -155,7 +155,7 @@ async def test_an_event_alone_in_hand_is_known_again_by_the_cursor_after_it(
     for run_id in ("deadly", "innocent", "later"):
         await begin(store, run_id, root="tree")
     hand = (await store.feed(passed, limit=1, partition=where)).cursor
-    place = Place(cursor=passed, alone=3, hand=hand, died=2)
+    place = Progress(cursor=passed, alone=3, hand=hand, died=2)
     await store.set_mark(f"bus/group/{where}", place.encode())
     if erased:
         await store.erase("deadly")
@@ -167,6 +167,6 @@ async def test_an_event_alone_in_hand_is_known_again_by_the_cursor_after_it(
     await bus.subscribe("group", handle)
     while not await bus.flush():
         pass
-    dead = [letter.run_id for letter in await bus.dead("group")]
+    dead = [letter.run_id for letter in await bus.dead_letters("group")]
     await store.close()
     assert (seen, dead) == (["innocent", "later"], [] if erased else ["deadly"])

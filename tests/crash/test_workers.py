@@ -13,7 +13,7 @@ import pytest
 from lib.algorithms import React
 from lib.engine import Engine, Run
 from lib.engine.api.check import request_check
-from lib.events.unlock import end_lease
+from lib.events.store import end_lease
 from lib.events.verify import verify_store
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
-from lib.events import Event, EventStore, Feed, MemoryEventStore, NewEvent, RunInfo
+from lib.events import Event, EventStore, FeedPage, MemoryEventStore, NewEvent, RunInfo
 from lib.events import kinds as k
 from lib.events.bus import Bus
 from lib.events.runs import partition_of
@@ -57,12 +57,14 @@ class PartitionedStore:
     async def run(self, run_id: str) -> RunInfo | None:
         return await self._of(run_id).run(run_id)
 
-    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> FeedPage:
         return await self._stores[partition].feed(after, limit=limit)
 
     async def erase(self, run_id: str) -> bool:
         for name in await self.marks(run_mark(run_id)):
-            await self._stores[0].swap_mark(name, expected=await self.mark(name), value=None)
+            await self._stores[0].compare_and_set_mark(
+                name, expected=await self.mark(name), value=None
+            )
         return await self._of(run_id).erase(run_id)
 
     async def mark(self, name: str) -> str | None:
@@ -74,8 +76,10 @@ class PartitionedStore:
     async def set_mark(self, name: str, value: str) -> None:
         await self._stores[0].set_mark(name, value)
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
-        return await self._stores[0].swap_mark(name, expected=expected, value=value)
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
+        return await self._stores[0].compare_and_set_mark(name, expected=expected, value=value)
 
 
 @dataclass
@@ -146,7 +150,7 @@ class World:
 
     async def look_for_the_dead(self) -> None:
         for group in self.groups:
-            letters = await Bus(self.store).dead(group)
+            letters = await Bus(self.store).dead_letters(group)
             self.dead[group] = {(letter.run_id, letter.seq) for letter in letters}
             for letter in letters:
                 known = (letter.run_id, letter.seq) in self.poison

@@ -85,7 +85,7 @@ def calls(tenant: str) -> st.SearchStrategy[tuple[str, Call]]:
         asks("mark", MARKS),
         asks("marks", st.sampled_from(["", "run/", "bus/g", "tenant/"])),
         asks("set_mark", MARKS, st.just("1")),
-        asks("swap_mark", MARKS, expected=VALUES, value=VALUES),
+        asks("compare_and_set_mark", MARKS, expected=VALUES, value=VALUES),
         asks("erase", ANY),
         asks("tombstone", ANY),
         asks("blob_users", st.just(DIGEST), limit=st.integers(1, 3)),

@@ -13,8 +13,7 @@ from lib.engine.api.check import request_check
 from lib.errors import MigrationNeeded
 from lib.events import SQLiteEventStore
 from lib.events.codec import encode_data, event_to_json
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.store import run_mark
+from lib.events.store import LAYOUT_VERSION, run_mark
 from lib.events.verify import verify_store
 from lib.llm import Message, message_from_json, message_to_json
 from lib.llm.client import reply_from_json, reply_to_json

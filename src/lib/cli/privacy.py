@@ -18,7 +18,7 @@ from lib.cli.stores import FORMS, VARIABLE, StoreGroup, StoreParam, find_run, re
 from lib.cli.terminal import json_line, text_line
 from lib.errors import RunNotFound, StoreError
 from lib.events import DirectoryBlobStore, EventStore
-from lib.events.urls import StorePlace, store_at
+from lib.events.urls import StoreURL, store_at
 from lib.privacy import Erased, collect_blobs, erase_run, erase_tenant, expire
 from lib.vector import Metric
 from lib.vector.tenant import TenantVectorStore
@@ -65,7 +65,7 @@ class Asked:
         as_json: whether programs read the answer.
     """
 
-    store: StorePlace
+    store: StoreURL
     blobs: Path | None
     dry_run: bool
     yes: bool
@@ -235,7 +235,7 @@ def _carry_out(asked: Asked, work: Work) -> None:
         raise click.ClickException(f"erased, but not yet from the server's files: {kept}") from kept
 
 
-async def _erased(place: StorePlace, work: Work) -> tuple[Erased, StoreError | None]:
+async def _erased(place: StoreURL, work: Work) -> tuple[Erased, StoreError | None]:
     """Erase, also from what a server keeps of the past; return why that could not be, if so."""
     async with _writing(place) as store:
         dry_run = False
@@ -254,7 +254,7 @@ async def _run(opening: Any, work: Work, *, dry_run: bool) -> Erased:
 
 
 @asynccontextmanager
-async def _writing(place: StorePlace) -> AsyncGenerator[EventStore]:
+async def _writing(place: StoreURL) -> AsyncGenerator[EventStore]:
     """Open a store that exists, and close it."""
     async with reading(place) as there:
         await there.schema_version()  # before one is made where none is

@@ -21,13 +21,13 @@ from lib.engine.api.waiting import unknown_calls, unknown_in
 from lib.engine.core.waiting import UnknownCall
 from lib.events import EventStore, NewEvent, RunInfo
 from lib.events import kinds as k
-from lib.events.unlock import end_lease
-from lib.events.urls import StorePlace
+from lib.events.store import end_lease
+from lib.events.urls import StoreURL
 from lib.privacy import PatternRedactor
 from lib.privacy.redactor import redact_event
 
 
-async def each_unknown(place: StorePlace, tenant: str | None) -> list[UnknownCall]:
+async def each_unknown(place: StoreURL, tenant: str | None) -> list[UnknownCall]:
     """Return the calls of a store whose outcome is not known."""
     async with reading(place) as store, aclosing(unknown_calls(store, tenant=tenant)) as found:
         return [call async for call in found]
@@ -57,7 +57,7 @@ def unknown_json(call: UnknownCall) -> str:
     help="Whose engine has the redactor, as for lib worker.",
 )
 def settle(
-    store: StorePlace,
+    store: StoreURL,
     run_id: str,
     call: str,
     *,
@@ -93,7 +93,7 @@ def _parsed(result: str) -> Any:
 
 
 async def _settle(
-    place: StorePlace,
+    place: StoreURL,
     given: str,
     name: str,
     data: dict[str, Any],
@@ -135,7 +135,7 @@ async def _find_call(store: EventStore, run: RunInfo, name: str) -> UnknownCall:
 @click.argument("store", type=StoreParam())
 @click.argument("run_id", metavar="RUN")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def unlock(store: StorePlace, run_id: str, *, yes: bool) -> None:
+def unlock(store: StoreURL, run_id: str, *, yes: bool) -> None:
     """End the lease of RUN, so that any worker can take it over at once.
 
     For a worker that is known to be dead: one that is alive renews its lease, or loses the run to
@@ -144,7 +144,7 @@ def unlock(store: StorePlace, run_id: str, *, yes: bool) -> None:
     click.echo(text_line(asyncio.run(_unlock(store, run_id, yes=yes))))
 
 
-async def _unlock(place: StorePlace, given: str, *, yes: bool) -> str:
+async def _unlock(place: StoreURL, given: str, *, yes: bool) -> str:
     async with writing(place) as store:
         run = await find_run(store, given)
         if run.owner is None or run.lease_until is None:

@@ -28,9 +28,9 @@ from lib.errors import RunNotFound
 from lib.events import Event, RunQuery
 from lib.events.blobs import DirectoryBlobStore
 from lib.events.codec import event_to_json
-from lib.events.layout import LAYOUT_VERSION
 from lib.events.paging import each_run
-from lib.events.urls import StorePlace
+from lib.events.store import LAYOUT_VERSION
+from lib.events.urls import StoreURL
 from lib.events.verify import VerifyReport, verify_store
 from lib.llm import GenAIPrices, PriceBook
 from lib.observe.spend import ModelSpend
@@ -67,20 +67,20 @@ command.add_command(unlock)
 @command.command()
 @the_store
 @as_json
-def check(store: StorePlace, *, as_json: bool) -> None:
+def check(store: StoreURL, *, as_json: bool) -> None:
     """Tell whether this release can read STORE, and what is in it."""
     facts = asyncio.run(_facts(store))
     _show([facts], as_json=as_json)
 
 
-async def _facts(store: StorePlace) -> dict[str, Any]:
+async def _facts(store: StoreURL) -> dict[str, Any]:
     async with reading(store) as opened:
         layout, found = await opened.schema_version(), {"runs": 0, "open": 0, "events": 0}
         async for run in each_run(opened):
             found["runs"] += 1
             found["open"] += run.status == "open"
             found["events"] += run.head
-        shown = {"store": store.shown, "layout": layout, "supported": LAYOUT_VERSION}
+        shown = {"store": store.display, "layout": layout, "supported": LAYOUT_VERSION}
         return {**shown, **found}
 
 
@@ -99,7 +99,7 @@ async def _facts(store: StorePlace) -> dict[str, Any]:
 @click.option("--provider", help="Who was paid for calls of which the log does not say it.")
 @as_json
 def runs(
-    store: StorePlace,
+    store: StoreURL,
     *,
     only_open: bool,
     roots: bool,
@@ -137,9 +137,7 @@ def _price_book(provider: str | None, *, priced: bool) -> GenAIPrices | None:
         raise click.BadParameter(str(error), param_hint="--provider") from error
 
 
-async def _runs(
-    store: StorePlace, query: RunQuery, prices: PriceBook | None
-) -> AsyncIterator[_Line]:
+async def _runs(store: StoreURL, query: RunQuery, prices: PriceBook | None) -> AsyncIterator[_Line]:
     async with reading(store) as opened:
         infos, count = await newest(opened, query)
         async for run in listed_runs(opened, infos, trees=query.roots, prices=prices):
@@ -151,7 +149,7 @@ async def _runs(
 
 
 async def _totals(
-    store: StorePlace, query: RunQuery, by: By, prices: PriceBook | None
+    store: StoreURL, query: RunQuery, by: By, prices: PriceBook | None
 ) -> AsyncIterator[_Line]:
     totals = Totals(by)
     async with reading(store) as opened:
@@ -213,12 +211,12 @@ def _run_row(run: ListedRun, *, tree: bool = False, as_json: bool = False) -> di
 @the_store
 @click.option("--tenant", help="Only runs of this tenant.")
 @as_json
-def approvals(store: StorePlace, *, tenant: str | None, as_json: bool) -> None:
+def approvals(store: StoreURL, *, tenant: str | None, as_json: bool) -> None:
     """List the tool calls in STORE that wait for a person. Nothing here decides them."""
     asyncio.run(_approvals(store, tenant, as_json=as_json))
 
 
-async def _approvals(store: StorePlace, tenant: str | None, *, as_json: bool) -> None:
+async def _approvals(store: StoreURL, tenant: str | None, *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     async with (
         reading(store) as opened,
@@ -258,7 +256,7 @@ def _call_row(call: WaitingCall | UnknownCall) -> dict[str, Any]:
 @the_store
 @click.option("--tenant", help="Only runs of this tenant.")
 @as_json
-def unknown(store: StorePlace, *, tenant: str | None, as_json: bool) -> None:
+def unknown(store: StoreURL, *, tenant: str | None, as_json: bool) -> None:
     """List the tool calls in STORE whose outcome is not known; `settle` says what became of one.
 
     They were cut off by the death of a process, by a timeout or by the end of their run.
@@ -276,14 +274,14 @@ def unknown(store: StorePlace, *, tenant: str | None, as_json: bool) -> None:
 @the_store
 @click.argument("run_id", metavar="RUN")
 @as_json
-def events(store: StorePlace, run_id: str, *, as_json: bool) -> None:
+def events(store: StoreURL, run_id: str, *, as_json: bool) -> None:
     """List the events of a RUN of STORE. Payloads are shown in full with --json only."""
     found = asyncio.run(_events(store, run_id))
     rows = [event_to_json(event) if as_json else _event_row(event) for event in found]
     _show(rows, as_json=as_json)
 
 
-async def _events(store: StorePlace, run_id: str) -> list[Event]:
+async def _events(store: StoreURL, run_id: str) -> list[Event]:
     async with reading(store) as opened:
         run_id = (await find_run(opened, run_id)).run_id
         found = await opened.read(run_id)
@@ -319,7 +317,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 )
 @as_json
 def verify(
-    store: StorePlace,
+    store: StoreURL,
     *,
     blobs: Path | None,
     deep: bool,
@@ -361,7 +359,7 @@ def _undecided(report: VerifyReport, check: StoreCheck) -> list[dict[str, Any]]:
 
 
 async def _verify(
-    place: StorePlace, blobs: Path | None, *, deep: bool, app: Callable[[], Any] | None
+    place: StoreURL, blobs: Path | None, *, deep: bool, app: Callable[[], Any] | None
 ) -> tuple[VerifyReport, StoreCheck | None]:
     kept = DirectoryBlobStore(blobs) if blobs else None
     async with AsyncExitStack() as stack:

@@ -14,9 +14,9 @@ import click
 from lib.cli.options import OrderedCommand
 from lib.errors import MigrationNeeded, RunNotFound
 from lib.events import EventStore, RunInfo
-from lib.events.layout import LAYOUT_VERSION
 from lib.events.paging import each_run
-from lib.events.urls import StorePlace, store_at, store_place
+from lib.events.store import LAYOUT_VERSION
+from lib.events.urls import StoreURL, parse_store_url, store_at
 
 VARIABLE: Final = "LIB_STORE"
 """The environment variable that names the store where a command line does not."""
@@ -27,26 +27,26 @@ _NAMED: Final = 3
 """Runs that an ambiguous prefix is told with."""
 
 
-class StoreParam(click.ParamType[StorePlace]):
+class StoreParam(click.ParamType[StoreURL]):
     """An argument that names an event store; the file of one in a file exists."""
 
     name = "store"
 
     def convert(
-        self, value: str | StorePlace, param: click.Parameter | None, ctx: click.Context | None
-    ) -> StorePlace:
+        self, value: str | StoreURL, param: click.Parameter | None, ctx: click.Context | None
+    ) -> StoreURL:
         """Return what the argument names."""
-        if isinstance(value, StorePlace):
+        if isinstance(value, StoreURL):
             return value
         try:
-            place = store_place(value)
+            place = parse_store_url(value)
             found = place.kind != "sqlite" or Path(place.target).is_file()
         except (OSError, ValueError) as error:
             self.fail(str(error), param, ctx)
         if place.kind == "memory":
             self.fail(f"name a store that outlives this command: {FORMS}", param, ctx)
         if not found:
-            self.fail(f"there is no event store at {place.shown!r}", param, ctx)
+            self.fail(f"there is no event store at {place.display!r}", param, ctx)
         return place
 
 
@@ -88,14 +88,14 @@ class StoreGroup(click.Group):
 
 
 @asynccontextmanager
-async def reading(place: StorePlace) -> AsyncGenerator[EventStore]:
+async def reading(place: StoreURL) -> AsyncGenerator[EventStore]:
     """Open an event store read-only, and close it."""
     async with _opened(place, read_only=True) as store:
         yield store
 
 
 @asynccontextmanager
-async def writing(place: StorePlace) -> AsyncGenerator[EventStore]:
+async def writing(place: StoreURL) -> AsyncGenerator[EventStore]:
     """Open an event store that is there to append to it, and close it; never migrate it.
 
     Raises:
@@ -103,17 +103,17 @@ async def writing(place: StorePlace) -> AsyncGenerator[EventStore]:
     """
     async with reading(place) as store:
         if (layout := await store.schema_version()) != LAYOUT_VERSION:
-            raise MigrationNeeded(place.shown, found=layout, supported=LAYOUT_VERSION)
+            raise MigrationNeeded(place.display, found=layout, supported=LAYOUT_VERSION)
     async with _opened(place, read_only=False) as store:
         yield store
 
 
 @asynccontextmanager
-async def _opened(place: StorePlace, *, read_only: bool) -> AsyncGenerator[EventStore]:
+async def _opened(place: StoreURL, *, read_only: bool) -> AsyncGenerator[EventStore]:
     try:
         store = await asyncio.to_thread(store_at, place, read_only=read_only)  # may load a driver
     except ValueError as error:
-        raise click.UsageError(f"{place.shown}: {error}") from error
+        raise click.UsageError(f"{place.display}: {error}") from error
     try:
         await store.setup()
         yield store

@@ -21,7 +21,7 @@ from lib.cli.terminal import json_line, text_line
 from lib.errors import RunNotFound
 from lib.evals import Score
 from lib.events import RunInfo
-from lib.events.urls import StorePlace
+from lib.events.urls import StoreURL
 from lib.observe import Span
 from lib.observe.trace import Capture, RunTrace, read_trace
 from lib.observe.view.page import Page, render_page
@@ -64,7 +64,7 @@ _PAGE_CHARS: Final = 20_000
 def command(
     run_id: str,
     *,
-    store: StorePlace,
+    store: StoreURL,
     depth: int | None,
     limit: int | None,
     width: int | None,
@@ -119,7 +119,7 @@ def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:
 
 
 async def _read(
-    place: StorePlace, run_id: str, capture: Capture
+    place: StoreURL, run_id: str, capture: Capture
 ) -> tuple[RunInfo, Sequence[RunTrace]]:
     async with reading(place) as store:
         root_id = (await find_run(store, run_id)).root_id

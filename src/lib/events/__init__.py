@@ -21,7 +21,16 @@ from lib.errors import (
 from lib.events.blobs import INLINE_LIMIT, BlobStore, DirectoryBlobStore, MemoryBlobStore
 from lib.events.event import Event, NewEvent
 from lib.events.runs import Lease, RunInfo, RunQuery
-from lib.events.store import EventStore, Feed, Tombstone
+from lib.events.store import (
+    Erasure,
+    EventStore,
+    Feed,
+    FeedPage,
+    Leases,
+    Log,
+    Marks,
+    Tombstone,
+)
 from lib.events.stores.memory import MemoryEventStore
 from lib.events.urls import open_store
 
@@ -37,10 +46,15 @@ __all__ = [
     "Conflict",
     "ContentTooLarge",
     "DirectoryBlobStore",
+    "Erasure",
     "Event",
     "EventStore",
     "Feed",
+    "FeedPage",
     "Lease",
+    "Leases",
+    "Log",
+    "Marks",
     "MemoryBlobStore",
     "MemoryEventStore",
     "MigrationNeeded",

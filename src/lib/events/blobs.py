@@ -27,7 +27,7 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """Where an event's content is, as `{"$blob": digest, "size": …, "type": …}` in its payload."""
+    """A reference to content, stored as `{"$blob": digest, "size": …, "type": …}` in a payload."""
 
     digest: str
     size: int
@@ -40,7 +40,7 @@ class StoredBlob:
 
     Attributes:
         size: in bytes.
-        put_at: when it was last put, be it for the first time or again.
+        put_at: when it was last put, for the first time or again.
     """
 
     digest: str
@@ -51,35 +51,35 @@ class StoredBlob:
 def blob_refs(kind: str, data: Any) -> Iterator[BlobReference]:
     """Yield the references to blobs that the payload of an event holds.
 
-    In kinds of ours they are the blobs of attachments in messages and replies, and nothing else:
-    a model may write what looks like a reference into the arguments of a call, and must neither
-    keep another run's content alive by that nor seem to own it. In other kinds, which applications
-    write, they count at any depth.
+    In `lib.` kinds, only the blobs of attachments in messages and replies count: a model may write
+    a text that looks like a reference into the arguments of a call, and must neither keep another
+    run's content alive by that nor seem to own it. In the kinds of applications, references count
+    at any depth.
     """
     if kind.startswith(PREFIX):
         yield from filter(None, map(reference_of, _attached(data)))
         return
-    waiting = [data]
-    while waiting:
-        value = waiting.pop()
+    pending = [data]
+    while pending:
+        value = pending.pop()
         if (reference := reference_of(value)) is not None:
             yield reference
             continue
         match value:
             case {**fields}:
-                waiting.extend(reversed(fields.values()))
+                pending.extend(reversed(fields.values()))
             case [*items]:
-                waiting.extend(reversed(items))
+                pending.extend(reversed(items))
             case _:
                 pass
 
 
 def reference_of(value: Any) -> BlobReference | None:
-    """Return the reference that a value is: `$blob`, `size` and `type`, and no other key."""
+    """Return a value as a reference if it has the keys `$blob`, `size` and `type` and no other."""
     match value:
         case {"$blob": str(digest), "size": int(size), "type": str(media_type), **rest}:
-            right = not rest and size is not True and size is not False and size >= 0
-            if right and _DIGEST.fullmatch(digest):
+            is_valid = not rest and size is not True and size is not False and size >= 0
+            if is_valid and _DIGEST.fullmatch(digest):
                 return BlobReference(digest, size, media_type)
         case _:
             pass
@@ -87,12 +87,12 @@ def reference_of(value: Any) -> BlobReference | None:
 
 
 def blob_digests(kind: str, data: Any) -> set[str]:
-    """Return the digests of the blobs to which the payload of an event refers."""
+    """Return the digests of the blobs that the payload of an event refers to."""
     return {reference.digest for reference in blob_refs(kind, data)}
 
 
 def _attached(data: Any) -> Iterator[Any]:
-    """Yield what stands as the blob of an attachment, in the messages of an event or its reply."""
+    """Yield the `blob` of each attachment in the messages of an event, or in its reply."""
     match data:
         case {"input": [*messages]}:
             holders = messages
@@ -117,11 +117,11 @@ def _blob(part: Any) -> Any:
 
 
 BLOB_MARKER: Final = '"$blob"'
-"""What the canonical JSON of every payload with a reference to a blob contains."""
+"""A part of the canonical JSON of every payload with a reference to a blob."""
 
 
 class BlobStore(Protocol):
-    """Content under its digest: what is put twice is kept once, and never changes."""
+    """Content under its digest: equal content is stored once, and never changes."""
 
     async def put(self, content: bytes) -> str:
         """Keep the content durably and return its SHA-256 as hex.
@@ -135,22 +135,22 @@ class BlobStore(Protocol):
         """Return the content.
 
         Raises:
-            BlobMissing: it is not here, or its bytes no longer have this digest.
+            BlobMissing: it is not in the store, or its bytes no longer have this digest.
         """
         ...
 
     async def has(self, digest: str) -> bool:
-        """Tell whether the content is here, without reading it."""
+        """Return True if the store has the content, without reading it."""
         ...
 
     async def delete(self, digest: str) -> bool:
-        """Forget the content; return whether it was here."""
+        """Delete the content; return True if the store had it."""
         ...
 
     async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:
         """Return the first `limit` contents whose digests follow `after`, in their order.
 
-        To go on, give the last digest; fewer than `limit`: that was the end.
+        Pass the last digest to go on; fewer than `limit`: the page is the last one.
         """
         ...
 
@@ -162,7 +162,7 @@ class MemoryBlobStore(AsyncClosable):
         """Make an empty store.
 
         Args:
-            clock: tells when content was put.
+            clock: gives the time at which content is put.
         """
         self._contents: dict[str, bytes] = {}
         self._put_at: dict[str, datetime] = {}
@@ -183,11 +183,11 @@ class MemoryBlobStore(AsyncClosable):
             raise BlobMissing(digest) from None
 
     async def has(self, digest: str) -> bool:
-        """Tell whether the content is here."""
+        """Return True if the store has the content."""
         return digest in self._contents
 
     async def delete(self, digest: str) -> bool:
-        """Forget the content; return whether it was here."""
+        """Delete the content; return True if the store had it."""
         self._put_at.pop(digest, None)
         return self._contents.pop(digest, None) is not None
 
@@ -204,16 +204,16 @@ class DirectoryBlobStore(AsyncClosable):
     """One file for each content, in 256 directories named by the first byte of the digest.
 
     A file is complete or absent, whatever crashes, and any number of processes may put the same
-    content. What has been damaged on the disk is noticed when it is read, and mended when it is
-    put again. A file's time is when its content was last put.
+    content. Damage on the disk is noticed when the content is read, and repaired when it is put
+    again. A file's modification time is when its content was last put.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Use a directory, which is made when something is first put.
+        """Use a directory, which is made with the first `put`.
 
         Args:
             path: of the directory.
-            clock: tells when content was put.
+            clock: gives the time at which content is put.
         """
         self._path = Path(path)
         self._clock = clock
@@ -227,11 +227,11 @@ class DirectoryBlobStore(AsyncClosable):
         return await asyncio.to_thread(self._get, digest)
 
     async def has(self, digest: str) -> bool:
-        """Tell whether the content is here, without reading it."""
+        """Return True if the store has the content, without reading it."""
         return await asyncio.to_thread(self._has, digest)
 
     async def delete(self, digest: str) -> bool:
-        """Forget the content; return whether it was here."""
+        """Delete the content; return True if the store had it."""
         return await asyncio.to_thread(self._delete, digest)
 
     async def stored(self, *, after: str = "", limit: int = 1000) -> list[StoredBlob]:
@@ -253,14 +253,14 @@ class DirectoryBlobStore(AsyncClosable):
         return digest
 
     def _put_again(self, path: Path, digest: str) -> bool:
-        """Note that the content was put again; return False if that takes writing it anew."""
+        """Renew the time of content that is stored; return False if it has to be written anew."""
         try:
-            os.utime(path, ns=self._now())  # first, so that a collector sees it as early as may be
+            os.utime(path, ns=self._now())  # first, for a collector to see it early
             whole = _sha256(path.read_bytes()) == digest
-        except (FileNotFoundError, PermissionError):  # it is not here, or is another user's
+        except (FileNotFoundError, PermissionError):  # missing, or another user's
             return False
         if whole:
-            _sync(path.parent)  # whoever put it may not have come that far yet
+            _sync(path.parent)  # the process that put it may not have done so yet
         return whole
 
     def _now(self) -> tuple[int, int]:
@@ -310,7 +310,7 @@ class DirectoryBlobStore(AsyncClosable):
         return True
 
     def _file(self, digest: str) -> Path:
-        if not _DIGEST.fullmatch(digest):  # it comes from a log, and is about to be a path
+        if not _DIGEST.fullmatch(digest):  # it comes from a log, and becomes a path
             raise BlobMissing(digest)
         return self._path / digest[:2] / digest
 
@@ -336,7 +336,7 @@ def _names(directory: Path, after: str, *, beyond: bool = False) -> list[str]:
 
 
 def _sync(directory: Path) -> None:
-    """Make the names in a directory durable, where the system can open one."""
+    """Make the names in a directory durable, where the system can open directories."""
     with suppress(PermissionError):
         handle = os.open(directory, os.O_RDONLY)
         try:

@@ -17,11 +17,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 MAX_DEPTH: Final = 200
-"""How many objects and lists a payload may have in each other; parsers take no more of a stranger.
+"""How deep objects and lists of a payload may be nested; parsers take no more.
 
 Well below what any process can write and read, however deep its stack is already.
 """
-_TOO_DEEP: Final = f"a payload has at most {MAX_DEPTH} objects and lists in each other"
+_TOO_DEEP: Final = f"a payload has at most {MAX_DEPTH} levels of objects and lists, got more"
 _NESTING: Final = (dict, list, tuple)
 
 
@@ -29,12 +29,12 @@ def encode_data(data: dict[str, Any]) -> str:
     """Return the payload as canonical JSON.
 
     Raises:
-        ValueError: it holds a number that is not finite, or more than `MAX_DEPTH` objects and
-            lists in each other.
+        ValueError: it holds a number that is not finite, or more than `MAX_DEPTH` levels of
+            objects and lists.
         TypeError: it is not a dict, or holds something that is not JSON.
     """
     if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - not all are typed
-        raise TypeError(f"an event's payload is a dict, not {type(data).__name__}")
+        raise TypeError(f"expected a dict as the payload of an event, got {type(data).__name__}")
     try:
         text = canonical(data)
     except RecursionError:
@@ -56,7 +56,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def with_copies(events: Sequence[NewEvent], payloads: Sequence[str]) -> list[NewEvent]:
-    """Return the events with payloads of their own, out of what `encode_data` has made of them."""
+    """Return the events with payloads decoded anew, so that the caller's own may change."""
     return [
         NewEvent(event.kind, decode_data(payload), event.at, event.tenant, event.user)
         for event, payload in zip(events, payloads, strict=True)
@@ -64,14 +64,14 @@ def with_copies(events: Sequence[NewEvent], payloads: Sequence[str]) -> list[New
 
 
 def decode_data(text: str | bytes) -> dict[str, Any]:
-    """Return the payload that `encode_data` has written.
+    """Return the payload that `encode_data` has encoded.
 
     Raises:
         ValueError: it is not a JSON object.
     """
     try:
         value = parse(text)
-    except RecursionError:  # written by a release that took it
+    except RecursionError:  # written by an older release, which had no limit
         raise ValueError("an event's payload is nested too deeply to be read") from None
     if not isinstance(value, dict):
         raise ValueError("an event's payload is a JSON object")  # noqa: TRY004 - damage, not a type
@@ -85,7 +85,7 @@ def encode_time(at: datetime) -> int:
 
 @lru_cache(maxsize=64)  # events of one append have the same
 def decode_time(micros: int) -> datetime:
-    """Return the time that `encode_time` has written."""
+    """Return the time that `encode_time` has encoded."""
     return _EPOCH + timedelta(0, 0, micros)
 
 
@@ -106,7 +106,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(value: dict[str, Any]) -> Event:
-    """Return the event that `event_to_json` has written."""
+    """Return the event of `event_to_json`."""
     return Event(
         run_id=value["run_id"],
         seq=value["seq"],

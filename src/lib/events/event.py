@@ -1,4 +1,4 @@
-"""The event: one fact of a run, and the only thing that is ever stored of it."""
+"""The event: one fact of a run. Nothing else is stored of a run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 @dataclass(slots=True)
 class Event:
-    """A stored fact. `(run_id, seq)` is its identity; nobody changes it after the append.
+    """A stored fact. `(run_id, seq)` is its identity; it never changes after the append.
 
     Attributes:
         run_id: the run whose log holds it.
-        seq: its place in that log, from 1, without holes.
+        seq: its number in that log, from 1, without gaps.
         kind: what happened; the library's own kinds start with `lib.` (see `kinds`).
         data: the payload: plain JSON, defaults left out, unknown keys kept.
         at: when the writer wrote it, in UTC. Not an order: `seq` is.
-        tenant: who owns the run; the same for every event of a run and its children.
-        user: who caused the event.
+        tenant: the owner of the run; the same for every event of a run and its children.
+        user: the user that caused the event.
     """
 
     run_id: str
@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(slots=True)
 class NewEvent:
-    """A fact on its way into a log, which gives it its `seq` and its tenant."""
+    """A fact to append; the log adds its `seq` and its tenant."""
 
     kind: str
     data: dict[str, Any]

@@ -1,8 +1,8 @@
 """The kinds of events that the library writes, and what their payloads hold.
 
-A request, its result and its key: whatever has an effect is written down before it happens
+A request, its result and its key: an effect is written down before it happens
 (`…requested`) and again when its outcome is known (`…completed` or `…failed`), both under the same
-`key`, which is unique in the run. A reader ignores kinds and payload fields that it does not know.
+`key`, which is unique in the run. Readers ignore kinds and payload fields that they do not know.
 A field that holds its default is left out. "?" marks what may be missing. Stores refuse payloads
 that readers could not read, see `lib.events.payloads`.
 
@@ -13,18 +13,18 @@ that readers could not read, see `lib.events.payloads`.
                         traceparent?, tracestate? (of the application's span within which the
                         root run was started, as in W3C Trace Context)
     run.resumed         worker, epoch, error? {type} (that of the worker, which then gave it back)
-    lease.lost          signal_id, worker, epoch (a worker that was taken over says that it lives)
+    lease.lost          signal_id, worker, epoch (a worker that lost the run is still alive)
     run.completed       outcome, output?, error? {type, message}
     cancel.requested    signal_id, reason?, key? (of a session's turn: only that is cancelled)
     close.requested     signal_id
     llm.requested       key, upto, digest, model?, provider?, settings?, tools_digest?,
-                        provider_state? (true: it may rest on what the provider has kept),
-                        server? {address, port}, output? ("json": a shape was asked for),
+                        provider_state? (true: it may rely on state that the provider holds),
+                        server? {address, port}, output? ("json": with a schema for the reply),
                         tools? [name], epoch?
     llm.completed       key, reply {parts, usage, stop, …}, attempts?, misfit?,
                         empty? (true: nothing but thinking and whitespace),
                         first_chunk_s? (of a reply that was streamed), failed_models? [{model?,
-                        provider?, error}] (those that were asked before the one that replied),
+                        provider?, error}] (those called before the one that replied),
                         provider? (of that one)
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?,
                         failed_models?, provider?
@@ -37,7 +37,7 @@ that readers could not read, see `lib.events.payloads`.
     approval.requested  key, call_id, name, args, reason?, repeats? (the key of an equal call of the
                         run whose outcome is unknown)
     approval.decided    signal_id, key, approved, comment?
-    call.settled        signal_id, key, happened, result? (JSON: what a person has found out about a
+    call.settled        signal_id, key, happened, result? (JSON: what a reviewer found out about a
                         call whose outcome was unknown)
     child.requested     key, call_id, run_id, name, algorithm, input [message], budget?, epoch?
     child.completed     key, call_id, run_id, outcome, output?, reason?, error?,
@@ -56,15 +56,16 @@ that readers could not read, see `lib.events.payloads`.
     swarm.handoff       source, target             reflexion.feedback  text
     debate.turn         agent, round, text
 
-`provider` is who is paid, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event of a tool
-call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP server.
+`provider` is the vendor that bills, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event
+of a tool call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP
+server.
 `epoch` is that of the lease under which its worker wrote the event: how often the run had been
 claimed by then. Those of requests never go back; in logs of older releases requests have none.
 A tool request that is `unstarted` never had an effect: its failure stands in the same append.
-A call of an agent that ends `unstarted` was stopped by a guard: there is no run of that id.
-`operations`, on the result of a tool call, is what the tool did on the way: of each {kind
-(retriever, reranker or embedding), start, end?, under? (the number of the operation that it was a
-part of), model?, source?, k?, count?, dimensions?, query?, documents? [{id, score?}], error?}; no
+A call of an agent that ends `unstarted` was blocked by a guard: there is no run of that id.
+`operations`, on the result of a tool call, lists the operations of the tool, each {kind
+(retriever, reranker or embedding), start, end?, under? (the number of the operation that contains
+it), model?, source?, k?, count?, dimensions?, query?, documents? [{id, score?}], error?}; no
 text of documents.
 `reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
 """
@@ -119,25 +120,25 @@ REQUESTS: Final = frozenset(
 """Kinds that open a key: an effect may follow."""
 
 SPAWNS_RUN: Final = frozenset({CHILD_REQUESTED, TURN_STARTED})
-"""Requests that start a run of its own; its end, whatever it is, is their only result."""
+"""Requests that start another run; its end, whatever it is, is their only result."""
 
 RESULTS: Final = frozenset(
     {LLM_COMPLETED, LLM_FAILED, TOOL_COMPLETED, TOOL_FAILED, CHILD_COMPLETED, TURN_COMPLETED}
     | {MEMORY_COMPLETED, MEMORY_FAILED}
 )
-"""Kinds that close the key which a request of the same run has opened."""
+"""Kinds that close a key opened by a request of the same run."""
 
 SIGNALS: Final = frozenset(
     {CANCEL_REQUESTED, CLOSE_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE}
     | {CALL_SETTLED, LEASE_LOST}
 )
-"""Kinds that anybody may append without holding the run: they commute, and repeating one with the
+"""Kinds that are appended without the lease of the run: they commute, and repeating one with the
 same `signal_id` changes nothing."""
 
 
 def is_signal(kind: str) -> bool:
-    """Tell whether events of this kind may be appended without `expected`.
+    """Return True if events of this kind may be appended without `expected`.
 
-    Kinds outside `lib.` belong to the user and are annotations to us.
+    Kinds outside `lib.` belong to the application; for the library they are annotations.
     """
     return kind in SIGNALS or not kind.startswith(PREFIX)

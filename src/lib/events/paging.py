@@ -1,4 +1,4 @@
-"""Reads runs and logs page by page, while others write and erase."""
+"""Reads runs and logs page by page while other tasks write and erase."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ async def each_run(
 ) -> AsyncGenerator[RunInfo]:
     """Yield every run that the query lists, once, in the order of their creation.
 
-    Runs that are erased meanwhile, by the caller or by others, end no list and repeat nothing.
-    What was read of a run may be as old as its page. Memory holds a page, and 8 bytes for each run.
+    Runs that are erased meanwhile neither end the list nor repeat a run. The information on a run
+    may be as old as its page. Memory holds a page, and 8 bytes for each run.
 
     Args:
         store: the logs.
-        query: which; its `limit` holds for all pages together.
+        query: which runs; its `limit` holds for all pages together.
         page: how many runs to read at once.
 
     Raises:
-        RunNotFound: the query goes on after a run that is not here (any more).
+        RunNotFound: the run of `query.after` does not exist, or no longer.
     """
     query = query or RunQuery()
-    left, past = query.limit, _Past(store, query)
+    left, listed = query.limit, _Listed(store, query)
     while left is None or left > 0:
         size = page if left is None else min(left, page)
-        listed = await past.following(size)
-        fresh = past.take(listed)
-        for info in fresh:
+        runs = await listed.next_page(size)
+        new = listed.add(runs)
+        for info in new:
             yield info
-        if len(listed) < size:
+        if len(runs) < size:
             return
-        left = None if left is None else left - len(fresh)
+        left = None if left is None else left - len(new)
 
 
 async def log_pages(
     store: EventStore, run_id: str, *, after: int = 0, page: int = 512
 ) -> AsyncGenerator[list[Event]]:
-    """Yield the log of a run in pages that are not empty; none if there is no such run (any more).
+    """Yield the log of a run in pages that are not empty; none if the run does not exist.
 
-    A page is the caller's, who may empty it.
+    A page is the caller's to change.
 
     Args:
         store: the logs.
@@ -64,25 +64,25 @@ async def log_pages(
         yield events
 
 
-class _Past:
-    """The runs that have been listed, to go on after them."""
+class _Listed:
+    """The runs listed so far, and the next ones."""
 
     def __init__(self, store: EventStore, query: RunQuery) -> None:
         self._store, self._query = store, query
         self._last: deque[str] = deque(maxlen=_KEPT_IDS)
         self._hashes = array("q")
-        self._again: set[int] | None = None
+        self._seen: set[int] | None = None
 
-    def take(self, listed: list[RunInfo]) -> list[RunInfo]:
-        """Take note of a page; return its runs that were in none before."""
-        self._last.extend(info.run_id for info in listed)
-        if self._again is not None:
-            listed = [info for info in listed if hash(info.run_id) not in self._again]
-        self._hashes.extend(hash(info.run_id) for info in listed)
-        return listed
+    def add(self, page: list[RunInfo]) -> list[RunInfo]:
+        """Add a page; return its runs that were on no page before."""
+        self._last.extend(info.run_id for info in page)
+        if self._seen is not None:
+            page = [info for info in page if hash(info.run_id) not in self._seen]
+        self._hashes.extend(hash(info.run_id) for info in page)
+        return page
 
-    async def following(self, size: int) -> list[RunInfo]:
-        """Return the runs after the last one that is still here; from the start if none is."""
+    async def next_page(self, size: int) -> list[RunInfo]:
+        """Return the runs after the last one that still exists; from the start if none does."""
         query = replace(self._query, limit=size)
         while self._last:
             try:
@@ -90,5 +90,5 @@ class _Past:
             except RunNotFound:
                 self._last.pop()
         if self._hashes:
-            self._again = set(self._hashes)
+            self._seen = set(self._hashes)
         return await self._store.runs(query)

@@ -1,9 +1,9 @@
-"""The fields that readers of an event rely on, by its kind. Pure.
+"""Checks the fields that readers of an event rely on, by its kind. Pure.
 
-Every store refuses an event that lacks one of them or holds another type in its place, and every
-fold ignores one that an older release has stored. What `lib.events.kinds` names beside them may be
-missing, but has its type where it is there. Unknown fields and unknown kinds are not looked at, so
-that a log of a newer release can be read and written.
+Every store refuses an event that lacks a required field or holds another type in its place, and
+every fold ignores such an event of an older release. The other fields that `lib.events.kinds` names
+are optional, and have their type where they are present. Unknown fields and unknown kinds are not
+checked, so that a log of a newer release can be read and written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
 
 def payload_fault(kind: str, data: object) -> str | None:
-    """Return what is wrong with the payload of an event of this kind, None if nothing is."""
+    """Return the fault of an event's payload as a message, None if it has none."""
     shape = _SHAPES.get(kind)
     return None if shape is None else _fault(shape, data)
 
@@ -36,7 +36,7 @@ def _fault(shape: _Shape, data: object) -> str | None:
     fields = cast("dict[str, Any]", data)
     for name, check in shape.required:
         if name not in fields:
-            return f"expected {check.name} in {name!r}, and there is none"
+            return f"expected {check.name} in {name!r}, got nothing"
     wrong = (
         f"expected {check.name} in {name!r}, got {_described(fields[name])}"
         for name, check in (*shape.required, *shape.optional)
@@ -46,13 +46,13 @@ def _fault(shape: _Shape, data: object) -> str | None:
 
 
 def fits(kind: str, data: Any) -> bool:
-    """Tell whether the payload of an event has what readers of its kind rely on."""
+    """Return True if a payload has the fields that readers of its kind rely on."""
     shape = _SHAPES.get(kind)
     return shape is None or shape.test(data)
 
 
 def fitting(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a payload that readers of its kind can read."""
+    """Return the fields of a payload that have their type."""
     shape = _SHAPES.get(kind)
     if shape is None:
         return dict(data)
@@ -65,9 +65,9 @@ def fitting(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def readable(event: Event) -> Event:
-    """Return the event without the fields that cannot be read: itself, unless there are any.
+    """Return the event without the fields that have a wrong type, itself if it has none.
 
-    Of the start of a run, the rest still tells whose run it is.
+    The other fields of a run's start still show its owner.
     """
     if fits(event.kind, event.data):
         return event
@@ -75,7 +75,7 @@ def readable(event: Event) -> Event:
 
 
 def check_payload(kind: str, data: object) -> None:
-    """Refuse a payload that readers of this kind could not read.
+    """Refuse a payload without the fields that readers of its kind rely on.
 
     Raises:
         InvalidEvent: a field is missing, or has another type.
@@ -85,22 +85,22 @@ def check_payload(kind: str, data: object) -> None:
 
 
 def check_signal(kind: str, data: object) -> None:
-    """Refuse the payload of a signal that a caller has made, also if it says nothing at all.
+    """Refuse the payload of a caller's signal, also for fields that only callers must give.
 
     Raises:
         InvalidEvent: a field is missing, or has another type.
         TypeError: it is not a dict.
     """
     if not isinstance(data, dict):
-        raise TypeError(f"the payload of a signal is a dict, got {type(data).__name__}")
-    said = cast("dict[str, Any]", data)
-    check_payload(kind, {"signal_id": "", **said})  # it is made by then
-    if kind in _OF_CALLERS and (fault := _fault(_OF_CALLERS[kind], said)) is not None:
+        raise TypeError(f"expected a dict as the payload of a signal, got {type(data).__name__}")
+    fields = cast("dict[str, Any]", data)
+    check_payload(kind, {"signal_id": "", **fields})  # the engine adds the id later
+    if kind in _OF_CALLERS and (fault := _fault(_OF_CALLERS[kind], fields)) is not None:
         raise InvalidEvent(kind, fault)
 
 
 def _described(value: object) -> str:
-    return "another one" if isinstance(value, dict | list) else type(value).__name__
+    return "one with other fields" if isinstance(value, dict | list) else type(value).__name__
 
 
 # -- checks --------------------------------------------------------------------------------
@@ -112,9 +112,9 @@ class _Check(NamedTuple):
     """A type of field.
 
     Attributes:
-        name: what it is called in an error.
-        test: tells whether a value has it.
-        exact: a class whose every instance has it: to look at that is cheaper than a call.
+        name: for error messages.
+        test: returns True for a value of this type.
+        exact: a class whose every instance passes; comparing classes is cheaper than a call.
     """
 
     name: str
@@ -266,7 +266,7 @@ def _is_part(value: Any) -> bool:
     kind = cast("dict[str, Any]", value).get("type")
     if not isinstance(kind, str):
         return False
-    test = _PARTS.get(kind)  # a type of a newer release is kept whole
+    test = _PARTS.get(kind)  # parts of a newer release are not checked
     return test is None or test(value)
 
 
@@ -401,7 +401,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     k.MEMORY_COMPLETED: _shape({"key": _TEXT}, usage=_USAGE),
     k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR),
     k.GUARD_VERDICT: _shape(None, key=_TEXT, stage=_TEXT, verdict=_TEXT, usage=_USAGE),
-    k.EVAL_SCORE: _shape(None, signal_id=_TEXT),  # what is no score is left out by its readers
+    k.EVAL_SCORE: _shape(None, signal_id=_TEXT),  # readers leave out what is no score
 }
 
 _OF_CALLERS: Final[Mapping[str, _Shape]] = {
@@ -414,4 +414,4 @@ _OF_CALLERS: Final[Mapping[str, _Shape]] = {
     ),
     k.TURN_REQUESTED: _shape({"input": _MESSAGES}),
 }
-"""What a signal says beside what readers of its kind rely on."""
+"""The fields that callers must give beside those that readers rely on."""

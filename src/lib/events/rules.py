@@ -1,17 +1,17 @@
-"""The rules that every log keeps, as far as one log alone can tell. Pure.
+"""The rules that every log keeps, as far as one log shows. Pure.
 
-sequence    `seq` goes from 1 to the head without a hole
+sequence    `seq` goes from 1 to the head without a gap
 start       the first event is the start, and only the first
 end         there is one end at most, and nothing but signals after it
-request     each key is asked for once, and a closed run has no open request
+request     each key is requested once, and a closed run has no open request
 result      each result closes an open request of its own kind
-check       what a tool's check has answered is about an open `once` call, and stands: a call that
-            happened is not unknown afterwards, and one of which it cannot tell has no output
+check       the answer of a tool's check belongs to an open `once` call, and holds: a call that
+            happened is not unknown afterwards, and a call without an answer has no output
 call        each tool call of a reply is answered before the next model call
-epoch       the epochs of intents never go back: a worker that has lost its run intends nothing
-payload     every payload of ours has what readers of its kind rely on
+epoch       the epochs of intents never go back: a worker that has lost its run adds none
+payload     every payload of a `lib.` event has the fields that its readers rely on
 tenant      every event has the tenant of its run
-projection  the store's list of runs says what the log says
+projection  the store's list of runs agrees with the log
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Fault:
 
 
 def log_faults(info: RunInfo, events: Sequence[Event]) -> list[Fault]:
-    """Return what is wrong with a run's log, rule by rule."""
+    """Return the faults of a run's log, rule by rule."""
     run_id = info.run_id
     faults = [
         Fault(run_id, seq, rule, message)
@@ -66,9 +66,9 @@ def _sequence(info: RunInfo, events: Sequence[Event]) -> Broken:
 
 
 def _start(_info: RunInfo, events: Sequence[Event]) -> Broken:
-    for place, event in enumerate(events):
-        if (place == 0) != (event.kind == k.RUN_STARTED):
-            yield event.seq, f"{event.kind!r} is at place {place + 1}"
+    for index, event in enumerate(events):
+        if (index == 0) != (event.kind == k.RUN_STARTED):
+            yield event.seq, f"{event.kind!r} is event {index + 1} of the log"
 
 
 def _end(_info: RunInfo, events: Sequence[Event]) -> Broken:
@@ -80,14 +80,14 @@ def _end(_info: RunInfo, events: Sequence[Event]) -> Broken:
 
 
 def _request(info: RunInfo, events: Sequence[Event]) -> Broken:
-    asked: set[str] = set()
+    requested: set[str] = set()
     open_at: dict[str, int] = {}
     for event in events:
         key = _text(event, "key")
         if event.kind in k.REQUESTS:
-            if not key or key in asked:
-                yield event.seq, f"{event.kind!r} has the key {key!r}, which is not a new one"
-            asked.add(key)
+            if not key or key in requested:
+                yield event.seq, f"{event.kind!r} has the key {key!r}, which is not new"
+            requested.add(key)
             open_at[key] = event.seq
         elif event.kind in k.RESULTS:
             open_at.pop(key, None)
@@ -160,7 +160,7 @@ def _check(_info: RunInfo, events: Sequence[Event]) -> Broken:
         elif event.kind in k.RESULTS:
             open_calls.pop(key, None)
             if (answer := answers.pop(key, "")) and _contradicts(event, answer):
-                yield event.seq, f"{event.kind!r} of {key!r}, whose check has answered {answer!r}"
+                yield event.seq, f"{event.kind!r} of {key!r}, whose check answered {answer!r}"
 
 
 def _contradicts(result: Event, answer: str) -> bool:
@@ -209,13 +209,13 @@ _RULES = {
 
 def _projection(info: RunInfo, events: Sequence[Event]) -> Iterator[str]:
     try:
-        told = fold(events)
+        folded = fold(events)
     except ValueError as error:
         yield f"the log cannot be folded: {error}"
         return
-    # Who holds the lease, and whether an open run is ready, is not in the log.
-    listed = replace(info, owner=None, lease_until=None, ready=info.ready or told.ready)
+    # The log does not show the lease, nor whether an open run is ready.
+    listed = replace(info, owner=None, lease_until=None, ready=info.ready or folded.ready)
     for name in (field.name for field in fields(RunInfo)):
-        if getattr(listed, name) != getattr(told, name):
-            said = f"{getattr(listed, name)!r}, the log says {getattr(told, name)!r}"
-            yield f"the list says {name}={said}"
+        if getattr(listed, name) != getattr(folded, name):
+            both = f"{getattr(listed, name)!r}, the log says {getattr(folded, name)!r}"
+            yield f"the list says {name}={both}"

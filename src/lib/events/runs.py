@@ -1,6 +1,6 @@
-"""What a store knows of each run: a fold of its events, written in the same transaction.
+"""The projection of a run: a fold of its events, written in the transaction of each append.
 
-Pure: every store projects with the functions of this file, so all agree.
+Pure: every store uses these functions, so all stores agree.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MAX_LEASE_S: Final = 86_400.0
 """How long a lease lasts at most, in seconds, whatever is claimed."""
 
 FARTHEST_LEASE: Final = timedelta(seconds=MAX_LEASE_S + 3_600)
-"""A lease that ends later than so far ahead was taken by a wrong clock, and holds nothing: no right
-clock gives one, and clocks that are right differ by less than the hour in it."""
+"""A lease that ends later than this from now was taken by a wrong clock, and is void: no right
+clock gives one, and right clocks differ by less than the hour in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class RunInfo:
         head: the `seq` of its last event.
         ready: whether a worker would find something to do.
         outcome: how it ended, None while it is open.
-        owner: who holds the lease, if anybody does.
-        lease_until: when that lease ends or ended, by the store's clock; past it, the owner counts
+        owner: the worker with the lease, or the last one, or None.
+        lease_until: when that lease ends or ended, by the store's clock; after it, the owner counts
             as dead. See `is_held`.
     """
 
@@ -60,7 +60,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list, oldest first; None means any.
+    """A filter for the list of runs, oldest first; None means any.
 
     Attributes:
         roots: only runs without a parent.
@@ -83,14 +83,14 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to drive a run until a time, given to one owner at once.
+    """The right to drive a run until a time, for one owner at a time.
 
-    It saves double work; safety comes from the expected sequence number of each append.
+    A lease saves double work; safety comes from the expected sequence number of each append.
 
     Attributes:
         epoch: how often the run has been claimed; an older epoch has lost it.
         until: when it ends, by the store's clock.
-        takeover: whether the owner before has not given it back, and so may still believe in it.
+        takeover: whether the owner before has not released it, and so may still drive the run.
     """
 
     run_id: str
@@ -101,28 +101,28 @@ class Lease:
 
 
 def lease_length(ttl_s: float) -> timedelta:
-    """Return how long a lease lasts that was claimed for `ttl_s` seconds."""
+    """Return how long a lease claimed for `ttl_s` seconds lasts."""
     return timedelta(seconds=min(ttl_s, MAX_LEASE_S))
 
 
 def is_held(lease_until: datetime | None, now: datetime) -> bool:
-    """Tell whether a lease that ends at a time, if there is one, holds its run now."""
+    """Return True if there is a lease that ends at this time, and it is valid now."""
     return lease_until is not None and now < lease_until <= now + FARTHEST_LEASE
 
 
 def check_batch(run_id: str, events: Sequence[NewEvent], expected: int | None) -> None:
-    """Refuse a batch that no store may take, whatever the store holds.
+    """Refuse a batch that no store may accept, whatever it holds.
 
     Raises:
-        InvalidEvent: a payload lacks what readers of its kind rely on.
-        ValueError: it is empty, or is appended without `expected` and is not all signals, or it
-            has a time without a zone or that UTC has not, a name that is not Unicode text, or for
-            a start a run id of more than `MAX_RUN_ID_BYTES`.
+        InvalidEvent: a payload lacks a field that readers of its kind rely on.
+        ValueError: it is empty; or is appended without `expected` and is not all signals; or has
+            a time without a zone or outside the range of UTC, or a name that is not Unicode text;
+            or starts a run with an id of more than `MAX_RUN_ID_BYTES`.
     """
     if not run_id or not events:
         raise ValueError("an append needs a run id and at least one event")
     check_text(run_id)
-    if expected == 0:  # runs that an older release has started go on
+    if expected == 0:  # runs started by an older release go on
         _check_length(run_id)
     for event in events:
         if expected is None and not is_signal(event.kind):
@@ -137,16 +137,16 @@ def check_batch(run_id: str, events: Sequence[NewEvent], expected: int | None) -
 
 def _check_length(run_id: str) -> None:
     if len(run_id) * 4 > MAX_RUN_ID_BYTES and (found := len(run_id.encode())) > MAX_RUN_ID_BYTES:
-        raise ValueError(f"a run id has at most {MAX_RUN_ID_BYTES} bytes as UTF-8, not {found}")
+        raise ValueError(f"a run id has at most {MAX_RUN_ID_BYTES} bytes as UTF-8, got {found}")
 
 
 def _check_time(at: datetime) -> None:
     if at.tzinfo is None:
-        raise ValueError(f"the time of an event has a zone, {at!r} has none")
+        raise ValueError(f"expected an event time with a zone, got {at!r}")
     try:
         at.astimezone(UTC)
     except OverflowError:
-        raise ValueError(f"the time of an event is one in UTC, too, {at!r} is none") from None
+        raise ValueError(f"expected an event time in the range of UTC, got {at!r}") from None
 
 
 def check_text(text: str) -> None:
@@ -167,8 +167,8 @@ def advance(
     Raises:
         Conflict: the log is not at `expected`.
         RunNotFound: a signal to a run that does not exist.
-        ValueError: an event is not at its place: the start is the first and only the first, after
-            the end there are signals only, and the tenant is the run's.
+        ValueError: an event is out of order: the first event, and only that, is the start; after
+            the end there are signals only; the tenant is that of the run.
     """
     head = info.head if info else 0
     if expected is not None and expected != head:
@@ -180,7 +180,7 @@ def advance(
     stored: list[Event] = []
     tenant, outcome = info.tenant, info.outcome
     for seq, event in enumerate(events, head + 1):
-        _check_place(info, seq, event, outcome)
+        _check_order(info, seq, event, outcome)
         if event.kind == RUN_COMPLETED:
             outcome = cast("Outcome", _text(event.data, "outcome"))
         at = event.at if event.at.tzinfo is UTC else event.at.astimezone(UTC)
@@ -189,10 +189,10 @@ def advance(
 
 
 def fold(events: Sequence[Event]) -> RunInfo:
-    """Return the run that a whole log tells of; nobody holds its lease.
+    """Return the run of a whole log, without a lease.
 
     Raises:
-        ValueError: there is no event, or one is not at its place.
+        ValueError: there is no event, or one is out of order.
     """
     if not events:
         raise ValueError("a run has at least one event")
@@ -224,7 +224,7 @@ def _text(data: dict[str, Any] | Any, name: str, default: str | None = None) -> 
             raise ValueError(f"the payload of a start or an end lacks the text {name!r}")
 
 
-def _check_place(info: RunInfo, seq: int, event: NewEvent, outcome: Outcome | None) -> None:
+def _check_order(info: RunInfo, seq: int, event: NewEvent, outcome: Outcome | None) -> None:
     if (event.kind == RUN_STARTED) != (seq == 1):
         raise ValueError(f"a log begins with {RUN_STARTED!r}, and only begins with it")
     if event.tenant is not None and event.tenant != info.tenant:
@@ -264,11 +264,11 @@ def check_partition(partition: int, partitions: int) -> None:
         ValueError: the partition is not from 0 to partitions - 1.
     """
     if not 0 <= partition < partitions:
-        raise ValueError(f"this store has the partitions 0 to {partitions - 1}, not {partition}")
+        raise ValueError(f"expected a partition from 0 to {partitions - 1}, got {partition}")
 
 
 def matches(info: RunInfo, query: RunQuery) -> bool:
-    """Tell whether the query lists this run (paging by `after` and `limit` apart)."""
+    """Return True if the run matches the query, apart from its `after` and `limit`."""
     return (
         (query.tenant is None or info.tenant == query.tenant)
         and (query.status is None or info.status == query.status)

@@ -1,8 +1,8 @@
 """`TenantEventStore`: one tenant's view of an event store that many share.
 
-To whoever looks through it, the runs of others do not exist: a foreign id is answered exactly as
-a missing one is. Ids of runs are made by engines, are unguessable (128 random bits, or a digest
-with the tenant in it) and are unique in the store, whoever they belong to.
+Through the view, the runs of other tenants do not exist: the answer to a foreign id is exactly that
+to a missing one. Engines make the ids of runs: they are unguessable (128 random bits, or a digest
+with the tenant in it) and unique in the store, over all tenants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lib.events.store import (
     START,
     CountsErasures,
     EventStore,
-    Feed,
+    FeedPage,
     Tombstone,
     erasures_of,
     run_mark,
@@ -35,45 +35,45 @@ _USERS_AT_ONCE = 64
 
 
 def tenant_mark(tenant: str, name: str = "") -> str:
-    """Return under which name a store keeps a mark that a tenant's view calls so."""
+    """Return the name under which a store keeps a mark of a tenant's view."""
     return f"tenant/{quote(tenant, safe='', errors='surrogatepass')}/{name}"
 
 
 class TenantEventStore(CountsErasures, AsyncStore):
-    """What one tenant may see and change of an event store; itself an event store.
+    """The part of an event store that belongs to one tenant; itself an event store.
 
-    - What it starts is the tenant's; a start that names another tenant is refused, and one that
-      names a parent or a root takes those of the tenant only.
+    - Runs started through it belong to the tenant; a start that names another tenant is refused,
+      and one with a parent or a root may name only runs of the tenant.
     - Its marks are its own: no other view and not the store itself has them under these names.
-    - An erased run is as one that has never been, `tombstone` included: no tombstone says whose
-      run it was.
+    - An erased run looks as if it had never existed, `tombstone` included: a tombstone does not
+      show the tenant of its run.
 
-    Four things can tell that others exist. The start of a run under an id that somebody else's
-    run has, or had, is refused, since an id is given once in a store; nobody hits one by chance.
-    A cursor of `feed` moves on over what others have appended, and the time that a call takes
-    depends on it. `wakeups` is the store's own, and says of any id that its log has grown. The
-    number of `erasures` grows whoever's run is erased.
+    Four things show that other tenants exist. The start of a run under an id that another tenant's
+    run has, or had, is refused, since an id is used once in a store; chance does not hit one.
+    The cursor of `feed` moves over the events of others, and the time that a call takes depends on
+    them. `wakeups` is the store's own, and wakes for any run. The number of `erasures` grows with
+    those of all tenants.
     """
 
     def __init__(self, store: EventStore, tenant: str) -> None:
-        """See what the tenant has in the store.
+        """Make a view of the tenant's part of the store.
 
         Args:
-            store: shared by many views; it stays the caller's to close.
+            store: shared by many views; the caller closes it.
             tenant: an id that is not empty.
 
         Raises:
             ValueError: the tenant is empty.
         """
         if not tenant:
-            raise ValueError("a tenant has an id that is not empty")
+            raise ValueError("expected the id of a tenant, got an empty text")
         self._store = store
         self._tenant = tenant
         self._closed = False
 
     @property
     def tenant(self) -> str:
-        """Whose runs these are."""
+        """The id of the tenant."""
         return self._tenant
 
     @property
@@ -83,7 +83,7 @@ class TenantEventStore(CountsErasures, AsyncStore):
 
     @property
     def store_id(self) -> str:
-        """What tells the store from every other."""
+        """The id that tells the store from every other."""
         return self._store.store_id
 
     @property
@@ -114,17 +114,17 @@ class TenantEventStore(CountsErasures, AsyncStore):
         Raises:
             TenantViolation: an event names another tenant, or a run is started under an id that
                 is another tenant's.
-            RunNotFound: a start names a parent or a root that is not here.
+            RunNotFound: a start names a parent or a root that this tenant does not have.
         """
         store = self._open()
-        own = [self._signed(event) for event in events]
+        own = [self._with_tenant(event) for event in events]
         info = await store.run(run_id)
         if not self._is_own(info):
             check_batch(run_id, own, expected)
             for event in own:
                 encode_data(event.data)
-            began, _ = advance(None, run_id, own, expected)
-            await self._check_relatives(began)
+            started, _ = advance(None, run_id, own, expected)
+            await self._check_relatives(started)
             if info is not None:
                 raise TenantViolation(self._tenant, f"run id {run_id!r} is taken")
         return await store.append(run_id, own, expected=expected)
@@ -136,7 +136,7 @@ class TenantEventStore(CountsErasures, AsyncStore):
         return await self._open().read(run_id, after=after, limit=limit)
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
-        """Return the runs of the tenant that the query lists, in the order of their creation."""
+        """Return the runs of the tenant that match the query, in the order of their creation."""
         query = query or RunQuery()
         if query.after is not None and await self.run(query.after) is None:
             raise RunNotFound(query.after)
@@ -149,29 +149,29 @@ class TenantEventStore(CountsErasures, AsyncStore):
         info = await self._open().run(run_id)
         return info if self._is_own(info) else None
 
-    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> FeedPage:
         """Return the tenant's events in commit order; see `EventStore.feed`."""
         events: list[Event] = []
         while True:
-            asked = limit - len(events)
-            page = await self._open().feed(after, limit=asked, partition=partition)
+            wanted = limit - len(events)
+            page = await self._open().feed(after, limit=wanted, partition=partition)
             events += [event for event in page.events if event.tenant == self._tenant]
             after = page.cursor
-            if len(page.events) < asked or len(events) == limit:
-                return Feed(events, after)
+            if len(page.events) < wanted or len(events) == limit:
+                return FeedPage(events, after)
 
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs of the tenant that refer to this blob."""
-        known, asked = dict[str, bool](), max(limit, _USERS_AT_ONCE)
+        is_own, wanted = dict[str, bool](), max(limit, _USERS_AT_ONCE)
         while True:
-            users = await self._open().blob_users(digest, limit=asked)
+            users = await self._open().blob_users(digest, limit=wanted)
             for run_id in users:
-                if run_id not in known:
-                    known[run_id] = await self.run(run_id) is not None
-            own = [run_id for run_id in users if known[run_id]]
-            if len(own) >= limit or len(users) < asked:
+                if run_id not in is_own:
+                    is_own[run_id] = await self.run(run_id) is not None
+            own = [run_id for run_id in users if is_own[run_id]]
+            if len(own) >= limit or len(users) < wanted:
                 return own[:limit]
-            asked *= 4
+            wanted *= 4
 
     # -- leases ----------------------------------------------------------------------------
 
@@ -214,47 +214,51 @@ class TenantEventStore(CountsErasures, AsyncStore):
     # -- marks -----------------------------------------------------------------------------
 
     async def mark(self, name: str) -> str | None:
-        """Return a small durable value, or None."""
+        """Return the value of a mark, or None."""
         return await self._open().mark(self._named(name))
 
     async def marks(self, prefix: str) -> dict[str, str]:
-        """Return the small durable values whose names begin so, ordered by name."""
+        """Return the marks whose names have this prefix, ordered by name."""
         cut = len(self._named(""))
         found = await self._open().marks(self._named(prefix))
         return {name[cut:]: value for name, value in found.items()}
 
     async def set_mark(self, name: str, value: str) -> None:
-        """Keep a small durable value."""
+        """Set a mark."""
         await self._open().set_mark(self._named(name), value)
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
-        """Change a small durable value that is as expected; return whether it was."""
-        return await self._open().swap_mark(self._named(name), expected=expected, value=value)
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
+        """Set a mark if its value is the expected one; return True if it was."""
+        return await self._open().compare_and_set_mark(
+            self._named(name), expected=expected, value=value
+        )
 
     # -- erasure ---------------------------------------------------------------------------
 
     async def erase(self, run_id: str) -> bool:
         """Delete a run of the tenant, with its events and its marks; see `EventStore.erase`."""
         for name, value in (await self.marks(run_mark(run_id))).items():
-            await self.swap_mark(name, expected=value, value=None)
+            await self.compare_and_set_mark(name, expected=value, value=None)
         if await self.run(run_id) is None:
             return False
         return await self._open().erase(run_id)
 
     async def tombstone(self, run_id: str) -> Tombstone | None:
-        """Return None: an erased run is as one that has never been."""
+        """Return None: an erased run looks as if it had never existed."""
         self._open()
         return None
 
     async def erasures(self) -> int | None:
-        """Return the store's own number of erasures, which those of others raise, too."""
+        """Return the store's own number of erasures, which all tenants raise."""
         return await erasures_of(self._open())
 
     # -- walls -----------------------------------------------------------------------------
 
     def _open(self) -> EventStore:
         if self._closed:
-            raise StoreClosed("this view of an event store is closed")
+            raise StoreClosed("this view of an event store is closed: call setup()")
         return self._store
 
     def _named(self, name: str) -> str:
@@ -263,7 +267,7 @@ class TenantEventStore(CountsErasures, AsyncStore):
     def _is_own(self, info: RunInfo | None) -> bool:
         return info is not None and info.tenant == self._tenant
 
-    def _signed(self, event: NewEvent) -> NewEvent:
+    def _with_tenant(self, event: NewEvent) -> NewEvent:
         """Return the event as the tenant's own."""
         if event.tenant not in (None, self._tenant):
             raise TenantViolation(self._tenant, "an event names another tenant")
@@ -271,8 +275,8 @@ class TenantEventStore(CountsErasures, AsyncStore):
             return event
         return replace(event, tenant=self._tenant)
 
-    async def _check_relatives(self, began: RunInfo) -> None:
-        """Refuse a start below a run of somebody else, as below a missing one."""
-        for run_id in (began.parent_id, began.root_id):
-            if run_id not in (None, began.run_id) and await self.run(run_id) is None:
+    async def _check_relatives(self, started: RunInfo) -> None:
+        """Refuse a start below a run of another tenant, as below a missing one."""
+        for run_id in (started.parent_id, started.root_id):
+            if run_id not in (None, started.run_id) and await self.run(run_id) is None:
                 raise RunNotFound(run_id)

@@ -1,15 +1,15 @@
-"""Whether the logs of a store hold what every log must hold. Reads, and repairs nothing.
+"""Checks the logs of a store against the rules of every log. Reads, and repairs nothing.
 
 Beside the rules of `lib.events.rules` for each log:
 
-    payload  every payload can be read, and has what readers of its kind rely on
+    payload  every payload can be read, and has the fields that its readers rely on
     parent   a child names a request or a turn of its parent, and has its root and its tenant
     child    a child that is recorded as ended has ended, with that outcome
-             (of a parent or a child that was erased there is a tombstone, and nothing to compare)
-    blob     every blob that is referred to exists; deep: and has its content
-    file     deep: the check of the storage itself, where the store has one (SQLite), finds nothing
+             (a parent or a child that was erased has a tombstone, and nothing to compare)
+    blob     every referenced blob exists; deep: and has its content
+    file     deep: the store's check of its storage (SQLite has one) finds no fault
 
-The memory that it takes is bounded by the largest run, and 8 bytes for each of the others.
+Its memory is bounded by the largest run, and 8 bytes for each of the others.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["Check", "Fault", "VerifyReport", "verify_store"]
 
 Check = Callable[[RunInfo, Sequence[Event]], Iterable[Fault] | Awaitable[Iterable[Fault]]]
 
-_KEPT_PARENTS: Final = 32
+_MAX_PARENTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify_store` has seen, and what is wrong with it."""
+    """The number of runs and events that `verify_store` has read, and their faults."""
 
     runs: int
     events: int
@@ -50,13 +50,13 @@ async def verify_store(
     deep: bool = False,
     checks: Sequence[Check] = (),
 ) -> VerifyReport:
-    """Hold every run of a store against the rules; writers may be at work meanwhile.
+    """Check every run of a store against the rules, while writers may be at work.
 
     Args:
         store: the logs.
-        blobs: where their blobs are; None leaves those unchecked.
+        blobs: the store of their blobs; None skips the check of blobs.
         deep: read every blob, and check the storage beneath the logs, too.
-        checks: further rules, for runs that keep these.
+        checks: further rules, for runs without a fault so far.
 
     Raises:
         StoreError: the store cannot be read at all.
@@ -73,8 +73,8 @@ async def verify_store(
             if not found:
                 found = await tree.faults(info, events)
                 for check in checks:
-                    told = check(info, events)
-                    found += await told if isinstance(told, Awaitable) else told
+                    result = check(info, events)
+                    found += await result if isinstance(result, Awaitable) else result
             if blobs is not None:
                 found += await _blob_faults(blobs, events, deep=deep)
             faults += found
@@ -88,21 +88,21 @@ async def verify_store(
 
 
 async def _storage_faults(store: EventStore) -> list[Fault]:
-    """Return the faults of no single run."""
+    """Return the faults of the storage, which belong to no single run."""
     if not isinstance(store, ChecksIntegrity):
         return []
     return [Fault("", 0, "file", message) for message in await store.integrity_faults()]
 
 
 async def _log(store: EventStore, info: RunInfo) -> tuple[list[Event], list[Fault]]:
-    """Return the log up to the head that was listed, or further if that head is a lie."""
+    """Return the log up to the listed head, or further if that head is wrong."""
     try:
         events = await store.read(info.run_id)
     except StoreCorrupt:
         return await _readable(store, info)
     if events and events[-1].seq > info.head:
         now = await store.run(info.run_id)
-        if now is not None and now.head >= events[-1].seq:  # it has grown since it was listed
+        if now is not None and now.head >= events[-1].seq:  # appended to since it was listed
             events = [event for event in events if event.seq <= info.head]
     return events, []
 
@@ -121,12 +121,12 @@ async def _readable(store: EventStore, info: RunInfo) -> tuple[list[Event], list
 
 async def _blob_faults(blobs: BlobStore, events: Sequence[Event], *, deep: bool) -> list[Fault]:
     faults: list[Fault] = []
-    known: dict[BlobReference, str | None] = {}
+    results: dict[BlobReference, str | None] = {}
     for event in events:
         for reference in blob_refs(event.kind, event.data):
-            if reference not in known:
-                known[reference] = await _blob_fault(blobs, reference, deep=deep)
-            if (message := known[reference]) is not None:
+            if reference not in results:
+                results[reference] = await _blob_fault(blobs, reference, deep=deep)
+            if (message := results[reference]) is not None:
                 faults.append(Fault(event.run_id, event.seq, "blob", message))
     return faults
 
@@ -144,14 +144,14 @@ async def _blob_fault(blobs: BlobStore, reference: BlobReference, *, deep: bool)
 
 
 class _Tree:
-    """Holds parents and children against each other."""
+    """Compares parents and children."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._asked: dict[str, Mapping[str, str | None]] = {}
+        self._requested: dict[str, Mapping[str, str | None]] = {}
 
     async def faults(self, info: RunInfo, events: Sequence[Event]) -> list[Fault]:
-        """Return where a run and its relatives disagree."""
+        """Return the faults between a run and its relatives."""
         faults: list[Fault] = []
         parent = events[0].data.get("parent")
         if parent is not None:
@@ -159,7 +159,7 @@ class _Tree:
             faults += [Fault(info.run_id, 1, "parent", message) for message in messages]
         for event in events:
             if event.data.get("unstarted"):
-                continue  # a guard has stopped the call before there was a run
+                continue  # a guard blocked the call before there was a run
             if event.kind in (k.CHILD_COMPLETED, k.TURN_COMPLETED):
                 run_id = str(event.data.get("run_id"))
                 messages = await self._unless_erased(run_id, self._child(event, run_id))
@@ -167,7 +167,7 @@ class _Tree:
         return faults
 
     async def _unless_erased(self, run_id: str, messages: Awaitable[list[str]]) -> list[str]:
-        """Return what is wrong with a relative; nothing if it has been erased, even just now."""
+        """Return the faults of a relative; none if it has been erased, even just now."""
         found = await messages
         return [] if found and await self._store.tombstone(run_id) is not None else found
 
@@ -184,18 +184,18 @@ class _Tree:
             if mine != theirs
         ]
         key = str(named.get("key"))
-        if not await self._was_asked(parent.run_id, key, info.run_id):
-            messages.append(f"{parent.run_id!r} did not ask for it under {key!r}")
+        if not await self._was_requested(parent.run_id, key, info.run_id):
+            messages.append(f"{parent.run_id!r} has no request for it under {key!r}")
         return messages
 
-    async def _was_asked(self, parent: str, key: str, child: str) -> bool:
-        """Tell whether a run asked for this child; what is kept of its log may be behind."""
-        asked = self._asked.get(parent, {})
-        if key not in asked:
-            if len(self._asked) >= _KEPT_PARENTS:
-                self._asked.clear()
-            asked = self._asked[parent] = _asked(await self._store.read(parent))
-        return key in asked and asked[key] in (None, child)
+    async def _was_requested(self, parent: str, key: str, child: str) -> bool:
+        """Return True if a run requested this child; reads the log if the cache lacks the key."""
+        requested = self._requested.get(parent, {})
+        if key not in requested:
+            if len(self._requested) >= _MAX_PARENTS:
+                self._requested.clear()
+            requested = self._requested[parent] = _requested(await self._store.read(parent))
+        return key in requested and requested[key] in (None, child)
 
     async def _child(self, event: Event, run_id: str) -> list[str]:
         outcome = event.data.get("outcome")
@@ -210,15 +210,15 @@ class _Tree:
         return messages
 
 
-def _asked(events: Sequence[Event]) -> dict[str, str | None]:
-    """Return which child each request is for, by its key.
+def _requested(events: Sequence[Event]) -> dict[str, str | None]:
+    """Return the run id of the child that each request starts, by the key of the request.
 
-    A turn that was asked for and has not been started takes whichever names it.
+    A turn that was requested and not started yet has None, which any child matches.
     """
-    asked: dict[str, str | None] = {}
+    requested: dict[str, str | None] = {}
     for event in events:
         if event.kind in (k.CHILD_REQUESTED, k.TURN_STARTED):
-            asked[str(event.data.get("key"))] = str(event.data.get("run_id"))
+            requested[str(event.data.get("key"))] = str(event.data.get("run_id"))
         elif event.kind == k.TURN_REQUESTED:
-            asked.setdefault(str(event.data.get("signal_id")), None)
-    return asked
+            requested.setdefault(str(event.data.get("signal_id")), None)
+    return requested

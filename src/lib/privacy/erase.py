@@ -281,4 +281,4 @@ async def _digests(store: EventStore, run_id: str) -> set[str]:
 async def _erase_marks(store: EventStore, prefix: str) -> None:
     for name in await store.marks(prefix):
         while (value := await store.mark(name)) is not None:
-            await store.swap_mark(name, expected=value, value=None)
+            await store.compare_and_set_mark(name, expected=value, value=None)

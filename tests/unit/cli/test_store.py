@@ -11,8 +11,8 @@ from lib.cli import main
 from lib.cli.stores import StoreParam
 from lib.events import NewEvent, RunInfo, RunQuery, SQLiteEventStore
 from lib.events import kinds as k
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.urls import store_place
+from lib.events.store import LAYOUT_VERSION
+from lib.events.urls import parse_store_url
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
@@ -200,7 +200,7 @@ def test_what_is_no_path_of_a_file_is_a_wrong_call_that_shows_no_password(given:
 
 
 def test_a_place_that_was_named_before_stays_what_it_is(path: Path) -> None:
-    place = store_place(path)
+    place = parse_store_url(path)
 
     assert StoreParam().convert(place, None, None) is place
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from lib._util.clock import SYSTEM_CLOCK
 from lib.cli import main
 from lib.events import Event, open_store
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.urls import store_place
+from lib.events.store import LAYOUT_VERSION
+from lib.events.urls import parse_store_url
 from lib.testing.aio import run
 from lib.testing.event_store.kit import all_events, begin
 from servers import postgres, redis
@@ -68,7 +68,7 @@ def test_a_store_on_a_server_is_looked_into_by_its_url_and_not_made(url: str) ->
     assert "Traceback" not in absent.output
     facts = json.loads(check.stdout)
     assert (facts["layout"], facts["runs"], facts["events"]) == (LAYOUT_VERSION, 2, 5)
-    assert facts["store"] == store_place(url).shown
+    assert facts["store"] == parse_store_url(url).display
     assert [json.loads(line)["run"] for line in runs.stdout.splitlines()] == ["run-two", "run-one"]
     assert len(events.stdout.splitlines()) == 4
     assert verify.stdout == "runs: 2, events: 5, faults: 0\n"

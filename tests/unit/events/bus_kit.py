@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from lib.errors import StoreError
-from lib.events import Event, Feed, MemoryEventStore
+from lib.events import Event, FeedPage, MemoryEventStore
 from lib.events.bus import Bus
 
 PLACE = "bus/group/0"
@@ -54,19 +54,21 @@ class Store(MemoryEventStore):
         self.fail_feeds = self.fail_swaps = 0
         self.passing = True
 
-    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> FeedPage:
         self.feeds += 1
         if self.fail_feeds:
             self.fail_feeds -= 1
             raise StoreError("no connection", retryable=self.passing)
         return await super().feed(after, limit=limit, partition=partition)
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
         self.swaps += 1
         if self.fail_swaps:
             self.fail_swaps -= 1
             raise StoreError("no connection")
-        return await super().swap_mark(name, expected=expected, value=value)
+        return await super().compare_and_set_mark(name, expected=expected, value=value)
 
     async def place(self) -> dict[str, Any]:
         return json.loads(await self.mark(PLACE) or "{}")

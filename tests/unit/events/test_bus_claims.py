@@ -199,8 +199,10 @@ async def test_a_claim_of_which_nobody_knows_whether_it_was_made_is_given_back()
     class Lossy(Store):
         lose = False
 
-        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
-            made = await super().swap_mark(name, expected=expected, value=value)
+        async def compare_and_set_mark(
+            self, name: str, *, expected: str | None, value: str | None
+        ) -> bool:
+            made = await super().compare_and_set_mark(name, expected=expected, value=value)
             if self.lose:
                 self.lose = False
                 raise StoreError("the answer got lost")

@@ -87,8 +87,8 @@ async def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there()
     async with opened(Store()) as store:
         bus, handler = await poisoned(store, 2, 5, error=KeyError("secret"))
         assert handler.seen == [1, 3, 4, 6]
-        assert await bus.dead("other") == []
-        first, second = await bus.dead("group")
+        assert await bus.dead_letters("other") == []
+        first, second = await bus.dead_letters("group")
     assert (first.run_id, first.seq, second.seq) == ("run", 2, 5)
     assert (first.group, first.error, first.message) == ("group", "KeyError", "")
     assert (first.deliveries, second.deliveries) == (4, 4)
@@ -98,36 +98,36 @@ async def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there()
 async def test_dead_letters_can_be_delivered_again() -> None:
     async with opened(Store()) as store:
         bus, handler = await poisoned(store, 2, 5, error=RunNotFound("other"))
-        letters = await bus.dead("group")
+        letters = await bus.dead_letters("group")
         assert letters[0].message == str(RunNotFound("other"))
-        assert await bus.retry("group") == 0
-        assert [letter.deliveries for letter in await bus.dead("group")] == [5, 5]
+        assert await bus.retry_dead_letters("group") == 0
+        assert [letter.deliveries for letter in await bus.dead_letters("group")] == [5, 5]
         handler.bad = {5}
-        assert await bus.retry("group", run_id="other") == 0
-        assert await bus.retry("group", run_id="run", seq=2) == 1
+        assert await bus.retry_dead_letters("group", run_id="other") == 0
+        assert await bus.retry_dead_letters("group", run_id="run", seq=2) == 1
         async with running(bus):
-            assert await bus.retry("group") == 0
-        assert [letter.seq for letter in await bus.dead("group")] == [5]
+            assert await bus.retry_dead_letters("group") == 0
+        assert [letter.seq for letter in await bus.dead_letters("group")] == [5]
         assert handler.seen[-1] == 2
         with pytest.raises(KeyError):
-            await bus.retry("other")
+            await bus.retry_dead_letters("other")
         await store.erase("run")
-        assert await bus.dead("group") == []
+        assert await bus.dead_letters("group") == []
 
 
 async def test_a_letter_of_a_lost_partition_or_an_erased_run_is_not_delivered() -> None:
     async with opened(Store()) as store:
         bus, handler = await poisoned(store, 2, error=KeyError("x"))
         handler.error = None
-        (letter,) = await bus.dead("group")
+        (letter,) = await bus.dead_letters("group")
         await store.put(cursor="6", owner="other", until=1e12)
-        assert await bus.retry("group") == 0
+        assert await bus.retry_dead_letters("group") == 0
         await store.put(cursor="6")
         await store.erase("run")
         with suppress(StoreError):  # a store may refuse it
             await store.set_mark(letter.mark, letter.encode())
-        assert await bus.retry("group") == 0
-        assert await bus.dead("group") == []
+        assert await bus.retry_dead_letters("group") == 0
+        assert await bus.dead_letters("group") == []
 
 
 async def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
@@ -143,7 +143,7 @@ async def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> 
 
         await bus.subscribe("group", handle)
         await exhausted(bus, clock)
-        assert await bus.dead("group") == []
+        assert await bus.dead_letters("group") == []
         assert (await store.place())["cursor"] == "1"
 
 
@@ -174,6 +174,6 @@ async def test_deliveries_that_died_with_their_process_count() -> None:
         clock.advance(100)
         await bus.flush()
         assert handler.seen in ([2, 3], [3])
-        letters = await bus.dead("group")
+        letters = await bus.dead_letters("group")
     assert [letter.error for letter in letters] == ["died"] * len(letters)
     assert letters[0].seq == 1

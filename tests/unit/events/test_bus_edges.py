@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from lib.events import Event, Feed, MemoryEventStore
+from lib.events import Event, FeedPage, MemoryEventStore
 from lib.events.bus import Bus
 from lib.events.runs import partition_of
 from lib.events.wakeups import Wakeups
@@ -38,16 +38,18 @@ class Partitioned(MemoryEventStore):
     def partitions(self) -> int:
         return PARTITIONS
 
-    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = "", *, limit: int = 512, partition: int = 0) -> FeedPage:
         self.feeds[partition] += 1
         await pause()
         page = await super().feed(after)  # everything: the limit is of no matter here
         own = [e for e in page.events if partition_of(e.run_id, PARTITIONS) == partition]
-        return Feed(own, page.cursor)
+        return FeedPage(own, page.cursor)
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
         await pause()
-        return await super().swap_mark(name, expected=expected, value=value)
+        return await super().compare_and_set_mark(name, expected=expected, value=value)
 
 
 class Breaking(Store):
@@ -57,10 +59,12 @@ class Breaking(Store):
         super().__init__()
         self.breaks_swaps = self.dies_at_marks = False
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
         if self.breaks_swaps:
             raise RuntimeError("a driver's own error")
-        return await super().swap_mark(name, expected=expected, value=value)
+        return await super().compare_and_set_mark(name, expected=expected, value=value)
 
     async def set_mark(self, name: str, value: str) -> None:
         await super().set_mark(name, value)
@@ -181,7 +185,7 @@ async def test_what_an_erased_event_has_done_to_processes_is_not_held_against_th
     await bus.subscribe("group", handle)
     assert await bus.flush()
     assert seen == ["innocent", "later"]
-    assert await bus.dead("group") == []
+    assert await bus.dead_letters("group") == []
 
 
 async def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_letter_for_good() -> (
@@ -237,9 +241,9 @@ async def test_a_letter_that_is_erased_with_its_run_while_it_is_delivered_again_
     bus = Bus(store, clock=clock)
     await bus.subscribe("group", fail)
     await bus.flush()
-    assert [letter.seq for letter in await bus.dead("group")] == [1]
+    assert [letter.seq for letter in await bus.dead_letters("group")] == [1]
     erases = True
-    assert await bus.retry("group") == 0
+    assert await bus.retry_dead_letters("group") == 0
     assert await store.marks("run/") == {}
 
 

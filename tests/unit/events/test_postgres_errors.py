@@ -9,7 +9,7 @@ import pytest
 
 from lib.errors import StoreError, StoreReadOnly
 from lib.events.stores.postgres import writer as module
-from lib.events.stores.postgres.errors import typed_errors
+from lib.events.stores.postgres.schema import typed_errors
 from lib.testing.event_store.kit import begin
 from servers import postgres
 

@@ -17,13 +17,12 @@ from lib.errors import (
 )
 from lib.events import PostgresEventStore
 from lib.events.codec import encode_data, encode_time
-from lib.events.layout import LAYOUT_VERSION
 from lib.events.runs import partition_of
-from lib.events.store import tombstone_name
+from lib.events.store import LAYOUT_VERSION, tombstone_name
 from lib.events.stores.postgres import layout
 from lib.events.stores.postgres import reader as reading
-from lib.events.stores.postgres.place import place_of
 from lib.events.stores.postgres.rows import run_name
+from lib.events.stores.postgres.schema import place_of
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from servers import postgres
 

@@ -23,8 +23,8 @@ from lib.errors import (
 from lib.events import NewEvent, PostgresEventStore
 from lib.events.stores.postgres import writer as module
 from lib.events.stores.postgres.batch import Append, Batch
-from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.rows import MAX_NAME_BYTES, text, untext
+from lib.events.stores.postgres.schema import typed_errors
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from servers import postgres
 
@@ -151,7 +151,7 @@ async def test_names_that_no_index_has_room_for_are_refused(url: str, schema: st
             store.append("a", [started(root=long)], expected=0),
             store.append("a", [started(parent={"run_id": long})], expected=0),
             store.set_mark(long, ""),
-            store.swap_mark(long, expected=None, value=""),
+            store.compare_and_set_mark(long, expected=None, value=""),
         ]
         for call in calls:
             with pytest.raises(ValueError, match="2600 bytes"):
@@ -296,7 +296,7 @@ async def test_what_is_remembered_of_runs_is_bounded_and_found_again(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.events.stores.postgres.store._KEPT_HOMES", 1)
-    monkeypatch.setattr("lib.events.stores.postgres.watch._KEPT_HEADS", 1)
+    monkeypatch.setattr("lib.events.stores.postgres.watch._MAX_CACHED_HEADS", 1)
 
     async with opened(url, schema) as store:
         for number in range(4):

@@ -7,7 +7,7 @@ import pytest
 from lib.errors import Conflict, InvalidEvent
 from lib.events import NewEvent, RunQuery
 from lib.events import kinds as k
-from lib.events.stores.redis import lanes, operations, reader
+from lib.events.stores.redis import operations, reader
 from lib.testing.event_store.kit import AT, NOTE, begin, ended, note, started
 from servers import redis
 
@@ -81,7 +81,7 @@ async def test_what_is_refused_in_a_batch_leaves_the_rest_of_it(url: str) -> Non
 async def test_more_than_fits_into_a_script_goes_in_several(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "_MAX_OPERATIONS", 2)
+    monkeypatch.setattr(operations, "_MAX_OPERATIONS", 2)
     monkeypatch.setattr(operations, "_KEPT_RUNS", 3)
 
     async with opened(url, partitions=1) as store:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lib.events.stores.redis.lanes import Lane
+from lib.events.stores.redis.operations import Lane
 
 
 class Numbered:

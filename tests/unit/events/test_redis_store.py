@@ -67,7 +67,7 @@ async def test_names_are_only_names_whatever_is_in_them(url: str) -> None:
 
         for name in HOSTILE:
             await store.set_mark(name, name)
-            assert await store.swap_mark(name, expected=name, value=None)
+            assert await store.compare_and_set_mark(name, expected=name, value=None)
             assert await store.erase(name)
             assert await store.erase(f"{name}/child")
         left = await keys(url) - before
@@ -164,7 +164,7 @@ async def test_what_somebody_else_keeps_under_a_key_of_the_store_is_not_overwrit
     url: str,
 ) -> None:
     async with opened(url) as store:
-        await store.swap_mark("a", expected=None, value="b")
+        await store.compare_and_set_mark("a", expected=None, value="b")
         await commands(url, ("SET", "{lib}:marks", "x"))
         with pytest.raises(StoreCorrupt, match="holds other data"):
             await store.set_mark("a", "c")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.events.stores.redis.watch import Heads
+from lib.events.stores.redis.store import FeedLengths
 from lib.events.wakeups import Wakeups
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import begin
@@ -29,16 +29,16 @@ class Told(Wakeups):
 
 def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen() -> None:
     told = Told()
-    heads = Heads([4, 4], told)
-    heads.grown(0, 4, 6)
-    heads.grown(0, 6, 7)
-    assert [heads.seen(look) for look in ([4, 4], [6, 4], [7, 4])] == [False] * 3
-    assert heads.seen([9, 4]) is True  # its own, if this look came before the answer
-    heads.grown(0, 7, 9)
+    lengths = FeedLengths([4, 4], told)
+    lengths.appended(0, 4, 6)
+    lengths.appended(0, 6, 7)
+    assert [lengths.seen(look) for look in ([4, 4], [6, 4], [7, 4])] == [False] * 3
+    assert lengths.seen([9, 4]) is True  # its own, if this look came before the answer
+    lengths.appended(0, 7, 9)
     assert told.partitions == [0]
 
-    heads.grown(1, 5, 6)
-    assert heads.seen([9, 6]) is False
+    lengths.appended(1, 5, 6)
+    assert lengths.seen([9, 6]) is False
     assert told.partitions == [0, 1]
 
 

@@ -69,7 +69,7 @@ def test_a_payload_that_is_no_object_cannot_be_read(text: str | bytes) -> None:
 
 def test_a_payload_that_is_no_dict_is_refused_by_its_type() -> None:
     payload: Any = ["secret"]
-    with pytest.raises(TypeError, match=r"^an event's payload is a dict, not list$"):
+    with pytest.raises(TypeError, match=r"^expected a dict as the payload of an event, got list$"):
         encode_data(payload)
 
 

@@ -239,7 +239,7 @@ async def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
         patch.setattr("lib.events.stores.sqlite.writer.scrub", full)
         await main()
     [record] = caplog.records
-    assert "what was erased may still be in it" in record.getMessage()
+    assert "erased data may still be in the file" in record.getMessage()
 
     await (await opened(path)).close()
     assert meta(path)["events.scrubbed"] == "1"
@@ -256,7 +256,7 @@ async def test_a_file_that_a_newer_release_has_taken_over_is_not_written_anew(
     await asyncio.to_thread(take_over, path)
     await store.close()
     assert "events.scrubbed" not in meta(path)
-    assert "what was erased may still be in it" in caplog.text
+    assert "erased data may still be in the file" in caplog.text
 
 
 async def test_marks_that_have_outlived_their_run_are_erased_with_its_name(tmp_path: Path) -> None:

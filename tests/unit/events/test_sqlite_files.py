@@ -10,7 +10,7 @@ import pytest
 
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events import Event, SQLiteEventStore
-from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import LAYOUT_VERSION
 from lib.testing.aio import run
 from lib.testing.event_store.kit import note
 
@@ -213,7 +213,7 @@ async def test_a_path_that_leads_nowhere_is_told_with_a_way_out(tmp_path: Path) 
 
 
 def test_impossible_stores_are_refused_when_they_are_made() -> None:
-    with pytest.raises(ValueError, match="durability is 'full' or 'normal', not 'fast'"):
+    with pytest.raises(ValueError, match="expected durability 'full' or 'normal', got 'fast'"):
         SQLiteEventStore("log.db", durability="fast")  # pyright: ignore[reportArgumentType] - the point
-    with pytest.raises(ValueError, match="cannot be read-only"):
+    with pytest.raises(ValueError, match="begins empty"):
         SQLiteEventStore(read_only=True)

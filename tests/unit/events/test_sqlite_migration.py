@@ -11,7 +11,7 @@ import pytest
 
 from lib._util.sqlite import connect
 from lib.events import SQLiteEventStore
-from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import LAYOUT_VERSION
 from lib.events.stores.sqlite.layout import refuse_newer
 from lib.events.verify import verify_store
 

@@ -122,7 +122,7 @@ async def test_a_look_that_fails_is_told_and_tried_again(
     await other.close()
     await store.close()
     [record] = caplog.records
-    assert "cannot look for what other processes have written" in record.getMessage()
+    assert "cannot look for commits of other processes" in record.getMessage()
 
 
 async def test_what_was_erased_is_no_longer_in_the_file(tmp_path: Path) -> None:

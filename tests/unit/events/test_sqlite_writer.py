@@ -14,7 +14,7 @@ from lib._util.sqlite import connect
 from lib.errors import Conflict, RunNotFound, StoreError
 from lib.events import NewEvent, SQLiteEventStore
 from lib.events.codec import encode_data
-from lib.events.layout import LAYOUT_VERSION
+from lib.events.store import LAYOUT_VERSION
 from lib.events.stores.sqlite.layout import MIGRATIONS, Migration, migrate, refuse_newer
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Commit, Operation, Writer
@@ -64,7 +64,7 @@ def test_a_batch_holds_what_was_done_and_what_was_refused(writer: Writer, path: 
         for outcome in commit.outcomes
     ]
     assert outcomes == [[1], Conflict, RunNotFound, [2, 3], ValueError, [1], [4]]
-    assert commit.grown == {"a": True, "b": False}
+    assert commit.appended == {"a": True, "b": False}
     assert commit.foreign is False
     assert logs(path) == {"a": [1, 2, 3, 4], "b": [1]}
 
@@ -119,7 +119,7 @@ def test_batches_of_any_size_are_written(writer: Writer, path: str) -> None:
 def test_what_is_remembered_of_runs_is_bounded(
     writer: Writer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.events.stores.sqlite.writer._KEPT_RUNS", 3)
+    monkeypatch.setattr("lib.events.stores.sqlite.writer._MAX_CACHED_RUNS", 3)
     for name in "abcdefgh":
         writer.commit([append(name, started(), expected=0)])
     for name in "abcdefgh":

@@ -133,7 +133,7 @@ async def test_marks_of_views_are_apart() -> None:
     mark = run_mark("one", "seen")
     await store.set_mark(mark, "store")
     await acme.set_mark(mark, "acme")
-    assert await globex.swap_mark(mark, expected=None, value="globex")
+    assert await globex.compare_and_set_mark(mark, expected=None, value="globex")
 
     assert [await each.mark(mark) for each in (store, acme, globex)] == [
         "store",
@@ -181,7 +181,7 @@ async def test_a_closed_view_does_nothing_and_leaves_the_store_open() -> None:
 
 
 def test_a_tenant_has_an_id() -> None:
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="got an empty text"):
         TenantEventStore(MemoryEventStore(), "")
     store: EventStore = TenantEventStore(MemoryEventStore(), "a/b:c")
     assert isinstance(store, TenantEventStore)

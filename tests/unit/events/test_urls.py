@@ -1,5 +1,6 @@
 """Event stores by their URLs."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events import MemoryEventStore, SQLiteEventStore, open_store
-from lib.events.urls import StorePlace, store_place
+from lib.events.urls import StoreURL, parse_store_url
 from lib.testing.event_store.kit import begin
 
 PLACES = {
@@ -44,16 +45,16 @@ PLACES = {
     "rediss://me:secret@host": ("redis", "rediss://me:secret@host", "rediss://me@host"),
 }
 NONE = {
-    "": "an empty name",
+    "": "got an empty text",
     "mysql://me:secret@db/app": "unknown scheme 'mysql'",
     "memory://": "unknown scheme 'memory'",
     "sqlite://": "three slashes",
     "sqlite:///": "three slashes",
     "sqlite://runs.db": "three slashes",
-    "sqlite:runs.db": "no sqlite URL",
+    "sqlite:runs.db": "expected // after sqlite:",
     "sqlite:///runs.db?mode=ro": "no '?'",
-    "redis:secret": "no redis URL",
-    "postgresql:/secret": "no postgresql URL",
+    "redis:secret": "expected // after redis:",
+    "postgresql:/secret": "expected // after postgresql:",
     "postgresql://[secret": "no URL",
     "postgresql://me:sec/ret@db": "an '@' behind the host",
     "redis://db?password=s@secret": "an '@' behind the host",
@@ -64,9 +65,9 @@ NONE = {
 @pytest.mark.parametrize("given", PLACES)
 def test_a_url_or_a_path_names_a_store_and_shows_no_password(given: str) -> None:
     kind, target, shown = PLACES[given]
-    place = store_place(given)
+    place = parse_store_url(given)
 
-    assert (place.kind, place.target, place.shown) == (kind, target, shown)
+    assert (place.kind, place.target, place.display) == (kind, target, shown)
     assert "secret" not in repr(place)
 
 
@@ -90,9 +91,9 @@ class BytesPath:
     [(None, "NoneType"), (5, "int"), (b"runs.db", "bytes"), (BytesPath(), "bytes")],
 )
 def test_what_is_no_name_of_a_store_is_refused_with_those_there_are(given: Any, name: str) -> None:
-    told = f"an event store is named by text or a path, got {name}: known are a path, sqlite:///"
+    message = f"expected a store's URL or path, got {name}: use a path, sqlite:///"
 
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=message):
         open_store(given)
 
 
@@ -118,30 +119,32 @@ def test_what_is_no_name_of_a_store_is_refused_with_those_there_are(given: Any, 
 def test_a_url_names_one_of_several_stores_in_a_database(
     given: str, target: str, part: str | None, shown: str
 ) -> None:
-    place = store_place(given)
+    place = parse_store_url(given)
 
-    assert (place.target, place.part, place.shown) == (target, part, shown)
+    assert (place.target, place.option, place.display) == (target, part, shown)
 
 
 @pytest.mark.parametrize("given", ["redis://db?prefix=", "redis://db?prefix=a&prefix=b"])
 def test_a_store_in_a_database_has_one_name(given: str) -> None:
-    with pytest.raises(ValueError, match="given once, with a name"):
-        store_place(given)
+    with pytest.raises(ValueError, match="prefix= of a store's URL once"):
+        parse_store_url(given)
 
 
 async def test_the_schema_and_the_prefix_of_a_url_reach_the_store() -> None:
+    postgres = await asyncio.to_thread(open_store, "postgresql://db/app?schema=agents")
     with pytest.raises(StoreClosed, match=r"schema='agents'\) is not open: call setup\(\)"):
-        await open_store("postgresql://db/app?schema=agents").schema_version()
+        await postgres.schema_version()
+    redis = await asyncio.to_thread(open_store, "redis://db/0?prefix=agents")
     with pytest.raises(StoreClosed, match=r"prefix='agents'\) is not open: call setup\(\)"):
-        await open_store("redis://db/0?prefix=agents").schema_version()
+        await redis.schema_version()
     with pytest.raises(ValueError, match="prefix"):
         open_store("redis://db/0?prefix=%7Ba")
 
 
 def test_a_path_may_be_a_path_object(tmp_path: Path) -> None:
-    expected = StorePlace(kind="sqlite", target=str(tmp_path / "x"), shown="")
+    expected = StoreURL(kind="sqlite", target=str(tmp_path / "x"), display="")
 
-    assert store_place(tmp_path / "x") == expected
+    assert parse_store_url(tmp_path / "x") == expected
 
 
 async def test_a_store_in_a_file_is_opened_for_writing_and_for_reading(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ async def test_a_store_in_a_file_is_opened_for_writing_and_for_reading(tmp_path:
 def test_a_store_in_memory_begins_empty_and_so_is_not_read_only() -> None:
     assert isinstance(open_store("memory:"), MemoryEventStore)
     for url in ("memory:", ":memory:"):
-        with pytest.raises(ValueError, match="cannot be read-only"):
+        with pytest.raises(ValueError, match="begins empty"):
             open_store(url, read_only=True)
 
 

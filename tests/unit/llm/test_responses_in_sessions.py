@@ -16,7 +16,7 @@ from lib.engine import Result
 from lib.engine.api.check import request_check
 from lib.events import Event, EventStore, MemoryEventStore, SQLiteEventStore
 from lib.events import kinds as k
-from lib.events.unlock import end_lease
+from lib.events.store import end_lease
 from lib.events.verify import verify_store
 from lib.llm import Delta, OpenAIClient, Reply, Text, Thinking, ToolCall
 from lib.privacy.redactor import PatternRedactor

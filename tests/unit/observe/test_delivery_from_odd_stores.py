@@ -64,10 +64,12 @@ def test_a_run_that_is_erased_between_looking_and_claiming_leaves_nothing():
     sink = Backend()
 
     class Erasing(MemoryEventStore):
-        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        async def compare_and_set_mark(
+            self, name: str, *, expected: str | None, value: str | None
+        ) -> bool:
             if name.startswith("run/") and expected is None:
                 await self.erase("run")
-            return await super().swap_mark(name, expected=expected, value=value)
+            return await super().compare_and_set_mark(name, expected=expected, value=value)
 
     async def body(engine: Engine) -> None:
         await engine.has(ended("run"))
@@ -137,10 +139,10 @@ def test_what_cannot_be_written_down_is_told_and_sent_again():
     class Full(MemoryEventStore):
         full = False
 
-        async def swap_mark(self, name: str, **rest: Any) -> bool:
+        async def compare_and_set_mark(self, name: str, **rest: Any) -> bool:
             if self.full:
                 raise StoreCorrupt("no room")
-            return await super().swap_mark(name, **rest)
+            return await super().compare_and_set_mark(name, **rest)
 
     store = Full()
 
@@ -167,10 +169,10 @@ def test_a_lane_goes_on_where_its_list_of_what_is_due_cannot_be_read():
     class Broken(MemoryEventStore):
         broken = True
 
-        async def swap_mark(self, name: str, **rest: Any) -> bool:
+        async def compare_and_set_mark(self, name: str, **rest: Any) -> bool:
             if self.broken and not name.startswith("bus/"):
                 raise StoreCorrupt("a page cannot be read")
-            return await super().swap_mark(name, **rest)
+            return await super().compare_and_set_mark(name, **rest)
 
     store = Broken()
 
@@ -190,10 +192,12 @@ def test_claims_that_cannot_be_given_back_run_out():
     backend = Backend()
 
     class Stuck(MemoryEventStore):
-        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        async def compare_and_set_mark(
+            self, name: str, *, expected: str | None, value: str | None
+        ) -> bool:
             if expected and "claim" in expected:
                 raise StoreCorrupt("no room")
-            return await super().swap_mark(name, expected=expected, value=value)
+            return await super().compare_and_set_mark(name, expected=expected, value=value)
 
     backend.trouble = [ExportError("down")]
 
@@ -209,11 +213,13 @@ def test_the_queue_goes_on_after_an_unexpected_error_of_the_store(caplog: pytest
     class Odd(MemoryEventStore):
         faults = 1
 
-        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+        async def compare_and_set_mark(
+            self, name: str, *, expected: str | None, value: str | None
+        ) -> bool:
             if self.faults and expected and "claim" in expected:
                 self.faults -= 1
                 raise RuntimeError("odd")
-            return await super().swap_mark(name, expected=expected, value=value)
+            return await super().compare_and_set_mark(name, expected=expected, value=value)
 
     sink = Backend(ExportError("down"))
 

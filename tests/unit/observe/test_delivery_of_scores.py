@@ -220,8 +220,10 @@ def test_a_score_that_somebody_else_sends_is_left_to_them():
     class Store(MemoryEventStore):
         settled = 0
 
-        async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
-            done = await super().swap_mark(name, expected=expected, value=value)
+        async def compare_and_set_mark(
+            self, name: str, *, expected: str | None, value: str | None
+        ) -> bool:
+            done = await super().compare_and_set_mark(name, expected=expected, value=value)
             if name.startswith("run/") and value and "claim" not in value and done:
                 self.settled += 1
                 claimed = value[:-1] + ',"claim":["somebody","2999-01-01T00:00:00+00:00"]}'

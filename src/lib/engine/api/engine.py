@@ -133,10 +133,10 @@ class Engine:
         if blobs is not None:
             require_attribute(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
         self.store = store
-        self.bus: Bus = Bus(store, clock=clock, lease_s=lease_s)
+        self.bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
         self.poll_s = poll_s
-        self.hub: DeltaHub = DeltaHub()
+        self.hub = DeltaHub()
         self._redacted = redaction(redactor)
         self.new_id = new_id
         self._parts = {name: agent.parts() for name, agent in self._agents.items()}
@@ -147,17 +147,17 @@ class Engine:
         self._algorithms = AlgorithmRegistry(
             [*as_list(algorithms, "algorithms", "[React()]"), *described]
         )
-        self.conversations: ConversationCache = ConversationCache(store, self._algorithms)
+        self.conversations = ConversationCache(store, self._algorithms)
         for handler in handlers:
             if isinstance(handler, ChildHandler):
                 for name in handler.algorithms:
                     self.algorithm(name)
-        self._services = Services(
+        self._equipment = Services(
             store=store,
             states=StateCache(store, self.conversations),
             handlers=HandlerRegistry(handlers, own=own),
             engine=self,
-            blobs=attachments.pin_blobs(blobs),
+            blobs=attachments.held(blobs),
             redacted=self._redacted,
             clock=clock,
             worker=worker or f"worker-{new_id()}",
@@ -165,12 +165,12 @@ class Engine:
             grace_s=grace_s,
             deps=Deps(deps),
         )
-        offers = [each.offers for each in (self._services.handlers, *own.values())]
-        self.tool_definitions: ToolDefinitions = ToolDefinitions(offers, self._redacted)
+        offers = [each.offers for each in (self._equipment.handlers, *own.values())]
+        self.tool_definitions = ToolDefinitions(offers, self._redacted)
         if drive:
-            self._services.handlers.check(self._algorithms.values())
-        self.hosting: Hosting = Hosting(
-            self._services, self._algorithms, self.hub, self._resume_if_ready, drives=drive
+            self._equipment.handlers.check(self._algorithms.values())
+        self.hosting = Hosting(
+            self._equipment, self._algorithms, self.hub, self._resume_if_ready, drives=drive
         )
         self._pump: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -506,7 +506,7 @@ class Engine:
         with best_effort_after_commit(
             run_id, "a signal was appended, and its blobs were not looked at again"
         ):
-            await attachments.appended(self._services.blobs, [event])
+            await attachments.appended(self._equipment.blobs, [event])
         with best_effort_after_commit(
             run_id, "a signal was appended, and it could not be driven at once"
         ):
@@ -578,7 +578,7 @@ class Engine:
         spec = self._agents.get(algorithm)
         if spec is None:
             return {}
-        return await spec.run_config(Start(tenant=tenant, user=user, deps=self._services.deps))
+        return await spec.run_config(Start(tenant=tenant, user=user, deps=self._equipment.deps))
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """Return the algorithm of this name.
@@ -601,7 +601,7 @@ class Engine:
             ContentTooLarge: there is no blob store.
         """
         view = TenantEventStore(self.store, tenant) if tenant else None
-        return await attachments.store(as_messages(value), self._services.blobs, view=view)
+        return await attachments.store(as_messages(value), self._equipment.blobs, view=view)
 
     def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
         """Yield replies of this run while they are written in this process; see `Run.deltas`."""
@@ -613,7 +613,7 @@ class Engine:
         Raises:
             UnknownAlgorithm: the engine does not have its algorithm.
         """
-        await attachments.appended(self._services.blobs, log)
+        await attachments.appended(self._equipment.blobs, log)
         return await self.hosting.claim(run_id, self.algorithm(log[0].data["algorithm"]), log)
 
     def wait_while_driven(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:

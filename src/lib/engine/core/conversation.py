@@ -35,7 +35,7 @@ class _Buffer:
     def __init__(self) -> None:
         """Make an empty one."""
         self.messages: list[Message] = []
-        self.digests: list[str] = [EMPTY_DIGEST]
+        self.digests = [EMPTY_DIGEST]
         self.stored: list[int] = []
 
     def add(self, messages: Iterable[Message]) -> None:

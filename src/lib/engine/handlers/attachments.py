@@ -91,7 +91,7 @@ class PinnedBlobs:
         digest = await self._blobs.put(content)
         _, times = self._held.pop(digest, (content, 0))
         self._held[digest] = (content, times + 1)
-        total = sum(len(content) for content, _ in self._held.values())
+        total = sum(len(held) for held, _ in self._held.values())
         while total > self._most_bytes:
             oldest, _ = self._held.pop(next(iter(self._held)))
             total -= len(oldest)
@@ -135,7 +135,7 @@ class PinnedBlobs:
             self._held[digest] = (content, times - 1)
 
 
-def pin_blobs(blobs: BlobStore | None) -> PinnedBlobs | None:
+def held(blobs: BlobStore | None) -> PinnedBlobs | None:
     """Return the blob store that an engine uses in place of its own."""
     return None if blobs is None else PinnedBlobs(blobs)
 

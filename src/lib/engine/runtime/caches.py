@@ -70,7 +70,7 @@ class ConversationCache:
         self._algorithms = algorithms
         self._limit = kept
         self._kept: OrderedDict[str, EarlierTurns] = OrderedDict()
-        self.requests: TurnRequestCache = TurnRequestCache(kept=kept)
+        self.requests = TurnRequestCache(kept=kept)
 
     async def before(self, started: Event) -> EarlierTurns:
         """Return the conversation before a run, from its first event: empty, unless it is a turn.
@@ -185,7 +185,7 @@ class TurnRequests:
 
     def __init__(self) -> None:
         """Begin before the first event."""
-        self.seen: int = 0
+        self.seen = 0
         self.tenant: str | None = None
         self.turns: dict[str, tuple[int, str]] = {}
         self.closed: str | None = None

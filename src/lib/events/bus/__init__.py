@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lib.events.bus.bus import Bus
-from lib.events.bus.dead import DeadLetter
-from lib.events.bus.share import Handler
+from lib.events.bus.consumer import Handler
+from lib.events.bus.dead_letters import DeadLetter
 
 __all__ = ["Bus", "DeadLetter", "Handler"]

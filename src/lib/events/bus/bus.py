@@ -1,14 +1,14 @@
 """The bus: carries the events of all runs to groups of handlers, in the order of their commits.
 
-Each group has a place in each partition of the store, kept as the mark `bus/<group>/<partition>`:
-a cursor, which moves only when a batch has been handled, and who is at work there. Any number of
-processes share a group: one of them claims a partition by compare-and-swap, for as long as it has
+The progress of each group in each partition of the store is the mark `bus/<group>/<partition>`: a
+cursor, which moves only when a batch has been handled, and the process that delivers. Any number of
+processes share a group: one of them claims a partition by compare-and-set, for as long as it has
 events to deliver, and a claim that is not renewed ends by itself. So a group sees every event at
-least once, whatever crashes: a batch may come again, and a handler tells events that it knows by
+least once, whatever crashes: a batch may come again, and a handler recognizes its events by
 `(run_id, seq)`. Groups do not wait for each other.
 
-A group is not stopped by an event that its handler cannot take: after so many deliveries that
-event is put aside as a dead letter.
+An event that a handler cannot process does not stop its group: after `max_deliveries` it becomes a
+dead letter.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from typing import Final, Literal
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
-from lib.events.bus.dead import DeadLetter, letters, unbury
-from lib.events.bus.share import Handler, Share, Terms
+from lib.events.bus import dead_letters
+from lib.events.bus.consumer import GroupConfig, Handler, PartitionConsumer
+from lib.events.bus.dead_letters import DeadLetter
 from lib.events.runs import partition_of
 from lib.events.store import EventStore
 
 
 class Bus:
-    """Carries events from any store; those of several processes share the groups of a store.
+    """Carries events from a store; the buses of several processes share the groups of a store.
 
     Attributes:
         can_flush: whether `flush` delivers.
@@ -46,17 +47,17 @@ class Bus:
         """Make a bus without groups.
 
         Args:
-            store: where the events and the cursors are; `setup()` is the caller's.
-            clock: tells when claims end, and paces the retries of a handler that fails.
+            store: holds the events and the cursors; the caller sets it up and closes it.
+            clock: decides when claims end, and paces the retries of a handler that fails.
             batch: how many events a handler gets at most at once.
-            poll_s: how often to look for events of which no wake-up tells.
-            lease_s: how long a killed process keeps others from going on in its partitions.
+            poll_s: how often to look for events without a wake-up.
+            lease_s: how long a killed process keeps others out of its partitions.
             max_deliveries: so many deliveries of a batch may fail, or die with their process,
                 before its events are delivered one by one; one that still fails alone becomes a
                 dead letter.
         """
         self._store = store
-        self._terms = Terms(
+        self._config = GroupConfig(
             store=store,
             clock=clock,
             owner=new_id(),
@@ -65,13 +66,13 @@ class Bus:
             lease_s=lease_s,
             max_deliveries=max_deliveries,
         )
-        self._groups: dict[str, list[Share]] = {}
-        self._pumps: asyncio.TaskGroup | None = None
+        self._groups: dict[str, list[PartitionConsumer]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
 
     async def subscribe(
         self, group: str, handler: Handler, *, start: Literal["beginning", "now"] = "beginning"
     ) -> None:
-        """Let a handler have events of a group, from where the group has come to.
+        """Deliver the events of a group to a handler, from the group's cursor on.
 
         Args:
             group: names the cursors, for good.
@@ -79,7 +80,7 @@ class Bus:
                 as a rule one at a time over all processes: one whose claim has ended while its
                 handler works on overlaps with its successor. Those of several partitions come at
                 the same time.
-            start: where a group begins that has no cursor yet: at the store's first event, or
+            start: where a group without a cursor begins: at the store's first event, or
                 after its last.
 
         Raises:
@@ -87,30 +88,30 @@ class Bus:
         """
         if group in self._groups:
             raise ValueError(f"group {group!r} has a handler already: unsubscribe it first")
-        shares = self._groups[group] = [
-            Share(self._terms, group, partition, handler)
+        consumers = self._groups[group] = [
+            PartitionConsumer(self._config, group, partition, handler)
             for partition in range(self._store.partitions)
         ]
         try:
-            for share in shares:
-                await share.begin(start)
+            for consumer in consumers:
+                await consumer.begin(start)
         except BaseException:
             await self.unsubscribe(group)
             raise
-        self._start(shares)
+        self._start(consumers)
 
     async def unsubscribe(self, group: str) -> None:
-        """Stop giving events of a group to this process; the group keeps its cursors.
+        """Stop delivering events of a group in this process; the group keeps its cursors.
 
         A batch under way is waited for, so a handler cannot unsubscribe itself.
 
         Raises:
             KeyError: no such group.
         """
-        shares = self._groups.pop(group)
+        consumers = self._groups.pop(group)
         async with asyncio.TaskGroup() as tasks:
-            for share in shares:
-                tasks.create_task(share.leave())
+            for consumer in consumers:
+                tasks.create_task(consumer.stop())
 
     async def run(self) -> None:
         """Deliver to all groups until cancelled; a batch under way is then cut off.
@@ -118,43 +119,45 @@ class Bus:
         Raises:
             RuntimeError: it runs already.
         """
-        if self._pumps is not None:
+        if self._tasks is not None:
             raise RuntimeError("this bus runs already")
         try:
-            async with asyncio.TaskGroup() as self._pumps:
-                for shares in self._groups.values():
-                    self._start(shares)
+            async with asyncio.TaskGroup() as self._tasks:
+                for consumers in self._groups.values():
+                    self._start(consumers)
                 await asyncio.Event().wait()
         finally:
-            self._pumps = None
-            for share in self._all():
-                await share.give_back()
+            self._tasks = None
+            for consumer in self._all():
+                await consumer.release()
 
     async def flush(self) -> bool:
-        """Deliver all that has been appended so far, to every group; nothing waits for a retry.
+        """Deliver every event appended so far to every group, without the pauses before retries.
 
-        What another process has claimed is waited for, until that has got no further for
-        `lease_s`; the claim of a process that died ends before, and is delivered here.
+        Waits for other processes with a claim until they make no progress for `lease_s`; the claim
+        of a process that died ends before, and its events are delivered here.
 
         Returns:
-            False if something is left: a handler or the store failed, or another process has
-            events in hand and gets no further. `run` goes on with it, and so does another call.
+            False if events are left: a handler or the store failed, or another process has a claim
+            and makes no progress. `run` goes on with them, and so does another call.
         """
         async with asyncio.TaskGroup() as tasks:
-            flushed = [tasks.create_task(share.flush()) for share in self._all()]
+            flushed = [tasks.create_task(consumer.flush()) for consumer in self._all()]
         return all(task.result() for task in flushed)
 
-    async def dead(self, group: str) -> list[DeadLetter]:
+    async def dead_letters(self, group: str) -> list[DeadLetter]:
         """Return the dead letters of a group, oldest first.
 
-        It reads the marks of all runs: for people who look, not for a loop.
+        It reads the marks of all runs: for an operator, not for a loop.
         """
-        return await letters(self._store, group)
+        return await dead_letters.dead_letters(self._store, group)
 
-    async def retry(self, group: str, *, run_id: str | None = None, seq: int | None = None) -> int:
-        """Deliver dead letters again, each once and alone; what fails remains a dead letter.
+    async def retry_dead_letters(
+        self, group: str, *, run_id: str | None = None, seq: int | None = None
+    ) -> int:
+        """Deliver dead letters again, each once and alone; one that fails remains a dead letter.
 
-        One in a partition where another process is at work is left for another call.
+        One in a partition that another process has claimed is left for another call.
 
         Args:
             group: one with a handler here.
@@ -167,22 +170,22 @@ class Bus:
         Raises:
             KeyError: no such group.
         """
-        shares, handled = self._groups[group], 0
-        for letter in await self.dead(group):
+        consumers, handled = self._groups[group], 0
+        for letter in await self.dead_letters(group):
             if letter.run_id != (run_id or letter.run_id) or letter.seq != (seq or letter.seq):
                 continue
             info = await self._store.run(letter.run_id)
             if info is None:
-                await unbury(self._store, letter)
+                await dead_letters.remove(self._store, letter)
             else:
-                share = shares[partition_of(info.root_id, len(shares))]
-                handled += await share.retry(letter)
+                consumer = consumers[partition_of(info.root_id, len(consumers))]
+                handled += await consumer.retry(letter)
         return handled
 
-    def _all(self) -> list[Share]:
-        return [share for shares in self._groups.values() for share in shares]
+    def _all(self) -> list[PartitionConsumer]:
+        return [consumer for consumers in self._groups.values() for consumer in consumers]
 
-    def _start(self, shares: list[Share]) -> None:
-        if self._pumps is not None:
-            for share in shares:
-                share.start(self._pumps)
+    def _start(self, consumers: list[PartitionConsumer]) -> None:
+        if self._tasks is not None:
+            for consumer in consumers:
+                consumer.start(self._tasks)

@@ -1,8 +1,8 @@
-"""One process's hold on one partition of a group, by compare-and-swap of one mark.
+"""The claim of one process on one partition of a group, by compare-and-set of one mark.
 
 The clocks of the processes decide when a claim has ended: they should agree to within a part of
-`lease_s`. A claim saves double work; that nothing is lost follows from the cursor, which moves
-only after a delivery and only for whoever still has the claim.
+`lease_s`. A claim saves double work; that no event is lost follows from the cursor, which moves
+only after a delivery and only for the owner of the claim.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from urllib.parse import quote
 
 from lib._util.clock import Clock
 from lib.errors import StoreError
-from lib.events.bus.place import Place, is_place
-from lib.events.store import EventStore
+from lib.events.bus.progress import Progress, is_progress
+from lib.events.store import Marks
 
 _log = logging.getLogger(__name__)
 
 
 class Claim:
-    """The claim of this process, and what it knows of the place.
+    """The claim of this process, and the progress of the group.
 
     Attributes:
-        place: as it was read or written last.
-        held: whether this process has the claim, as far as it knows.
-        held_since: the clock's `monotonic` when it got it.
+        progress: as it was read or written last.
+        held: whether this process has the claim, as far as it can tell.
+        held_since: the clock's `monotonic` at which it took the claim.
         early: whether it was taken before its pause was over, so that failures do not count.
     """
 
     def __init__(
         self,
-        store: EventStore,
+        store: Marks,
         group: str,
         partition: int,
         *,
@@ -42,8 +42,8 @@ class Claim:
         lease_s: float,
         clock: Clock,
     ) -> None:
-        """Know nothing yet, and hold nothing."""
-        self.place = Place()
+        """Begin without a claim; nothing is read yet."""
+        self.progress = Progress()
         self.held = False
         self.held_since = 0.0
         self.early = False
@@ -57,8 +57,8 @@ class Claim:
         self._clock = clock
         self._text: str | None = None
         self._old_text: str | None = None
-        self._unsure = False
-        self._keeper: asyncio.Task[None] | None = None
+        self._uncertain = False
+        self._renewal: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
         """Return the name of the mark."""
@@ -72,129 +72,134 @@ class Claim:
         return self.now() + self._lease_s
 
     async def read(self) -> bool:
-        """Read the place; return whether the group has been here before."""
+        """Read the progress; return False if the group has none in this partition."""
         self._text = await self._store.mark(self._name)
-        known = self._text
-        if known is None and self._old_name is not None:
+        found = self._text
+        if found is None and self._old_name is not None:
             old = await self._store.mark(self._old_name)
-            if old is not None and not is_place(old):  # else it is that of another group
-                known = self._old_text = old
-        self.place = Place() if known is None else Place.decode(known)
-        self.held, self._unsure = self.place.owner == self._owner, False
-        return known is not None
+            if old is not None and not is_progress(old):  # else it is that of another group
+                found = self._old_text = old
+        self.progress = Progress() if found is None else Progress.decode(found)
+        self.held, self._uncertain = self.progress.owner == self._owner, False
+        return found is not None
 
     async def begin(self, cursor: str) -> None:
         """Let the group begin at the cursor, unless another process has let it begin."""
-        await self._swap(Place(cursor=cursor))
+        await self._write(Progress(cursor=cursor))
 
-    async def adopt(self) -> None:
-        """Write the cursor of layout 1 down as a place."""
+    async def migrate(self) -> None:
+        """Write the cursor of layout 1 as a progress."""
         if self._old_text is not None:
-            await self._swap(self.place)
+            await self._write(self.progress)
 
-    async def take(self, *, early: bool, most: int, batch: int) -> bool:
-        """Claim the partition; return whether this process has it now.
+    async def take(self, *, early: bool, max_deliveries: int, batch: int) -> bool:
+        """Claim the partition; return True if this process has it now.
 
         Args:
             early: do not wait until a pause is over.
-            most: after so many failed deliveries, events are delivered alone.
-            batch: how many events that is for, if nobody has counted them.
+            max_deliveries: after so many failed deliveries, events are delivered one by one.
+            batch: how many events that is for, where no failure has recorded their number.
         """
         await self.read()
-        now, place = self.now(), self.place
-        if not place.free(self._owner, now, early=early):
+        now, progress = self.now(), self.progress
+        if not progress.is_free(self._owner, now, early=early):
             return False
-        self.early = place.owner is None and place.until > now
-        self._paused_until = place.until if self.early else 0.0
+        self.early = progress.owner is None and progress.until > now
+        self._paused_until = progress.until if self.early else 0.0
         self.held_since = self._clock.monotonic()
-        return await self._swap(place.claimed(self._owner, self._end(), most=most, batch=batch))
+        return await self._write(
+            progress.claimed(self._owner, self._end(), max_deliveries=max_deliveries, batch=batch)
+        )
 
-    async def hand_over(self, cursor: str) -> bool:
-        """Write down which event is delivered alone, by the cursor after it; False if lost."""
-        if self.place.hand == cursor:
-            return await self.keep()
-        return await self._swap(self.place.handed(cursor, self._end()))
+    async def deliver_alone(self, cursor: str) -> bool:
+        """Record which event is delivered alone, by the cursor after it; False if lost."""
+        if self.progress.hand == cursor:
+            return await self.ensure()
+        return await self._write(self.progress.delivering(cursor, self._end()))
 
-    async def keep(self) -> bool:
-        """Make sure that the claim lasts for most of `lease_s` from now; False if it is lost."""
-        if self.place.until - self.now() > self._lease_s * 2 / 3:
+    async def ensure(self) -> bool:
+        """Renew the claim unless it lasts for most of `lease_s`; return False if it is lost."""
+        if self.progress.until - self.now() > self._lease_s * 2 / 3:
             return True
-        return await self._swap(replace(self.place, until=self._end()))
+        return await self._write(replace(self.progress, until=self._end()))
 
     @asynccontextmanager
-    async def kept(self) -> AsyncGenerator[None]:
+    async def renewed(self) -> AsyncGenerator[None]:
         """Renew the claim whenever a third of it is over, until the block ends."""
-        self._wait_to_renew()
+        self._schedule_renewal()
         try:
             yield
         finally:
             self._timer.cancel()
-            if self._keeper is not None:  # not cancelled: one would not know what it has done
-                keeper, self._keeper = self._keeper, None
-                await asyncio.wait([keeper])
+            if self._renewal is not None:  # not cancelled: its write may or may not have happened
+                renewal, self._renewal = self._renewal, None
+                await asyncio.wait([renewal])
 
-    def _wait_to_renew(self) -> None:
+    def _schedule_renewal(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._lease_s / 3, self._start_to_renew)
+        self._timer = loop.call_later(self._lease_s / 3, self._start_renewal)
 
-    def _start_to_renew(self) -> None:
-        self._keeper = asyncio.create_task(self._renew(), name=f"lib.{self._name}")
+    def _start_renewal(self) -> None:
+        self._renewal = asyncio.create_task(self._renew(), name=f"lib.{self._name}")
 
     async def _renew(self) -> None:
         try:
-            lost = not await self._swap(replace(self.place, until=self._end()))
-        # A boundary: whatever a store does wrong is borne for as long as the claim lasts; then
-        # somebody takes it.
+            lost = not await self._write(replace(self.progress, until=self._end()))
+        # A boundary: the claim survives every fault of a store until it ends; then another process
+        # takes it.
         except Exception as error:  # noqa: BLE001 - see above
             lost = False
             _log.warning("the claim %s was not renewed", self, exc_info=error)
         if lost:
             _log.warning("the claim %s was lost while a batch was handled", self)
-        elif self._keeper is not None:
-            self._wait_to_renew()
+        elif self._renewal is not None:
+            self._schedule_renewal()
 
     async def move(self, cursor: str, *, release: bool = False) -> bool:
-        """Write down that all before the cursor has been handled; False if the claim was lost."""
-        place = self.place.moved(cursor, self._end())
+        """Record that the events before the cursor are handled; False if the claim is lost."""
+        progress = self.progress.moved(cursor, self._end())
         self.early, self._paused_until = False, 0.0
-        return await self._swap(place.released() if release else place)
+        return await self._write(progress.released() if release else progress)
 
-    async def fail(self, *, most: int, events: int) -> None:
-        """Write down that a delivery of so many events has failed, and give the claim back."""
+    async def fail(self, *, max_deliveries: int, events: int) -> None:
+        """Record a failed delivery of so many events, and release the claim."""
         if self.early:
-            await self.give_back()
+            await self.release()
         else:
-            await self._swap(self.place.failed(self.now(), most=most, events=events))
+            failed = self.progress.failed(self.now(), max_deliveries=max_deliveries, events=events)
+            await self._write(failed)
 
-    async def bury(self, cursor: str) -> None:
-        """Write down that the event before the cursor is a dead letter, and give the claim back."""
-        await self._swap(self.place.buried(cursor, self.now()))
+    async def skip(self, cursor: str) -> None:
+        """Record that the event before the cursor is a dead letter, and release the claim."""
+        await self._write(self.progress.skipped(cursor, self.now()))
 
-    async def give_back(self) -> None:
-        """Let others have the claim; nothing if there is none.
+    async def release(self) -> None:
+        """Release the claim, if this process has it.
 
         A store that fails is not tried again: then the claim ends by itself.
         """
         try:
-            if self._unsure:
+            if self._uncertain:
                 await self.read()
             if self.held:
-                await self._swap(self.place.released(self._paused_until))
+                await self._write(self.progress.released(self._paused_until))
         except StoreError as error:
             _log.info("the claim %s is left to end by itself: %s", self, error)
         except Exception as error:  # noqa: BLE001 - a boundary: it must stop no group
             _log.error("the claim %s is left to end by itself", self, exc_info=error)
 
-    async def _swap(self, place: Place) -> bool:
-        text, self.held = place.encode(), False
-        self._unsure = True  # a swap that fails or is cancelled may have been made
-        swapped = await self._store.swap_mark(self._name, expected=self._text, value=text)
-        self._unsure = False
-        if not swapped:
+    async def _write(self, progress: Progress) -> bool:
+        text, self.held = progress.encode(), False
+        self._uncertain = True  # a write that fails or is cancelled may have happened
+        written = await self._store.compare_and_set_mark(
+            self._name, expected=self._text, value=text
+        )
+        self._uncertain = False
+        if not written:
             return False
-        self.place, self._text = place, text
-        self.held = place.owner is not None
+        self.progress, self._text = progress, text
+        self.held = progress.owner is not None
         if self._old_name is not None and self._old_text is not None:
             old, self._old_text = self._old_text, None
-            await self._store.swap_mark(self._old_name, expected=old, value=None)
+            await self._store.compare_and_set_mark(self._old_name, expected=old, value=None)
         return True

@@ -1,4 +1,4 @@
-"""The event store that forgets: for tests and for runs that need not survive the process."""
+"""The event store in memory: for tests and for runs that need not survive the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
-from lib.events.layout import LAYOUT_VERSION
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -30,9 +29,10 @@ from lib.events.runs import (
 )
 from lib.events.store import (
     END,
+    LAYOUT_VERSION,
     START,
     CountsErasures,
-    Feed,
+    FeedPage,
     Tombstone,
     new_store_id,
     run_mark,
@@ -42,7 +42,7 @@ from lib.events.wakeups import Wakeups
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Entry:
     position: int
     event: Event
     data: str
@@ -55,27 +55,27 @@ class _Kept:
 @dataclass(slots=True)
 class _Run:
     info: RunInfo
-    log: list[_Kept] = field(default_factory=list[_Kept])
+    log: list[_Entry] = field(default_factory=list[_Entry])
     epoch: int = 0
 
 
 class MemoryEventStore(CountsErasures, AsyncStore):
-    """Events in this process; the reference that the other stores agree with.
+    """Events in this process; the reference for the other stores.
 
-    Payloads go through the codec, so what cannot be stored elsewhere cannot be stored here.
+    Payloads go through the codec, so that a payload no other store takes is refused here, too.
     """
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """Make an empty store.
 
         Args:
-            clock: tells when a lease has ended.
+            clock: decides when a lease has ended.
         """
         self._clock = clock
         self._id = new_store_id()
         self._wakeups = Wakeups()
         self._runs: dict[str, _Run] = {}
-        self._order: list[_Kept] = []
+        self._order: list[_Entry] = []
         self._last = 0
         self._marks: dict[str, str] = {}
         self._tombstones: dict[str, Tombstone] = {}
@@ -88,12 +88,12 @@ class MemoryEventStore(CountsErasures, AsyncStore):
 
     @property
     def store_id(self) -> str:
-        """What tells this store from every other."""
+        """The id that tells this store from every other."""
         return self._id
 
     @property
     def wakeups(self) -> Wakeups:
-        """Tells listeners of this event loop that logs have grown."""
+        """Wakes listeners of this event loop when logs have new events."""
         return self._wakeups
 
     async def setup(self) -> None:
@@ -118,18 +118,18 @@ class MemoryEventStore(CountsErasures, AsyncStore):
         info, stored = advance(run.info if run else None, run_id, events, expected)
         if run is None:
             run = self._runs[run_id] = _Run(info)
-        kept = [
-            _Kept(position, event, text)
+        entries = [
+            _Entry(position, event, text)
             for position, (event, text) in enumerate(
                 zip(stored, texts, strict=True), self._last + 1
             )
         ]
-        self._last += len(kept)
+        self._last += len(entries)
         run.info = info
-        run.log.extend(kept)
-        self._order.extend(kept)
+        run.log.extend(entries)
+        self._order.extend(entries)
         self._wakeups.committed(run_id, signal=is_signal(stored[-1].kind))
-        return [event.copy() for event in kept]
+        return [entry.copy() for entry in entries]
 
     async def read(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the run's events with `seq > after` in order."""
@@ -137,10 +137,10 @@ class MemoryEventStore(CountsErasures, AsyncStore):
         run = self._runs.get(run_id)
         if run is None:
             return []
-        return [kept.copy() for kept in run.log[after : None if limit is None else after + limit]]
+        return [entry.copy() for entry in run.log[after : None if limit is None else after + limit]]
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
-        """Return the runs that the query lists, in the order of their creation."""
+        """Return the runs that match the query, in the order of their creation."""
         self._check_open()
         query = query or RunQuery()
         found = [run.info for run in self._runs.values()]
@@ -166,13 +166,13 @@ class MemoryEventStore(CountsErasures, AsyncStore):
         algorithms: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Lease]:
-        """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
+        """Take the lease of open runs without one; see `EventStore.claim`."""
         self._check_open()
         now, skipped = self._clock.now(), frozenset(skip)
-        wanted = self._runs.values() if run_id is None else filter(None, [self._runs.get(run_id)])
+        runs = self._runs.values() if run_id is None else filter(None, [self._runs.get(run_id)])
         free = [
             run
-            for run in wanted
+            for run in runs
             if run.info.status == "open"
             and (run.info.ready or run_id is not None)
             and (algorithms is None or run.info.algorithm in algorithms)
@@ -214,35 +214,37 @@ class MemoryEventStore(CountsErasures, AsyncStore):
             return None
         return run
 
-    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> FeedPage:
         """Return events of all runs in the order of their appends."""
         self._check_open()
         check_partition(partition, self.partitions)
         if after == END:
-            return Feed([], str(self._last))
-        first = bisect_right(self._order, int(after or 0), key=lambda kept: kept.position)
+            return FeedPage([], str(self._last))
+        first = bisect_right(self._order, int(after or 0), key=lambda entry: entry.position)
         page = self._order[first : first + limit]
-        return Feed([kept.copy() for kept in page], str(page[-1].position) if page else after)
+        return FeedPage([entry.copy() for entry in page], str(page[-1].position) if page else after)
 
     async def mark(self, name: str) -> str | None:
-        """Return a small value, or None."""
+        """Return the value of a mark, or None."""
         self._check_open()
         return self._marks.get(name)
 
     async def marks(self, prefix: str) -> dict[str, str]:
-        """Return the small values whose names begin so, ordered by name."""
+        """Return the marks whose names have this prefix, ordered by name."""
         self._check_open()
         return {name: self._marks[name] for name in sorted(self._marks) if name.startswith(prefix)}
 
     async def set_mark(self, name: str, value: str) -> None:
-        """Keep a small value."""
+        """Set a mark."""
         self._check_open()
         check_text(name)
         check_text(value)
         self._marks[name] = value
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
-        """Change a small value that is as expected; return whether it was."""
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
+        """Set a mark if its value is the expected one; return True if it was."""
         self._check_open()
         check_text(name)
         if self._marks.get(name) != expected:
@@ -258,17 +260,17 @@ class MemoryEventStore(CountsErasures, AsyncStore):
         self._check_open()
         for name in [name for name in self._marks if name.startswith(run_mark(run_id))]:
             del self._marks[name]
-        gone = self._runs.pop(run_id, None)
-        if gone is None:
+        erased = self._runs.pop(run_id, None)
+        if erased is None:
             return False
         name = tombstone_name(run_id)
-        self._tombstones[name] = Tombstone(name, len(gone.log), self._clock.now())
-        self._order = [kept for kept in self._order if kept.event.run_id != run_id]
+        self._tombstones[name] = Tombstone(name, len(erased.log), self._clock.now())
+        self._order = [entry for entry in self._order if entry.event.run_id != run_id]
         self._wakeups.committed(run_id, signal=True)
         return True
 
     async def tombstone(self, run_id: str) -> Tombstone | None:
-        """Return what is left of an erased run, or None."""
+        """Return the tombstone of an erased run, or None."""
         self._check_open()
         return self._tombstones.get(tombstone_name(run_id))
 
@@ -283,12 +285,12 @@ class MemoryEventStore(CountsErasures, AsyncStore):
         users = (
             run_id
             for run_id, run in self._runs.items()
-            if any(digest in blob_digests(kept.event.kind, kept.event.data) for kept in run.log)
+            if any(digest in blob_digests(entry.event.kind, entry.event.data) for entry in run.log)
         )
         return list(islice(users, limit))
 
     async def close(self) -> None:
-        """Close the store; `setup()` opens it again with what it holds."""
+        """Close the store; `setup()` opens it again with its events."""
         self._open = False
 
     def _check_open(self) -> None:

@@ -174,7 +174,7 @@ class StoreOutbox:
                 return before[1]
             until = now + timedelta(seconds=self._claim_s)
             claimed = canonical({**values, _CLAIM: [self._owner, until.isoformat()]})
-            if await self._store.swap_mark(mark, expected=text, value=claimed):
+            if await self._store.compare_and_set_mark(mark, expected=text, value=claimed):
                 state = DeliveryState.from_json(values)
                 return Checkpoint(state=state, uncertain=before is not None, mark=claimed)
 
@@ -195,7 +195,7 @@ class StoreOutbox:
 
     async def _replace(self, root_id: str, checkpoint: Checkpoint, value: str | None) -> None:
         mark = run_mark(root_id, self._name)
-        await self._store.swap_mark(mark, expected=checkpoint.mark, value=value)
+        await self._store.compare_and_set_mark(mark, expected=checkpoint.mark, value=value)
 
     # -- pending traces --------------------------------------------------------------------
 
@@ -203,7 +203,9 @@ class StoreOutbox:
         """Add different traces as one pending batch; return its number."""
         value = canonical({_PENDING: list(root_ids)})
         _, number = _range_of(_decode(await self._store.mark(self._name)))
-        while not await self._store.swap_mark(self._batch(number), expected=None, value=value):
+        while not await self._store.compare_and_set_mark(
+            self._batch(number), expected=None, value=value
+        ):
             number += 1
         self._remaining[number] = len(root_ids)
         await self._extend_range(number + 1)
@@ -215,7 +217,7 @@ class StoreOutbox:
         if not self._remaining[batch]:
             del self._remaining[batch]
             text = await self._store.mark(self._batch(batch))
-            await self._store.swap_mark(self._batch(batch), expected=text, value=None)
+            await self._store.compare_and_set_mark(self._batch(batch), expected=text, value=None)
 
     async def pending(self) -> list[tuple[str, int]]:
         """Take over all pending traces, of other observers too; return them with their batches."""
@@ -243,7 +245,7 @@ class StoreOutbox:
                     break
                 first += 1
             value = canonical({_FIRST: first, _END: last})
-            if await self._store.swap_mark(self._name, expected=text, value=value):
+            if await self._store.compare_and_set_mark(self._name, expected=text, value=value):
                 return
 
     def _batch(self, number: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from lib.events import Event, EventStore, Feed
+from lib.events import Event, EventStore, FeedPage
 from lib.events.runs import partition_of
 from lib.events.store import END, START
 from lib.events.wakeups import Listener
@@ -68,7 +68,7 @@ class FeedContract(StoreTests):
         async def body(store: EventStore) -> None:
             assert store.partitions >= 1
             for number in (-1, store.partitions):
-                with pytest.raises(ValueError, match="partitions 0 to"):
+                with pytest.raises(ValueError, match="partition from 0 to"):
                     await store.feed(partition=number)
 
         using(body)
@@ -85,7 +85,7 @@ class FeedContract(StoreTests):
             assert empty.events == []
             assert first.events == log[:2]
             assert rest.events == log[2:]
-            assert end == Feed([], rest.cursor)
+            assert end == FeedPage([], rest.cursor)
             assert (await of_tree(store, end.cursor)).events == more
 
         using(body)
@@ -186,7 +186,7 @@ async def _woken(listeners: Iterable[Listener]) -> list[bool]:
     return [await listener.wait(0) for listener in listeners]
 
 
-async def of_tree(store: EventStore, after: str = START, *, limit: int = 512) -> Feed:
+async def of_tree(store: EventStore, after: str = START, *, limit: int = 512) -> FeedPage:
     """Return a page of the partition of `TREE`."""
     partition = partition_of(TREE, store.partitions)
     return await store.feed(after, limit=limit, partition=partition)

@@ -10,8 +10,7 @@ import pytest
 
 from lib.errors import Conflict, RunErased, StoreClosed
 from lib.events import EventStore, Lease
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.store import CountsErasures
+from lib.events.store import LAYOUT_VERSION, CountsErasures
 from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, StoreTests, Using, all_events, begin, note, started
 
@@ -38,7 +37,9 @@ CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "mark": lambda store: store.mark("name"),
     "marks": lambda store: store.marks("name"),
     "set_mark": lambda store: store.set_mark("name", "value"),
-    "swap_mark": lambda store: store.swap_mark("swapped", expected=None, value=None),
+    "compare_and_set_mark": lambda store: store.compare_and_set_mark(
+        "swapped", expected=None, value=None
+    ),
     "erase": lambda store: store.erase("run"),
     "tombstone": lambda store: store.tombstone("run"),
     "erasures": _erasures,

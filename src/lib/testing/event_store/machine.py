@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from lib.errors import StoreError
-from lib.events import Event, EventStore, Feed, Lease, MemoryEventStore, NewEvent, RunQuery
+from lib.events import Event, EventStore, FeedPage, Lease, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.events.runs import partition_of
 from lib.events.store import START, run_mark
@@ -210,11 +210,11 @@ class _Agreement(RuleBasedStateMachine):
         self._both(lambda store: store.set_mark(name, value))
 
     @rule(name=st.sampled_from(marks), right=st.booleans(), value=st.none() | texts)
-    def swap_mark(self, name: str, value: str | None, *, right: bool) -> None:
+    def compare_and_set_mark(self, name: str, value: str | None, *, right: bool) -> None:
         """Change a mark, knowing what it is or not."""
         now = self._both(lambda store: store.mark(name))
         expected = now if right else "something else"
-        self._both(lambda store: store.swap_mark(name, expected=expected, value=value))
+        self._both(lambda store: store.compare_and_set_mark(name, expected=expected, value=value))
 
     @rule(prefix=st.sampled_from(prefixes))
     def list_marks(self, prefix: str) -> None:
@@ -252,7 +252,7 @@ class _Agreement(RuleBasedStateMachine):
         assert page.events == expected.events
         self._cursors[partition] = (expected.cursor, page.cursor)
 
-    async def _project(self, partition: int, after: str, limit: int) -> Feed:
+    async def _project(self, partition: int, after: str, limit: int) -> FeedPage:
         """Return the page that a store of several partitions has, from memory's only one."""
         partitions = await self._partitions()
         events: list[Event] = []
@@ -263,7 +263,7 @@ class _Agreement(RuleBasedStateMachine):
                 break
             if partitions[page.events[0].run_id] == partition:
                 events += page.events
-        return Feed(events, after)
+        return FeedPage(events, after)
 
     async def _partitions(self) -> dict[str, int]:
         """Return the partition of each run."""

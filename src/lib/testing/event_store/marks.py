@@ -34,20 +34,20 @@ class MarksContract(StoreTests):
 
     def test_a_mark_is_swapped_only_if_it_is_as_expected(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
-            assert await store.swap_mark("a", expected="1", value="2") is False
-            assert await store.swap_mark("a", expected=None, value="1") is True
-            assert await store.swap_mark("a", expected=None, value="2") is False
+            assert await store.compare_and_set_mark("a", expected="1", value="2") is False
+            assert await store.compare_and_set_mark("a", expected=None, value="1") is True
+            assert await store.compare_and_set_mark("a", expected=None, value="2") is False
             assert await store.mark("a") == "1"
-            assert await store.swap_mark("a", expected="1", value="") is True
-            assert await store.swap_mark("a", expected="", value=None) is True
-            assert await store.swap_mark("a", expected=None, value=None) is True
+            assert await store.compare_and_set_mark("a", expected="1", value="") is True
+            assert await store.compare_and_set_mark("a", expected="", value=None) is True
+            assert await store.compare_and_set_mark("a", expected=None, value=None) is True
             assert await store.mark("a") is None
 
         using(body)
 
     def test_of_many_who_swap_a_mark_at_once_one_succeeds(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
-            swaps = [store.swap_mark("a", expected=None, value=str(n)) for n in range(8)]
+            swaps = [store.compare_and_set_mark("a", expected=None, value=str(n)) for n in range(8)]
             swapped = await asyncio.gather(*swaps)
 
             assert swapped.count(True) == 1
@@ -88,8 +88,8 @@ class MarksContract(StoreTests):
             assert await store.marks("") == {}
             for number in range(3):
                 await store.set_mark(f"bus/{number}", "1")
-            await store.swap_mark("bus/0", expected="1", value=None)
-            await store.swap_mark("bus/1", expected="1", value="2")
+            await store.compare_and_set_mark("bus/0", expected="1", value=None)
+            await store.compare_and_set_mark("bus/1", expected="1", value="2")
 
             assert await store.marks("bus/") == {"bus/1": "2", "bus/2": "1"}
 

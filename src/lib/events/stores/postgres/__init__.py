@@ -1,17 +1,15 @@
 """The event store in PostgreSQL, with psycopg (extra `postgres`).
 
-layout.py      the tables and how an older layout becomes a newer one
-place.py       where a store is
-rows.py        runs and events as rows, and names as PostgreSQL can keep them
-errors.py      the driver's errors as ours
-batch.py       what a batch of appends comes to; pure
-statements.py  the one statement that writes a batch
-writer.py      the appends of one partition, a batch per transaction
-leases.py      who drives which run
-changes.py     marks, erasing
-reader.py      what is read
-watch.py       what other processes have written
-store.py       `PostgresEventStore`, which checks its input and joins the parts
+layout.py   the tables, and the migrations from one version to the next
+schema.py   the schema of a store: its name in SQL and in messages, the driver's errors as ours
+rows.py     runs and events as rows, and text as PostgreSQL can keep it
+batch.py    the rows that a batch of appends writes, and the statement that writes them; pure
+writer.py   appends, a batch per transaction
+leases.py   leases: claim, renew, release
+marks.py    marks, and the erasure of runs
+reader.py   all that is read
+watch.py    wakes listeners for the commits of other processes
+store.py    `PostgresEventStore`, which checks its input and joins the parts
 """
 
 from importlib.util import find_spec

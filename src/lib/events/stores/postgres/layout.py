@@ -35,9 +35,8 @@ from lib._util.postgres import (
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreError, StoreReadOnly
 from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.store import new_store_id
-from lib.events.stores.postgres.place import Place
+from lib.events.store import LAYOUT_VERSION, new_store_id
+from lib.events.stores.postgres.schema import Place
 
 _KEY: Final = "events.layout"
 _ID_KEY: Final = "events.id"

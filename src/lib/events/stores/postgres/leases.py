@@ -13,18 +13,17 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from lib._util.batcher import Batcher
 from lib._util.clock import Clock, own_time
 from lib._util.postgres import Connections, array, integers, run, texts
-from lib._util.together import Together
 from lib.events.codec import decode_time, encode_time
 from lib.events.runs import FARTHEST_LEASE, Lease
 from lib.events.stores.postgres.batch import BYTEA
-from lib.events.stores.postgres.errors import typed_errors
-from lib.events.stores.postgres.place import Place
 from lib.events.stores.postgres.rows import Row, run_name, text, untext
+from lib.events.stores.postgres.schema import Place, typed_errors
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-_MOST: Final = 256
+_MAX_ITEMS: Final = 256
 """How many share a statement."""
 
 _CLAIM: Final = """
@@ -102,12 +101,12 @@ class Leases:
     def __init__(self, place: Place, connections: Connections, clock: Clock) -> None:
         """Take connections to a store that has the newest layout."""
         self._place, self._connections, self._clock = place, connections, clock
-        self._claims = Together(self._claim_these, most=_MOST, name="lib.events.claim")
+        self._claims = Batcher(self._claim_these, max_items=_MAX_ITEMS, name="lib.events.claim")
         self._renewals = self._changes(_RENEW, "lib.events.renew")
         self._releases = self._changes(_RELEASE, "lib.events.release")
 
-    def _changes(self, change: str, name: str) -> Together[_Change, Row | None]:
-        return Together(partial(self._change_these, change), most=_MOST, name=name)
+    def _changes(self, change: str, name: str) -> Batcher[_Change, Row | None]:
+        return Batcher(partial(self._change_these, change), max_items=_MAX_ITEMS, name=name)
 
     async def drained(self) -> None:
         """Return when nothing waits and nothing is under way."""

@@ -13,11 +13,9 @@ from lib.errors import RunNotFound
 from lib.events.codec import decode_time, encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery, check_partition
-from lib.events.store import END, Feed, Tombstone, tombstone_name
+from lib.events.store import END, FeedPage, Tombstone, tombstone_name
 from lib.events.stores.postgres import layout
-from lib.events.stores.postgres.changes import ERASED
-from lib.events.stores.postgres.errors import typed_errors
-from lib.events.stores.postgres.place import Place
+from lib.events.stores.postgres.marks import ERASED
 from lib.events.stores.postgres.rows import (
     Row,
     event_of,
@@ -28,6 +26,7 @@ from lib.events.stores.postgres.rows import (
     text,
     untext,
 )
+from lib.events.stores.postgres.schema import Place, typed_errors
 
 _MANY: Final = 500
 """More events than that are decoded in a thread."""
@@ -60,7 +59,7 @@ _FEED: Final = """
 """
 _HEAD: Final = "SELECT head FROM {lib_partitions} WHERE id = %(part)s::smallint"
 _HEADS: Final = "SELECT id, head FROM {lib_partitions}"
-_GROWN: Final = """
+_APPENDED: Final = """
     SELECT r.run_id, e.seq FROM {lib_events} e JOIN {lib_runs} r ON r.id = e.run
     WHERE e.part = %(part)s::smallint AND e.pos > %(after)s::bigint AND e.pos <= %(upto)s::bigint
     LIMIT %(limit)s::bigint
@@ -143,25 +142,25 @@ class Reader:
         found = await self._all(_RUN, {"name": run_name(run_id)}, fixed=True)
         return run_of(found[0]) if found else None
 
-    async def feed(self, after: str, limit: int, partition: int) -> Feed:
+    async def feed(self, after: str, limit: int, partition: int) -> FeedPage:
         """Return a page of the feed; see `EventStore.feed`."""
         check_partition(partition, self._partitions)
         if after == END:
             [[head]] = await self._all(_HEAD, {"part": partition})
-            return Feed([], str(head))
+            return FeedPage([], str(head))
         wanted = {"part": partition, "after": int(after or 0), "limit": limit}
         found = await self._all(_FEED, wanted)
         events = await _decoded([row[:7] for row in found], _events)
-        return Feed(events, str(found[-1][7]) if found else after)
+        return FeedPage(events, str(found[-1][7]) if found else after)
 
     async def heads(self) -> dict[int, int]:
         """Return the last position of each partition."""
         return dict(await self._all(_HEADS, {}))
 
-    async def grown(self, partition: int, after: int, upto: int, limit: int) -> list[Row]:
+    async def appended(self, partition: int, after: int, upto: int, limit: int) -> list[Row]:
         """Return run ids and sequence numbers of events between two positions, in no order."""
         wanted = {"part": partition, "after": after, "upto": upto, "limit": limit}
-        rows = await self._all(_GROWN, wanted)
+        rows = await self._all(_APPENDED, wanted)
         return [(untext(run_id), seq) for run_id, seq in rows]
 
     async def tombstone(self, run_id: str) -> Tombstone | None:

@@ -23,23 +23,23 @@ from lib.events.runs import (
     lease_length,
     partition_of,
 )
-from lib.events.store import START, CountsErasures, Feed, Tombstone
+from lib.events.store import START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.postgres import layout
 from lib.events.stores.postgres.batch import Append, Elsewhere
-from lib.events.stores.postgres.changes import Changes
-from lib.events.stores.postgres.errors import typed_errors
 from lib.events.stores.postgres.leases import Leases
-from lib.events.stores.postgres.place import place_of
+from lib.events.stores.postgres.marks import Changes
 from lib.events.stores.postgres.reader import Reader
+from lib.events.stores.postgres.schema import place_of, typed_errors
 from lib.events.stores.postgres.watch import Watch
 from lib.events.stores.postgres.writer import Writer
-from lib.events.wakeups import Wakeups
+from lib.events.wakeups import Wakeups, poll_for_commits
 
 _KEPT_HOMES: Final = 100_000
 _MAX_PARTITIONS: Final = 1_024
 _SPARE: Final = 4
 _NEEDED_SPARE: Final = 2
 _READING: Final = 4
+_LONGEST_PAUSE_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -160,14 +160,20 @@ class PostgresEventStore(CountsErasures, AsyncStore):
             connections = await self._connect(held)
         reader = Reader(self._place, connections, self._partitions, read_only=self._read_only)
         heads = await reader.heads()
-        watch = Watch(reader, self._wakeups, self._clock, heads, self._place.name)
-        watching = asyncio.create_task(watch.watch(), name="lib.events.watch")
-        held.push_async_callback(cancelled, watching)
+        watch = Watch(reader, self._wakeups, heads)
+        polling = poll_for_commits(
+            watch.look,
+            wakeups=self._wakeups,
+            clock=self._clock,
+            longest_pause_s=_LONGEST_PAUSE_S,
+            store=self._place.name,
+        )
+        held.push_async_callback(cancelled, asyncio.create_task(polling, name="lib.events.watch"))
         if not self._read_only:
             self._changes = Changes(self._place, connections)
             self._leases = Leases(self._place, connections, self._clock)
             held.push_async_callback(self._leases.drained)
-            self._writer = Writer(self._place, connections, self._partitions, watch.grown)
+            self._writer = Writer(self._place, connections, self._partitions, watch.appended)
             held.push_async_callback(self._writer.drained)
         self._reader = reader
 
@@ -267,12 +273,14 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         check_text(value)
         await changes.set_mark(name, value)
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
         """Change a small durable value that is as expected; return whether it was."""
         changes = self._writing()
         check_text(name)
         check_text(value or "")
-        return await changes.swap_mark(name, expected, value)
+        return await changes.compare_and_set_mark(name, expected, value)
 
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events for good; return whether there was one."""
@@ -308,7 +316,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         """Return one run, or None."""
         return await self._reading().run(run_id)
 
-    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> FeedPage:
         """Return events of all runs of a partition in commit order; see `EventStore.feed`."""
         return await self._reading().feed(after, limit, partition)
 

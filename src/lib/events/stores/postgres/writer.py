@@ -27,11 +27,10 @@ from lib._util.postgres import (
     transaction,
 )
 from lib.errors import StoreCorrupt, StoreError
-from lib.events.stores.postgres import layout, statements
-from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, Known
-from lib.events.stores.postgres.errors import typed_errors
-from lib.events.stores.postgres.place import Place
+from lib.events.stores.postgres import layout
+from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, Known, write
 from lib.events.stores.postgres.rows import Row, run_of
+from lib.events.stores.postgres.schema import Place, typed_errors
 
 _KEPT_RUNS: Final = 10_000
 _TRIES: Final = 5
@@ -48,7 +47,7 @@ _LOCK: Final = """
 _CONTENDED: Final = "others write to the same runs all the time"
 
 Waiting = tuple[Append, asyncio.Future[Any]]
-Grown = Callable[[int, int, int, Mapping[str, tuple[int, bool]]], None]
+Appended = Callable[[int, int, int, Mapping[str, tuple[int, bool]]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Writer:
     """Appends to one store, a batch at a time on each of its lanes."""
 
     def __init__(
-        self, place: Place, connections: Connections, partitions: int, grown: Grown
+        self, place: Place, connections: Connections, partitions: int, appended: Appended
     ) -> None:
         """Begin without work.
 
@@ -77,12 +76,12 @@ class Writer:
             place: where the store is.
             connections: where connections come from; a lane holds one while it has work.
             partitions: how many there are.
-            grown: called after each transaction for each of its partitions, with the partition,
-                the positions before and after it, and the runs that have grown, each with its
+            appended: called after each transaction for each of its partitions, with the partition,
+                the positions before and after it, and the runs appended to, each with its
                 head and whether by a signal.
         """
         self._place, self._connections = place, connections
-        self._partitions, self._grown = partitions, grown
+        self._partitions, self._appended = partitions, appended
         self._known: dict[str, Known] = {}
         self._waiting: dict[int, list[Waiting]] = {}
         self._busy: set[int] = set()
@@ -224,7 +223,7 @@ class Writer:
             fresh |= await self._load(connection, doubtful)
         if not plan.runs:
             return _Written(plan, (), {})
-        statement, parameters = statements.write(self._place, plan)
+        statement, parameters = write(self._place, plan)
         async with cursor(connection) as using:
             rows = await (await run(using, statement, parameters)).fetchall()
         names = {name for _, _, name in rows if name is not None}
@@ -240,11 +239,11 @@ class Writer:
     def _committed(self, batch: Sequence[Waiting], written: _Written) -> list[Waiting]:
         """Tell what has been committed; return what must be tried again."""
         plan = written.plan
-        grown: dict[int, dict[str, tuple[int, bool]]] = {home: {} for home in written.bases}
+        appended: dict[int, dict[str, tuple[int, bool]]] = {home: {} for home in written.bases}
         for run_id, change in plan.runs.items():
             if change.name in written.names:
                 self._known[run_id] = change.info
-                grown[change.home][run_id] = (change.info.head, change.signal)
+                appended[change.home][run_id] = (change.info.head, change.signal)
             else:
                 self._known.pop(run_id, None)
         left: list[Waiting] = []
@@ -254,7 +253,7 @@ class Writer:
             else:
                 _settle(waiting[1], outcome)
         for home, base in written.bases.items():
-            self._grown(home, base, base + plan.sizes[home], grown[home])
+            self._appended(home, base, base + plan.sizes[home], appended[home])
         return left
 
 

@@ -33,8 +33,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.store import new_store_id
+from lib.events.store import LAYOUT_VERSION, new_store_id
 from lib.events.stores.redis import rows
 from lib.events.stores.redis.operations import digests
 from lib.events.stores.redis.server import GONE_TEXT, Server

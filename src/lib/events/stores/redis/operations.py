@@ -1,12 +1,20 @@
-"""What can be written, as arguments of the script in `writes.py` and out of its replies."""
+"""Operations: arguments of the script in `writes.py`, its replies, and the queue of a lane.
+
+One script of a lane is under way at a time. What arrives meanwhile waits for the next one: the
+slower the server, the larger the batches, so that all of a batch share the cost of a round trip and
+of the server's write to its disk.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
+from lib._util.batcher import Batcher
 from lib.errors import StoreError
 from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import decode_time, encode_time, with_copies
@@ -18,6 +26,10 @@ from lib.events.stores.redis.rows import raw
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _KEPT_RUNS: Final = 10_000
+_MAX_OPERATIONS: Final = 256
+_MAX_BYTES: Final = 4 * 1024 * 1024  # the server does nothing else while a script runs
+
+T = TypeVar("T")
 
 
 class Outdated(Exception):
@@ -246,10 +258,10 @@ def set_mark(name: str, value: str) -> Command:
     return Command((b"set_mark", raw(name), raw(value)))
 
 
-def swap_mark(name: str, expected: str | None, value: str | None) -> Command:
+def compare_and_set_mark(name: str, expected: str | None, value: str | None) -> Command:
     """Return the change of a small value; it answers whether the value was as expected."""
     texts = [[] if text is None else [raw(text)] for text in (expected, value)]
-    return Command((b"swap_mark", raw(name), *_counted(texts[0]), *_counted(texts[1])))
+    return Command((b"compare_and_set_mark", raw(name), *_counted(texts[0]), *_counted(texts[1])))
 
 
 def erase(run_id: str, now: datetime) -> Command:
@@ -266,3 +278,78 @@ def prefix_range(prefix: str) -> tuple[bytes, bytes]:
 
 def _counted(items: Sequence[bytes]) -> list[bytes]:
     return [b"%d" % len(items), *items]
+
+
+class Lane:
+    """Carries operations from one event loop to the server."""
+
+    def __init__(
+        self,
+        commit: Callable[[Sequence[bytes]], Awaitable[Sequence[Any]]],
+        committed: Callable[[Sequence[Any]], None],
+    ) -> None:
+        """Begin without work.
+
+        Args:
+            commit: carries out operations, given as arguments of the script, and returns a reply
+                for each.
+            committed: called after each script with the outcomes of what it has carried out.
+        """
+        self._commit, self._committed = commit, committed
+        self._batcher = Batcher(
+            self._run_script, name="lib.events.commit", max_items=_MAX_OPERATIONS
+        )
+
+    def put(self, operation: Operation) -> asyncio.Future[Any]:
+        """Return the outcome to come; cancelled before its script, nothing happens."""
+        return self._batcher.put(operation)
+
+    async def drained(self) -> None:
+        """Return when nothing waits and nothing is under way."""
+        await self._batcher.drained()
+
+    async def _run_script(self, operations: Sequence[Operation]) -> list[Any]:
+        """Return what has become of those that fit into a script: the outcome, or the refusal."""
+        outcomes: list[Any] = []
+        places: list[int] = []
+        args: list[bytes] = []
+        size = 0
+        for operation in operations:
+            if size >= _MAX_BYTES:
+                break
+            own = _told(operation, operation.arguments)
+            if not isinstance(own, Exception):
+                places.append(len(outcomes))
+                args += own
+                size += sum(map(len, own))
+            outcomes.append(own)
+        if places:
+            told = await self._send([operations[place] for place in places], args)
+            for place, outcome in zip(places, told, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    async def _send(self, operations: Sequence[Operation], args: Sequence[bytes]) -> list[Any]:
+        try:
+            replies = await self._commit(args)
+        except BaseException:
+            for operation in operations:
+                operation.failed()
+            raise
+        told = [
+            _told(operation, partial(operation.outcome, reply))
+            for operation, reply in zip(operations, replies, strict=True)
+        ]
+        self._committed([each for each in told if not isinstance(each, Exception)])
+        return told
+
+
+def _told(operation: Operation, step: Callable[[], T]) -> T | Exception:
+    """Return what a step of an operation returns, or why it is refused; the others go on."""
+    try:
+        return step()
+    except Outdated as refusal:
+        return refusal
+    except Exception as refusal:  # noqa: BLE001 - told to who waits
+        operation.failed()
+        return refusal

@@ -1,4 +1,9 @@
-"""What can be read of a store, each question in one round trip or in pages."""
+"""What can be read of a store, each question in one round trip or in pages.
+
+A script that reads sees one state of the store. A server that has lost its data would answer all of
+them with nothing, so each looks first whether the store is there, by its id, which is the first
+argument.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,130 @@ from lib.errors import RunNotFound
 from lib.events.codec import decode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery, matches
-from lib.events.store import END, Feed, Tombstone, tombstone_name
-from lib.events.stores.redis import layout, reads, rows
+from lib.events.store import END, FeedPage, Tombstone, tombstone_name
+from lib.events.stores.redis import layout, rows
 from lib.events.stores.redis.operations import prefix_range
 from lib.events.stores.redis.rows import raw
-from lib.events.stores.redis.server import Server
+from lib.events.stores.redis.server import GONE, Server
 
 _PAGE: Final = 500
 _MOST_BYTES: Final = 4 * 1024 * 1024  # the server does nothing else while a script runs
+
+
+_PRESENT: Final = f"""
+local meta = redis.call('HMGET', KEYS[1] .. ':meta', 'version', 'id')
+if not meta[1] or (meta[2] or '') ~= table.remove(ARGV, 1) then
+  return redis.error_reply('{GONE}')
+end
+"""
+
+_FIND: Final = (
+    _PRESENT
+    + """
+local P = KEYS[1] .. ':'
+local number = redis.call('HGET', P .. 'names', ARGV[1])
+if number then return {number, cjson.encode(redis.call('HGETALL', P .. 'run:' .. number))} end
+return {false, redis.call('HGET', P .. 'tombstones', ARGV[2])}
+"""
+)
+"""The number and the fields of a run, or nothing and its tombstone."""
+
+_LOG: Final = (
+    _PRESENT
+    + """
+local P = KEYS[1] .. ':'
+local number = redis.call('HGET', P .. 'names', ARGV[1])
+if not number then return {} end
+return redis.call('LRANGE', P .. 'log:' .. number, ARGV[2], ARGV[3])
+"""
+)
+"""Entries of a run's log, from an index to another."""
+
+_RUNS: Final = (
+    _PRESENT
+    + """
+local P, call = KEYS[1] .. ':', redis.call
+local smallest, fewest
+for n = 3, #ARGV do
+  local size = call('ZCARD', P .. ARGV[n])
+  if not fewest or size < fewest then smallest, fewest = P .. ARGV[n], size end
+end
+local found = call('ZRANGEBYSCORE', smallest, '(' .. ARGV[1], '+inf', 'LIMIT', '0', ARGV[2])
+local page = {}
+for n, number in ipairs(found) do
+  page[n] = cjson.encode(call('HGETALL', P .. 'run:' .. number))
+end
+return {found[#found] or false, page}
+"""
+)
+"""The number of the last and the fields of runs after a number, from the smallest of some indexes.
+
+Fields are JSON: the driver takes far longer for many small answers than for one."""
+
+_FEED: Final = (
+    _PRESENT
+    + """
+local P, call = KEYS[1] .. ':', redis.call
+local feed, after = P .. 'feed:' .. ARGV[1], tonumber(ARGV[2])
+local limit, cap = tonumber(ARGV[3]), tonumber(ARGV[4])
+local function text(number) return string.format('%.0f', number) end
+local length = call('LLEN', feed)
+if after > length then after = length end
+local pages, events, bytes = {}, 0, 0
+while events < limit and after < length and bytes < cap do
+  local wanted = math.min(limit - events, 1000)
+  local places = call('LRANGE', feed, text(after), text(after + wanted - 1))
+  local n = 1
+  while n <= #places and bytes < cap do
+    local count = 1
+    if places[n] ~= '' then
+      local number, seq = string.match(places[n], '^(%d+):(%d+)$')
+      while count < 16 and places[n + count] == number .. ':' .. text(seq + count) do
+        count = count + 1
+      end
+      local last = text(seq + count - 2)
+      local entries = call('LRANGE', P .. 'log:' .. number, text(seq - 1), last)
+      for _, entry in ipairs(entries) do bytes = bytes + #entry end
+      pages[#pages + 1] = {call('HGET', P .. 'run:' .. number, 'id'), seq, entries}
+      events = events + count
+    end
+    n = n + count
+    after = after + count
+  end
+end
+return {text(after), after < length and 1 or 0, pages}
+"""
+)
+"""Events of a partition after a position, the position after them, and whether there are more.
+
+It ends at a number of events, or of bytes, so that it does not hold the server for long."""
+
+_MARKS: Final = (
+    _PRESENT
+    + """
+local P, call = KEYS[1] .. ':', redis.call
+local found = {}
+for _, name in ipairs(call('ZRANGEBYLEX', P .. 'marks:names', ARGV[1], ARGV[2])) do
+  found[#found + 1] = name
+  found[#found + 1] = call('HGET', P .. 'marks', name)
+end
+return found
+"""
+)
+"""Names and values of marks, ordered by name."""
+
+_USERS: Final = (
+    _PRESENT
+    + """
+local P, call = KEYS[1] .. ':', redis.call
+local users = {}
+for n, number in ipairs(call('ZRANGE', P .. 'blob:' .. ARGV[1], 0, ARGV[2])) do
+  users[n] = call('HGET', P .. 'run:' .. number, 'id')
+end
+return users
+"""
+)
+"""The ids of runs that refer to a blob, oldest first, up to an index."""
 
 
 class Reader:
@@ -56,13 +177,13 @@ class Reader:
         if limit == 0:
             return []
         last = -1 if limit is None else after + limit - 1
-        found = await self._ask(reads.LOG, raw(run_id), after, last)
+        found = await self._ask(_LOG, raw(run_id), after, last)
         return [rows.event_of(run_id, seq, entry) for seq, entry in enumerate(found, after + 1)]
 
     async def find(self, run_id: str) -> RunInfo | Tombstone | None:
         """Return a run, or what is left of it."""
         name = tombstone_name(run_id)
-        number, found = await self._ask(reads.FIND, raw(run_id), name)
+        number, found = await self._ask(_FIND, raw(run_id), name)
         if number is not None:
             return rows.run_of(found)
         if found is None:
@@ -77,7 +198,7 @@ class Reader:
         size, more = _PAGE if query.limit is None else min(query.limit, _PAGE), True
         while more and (query.limit is None or len(found) < query.limit):
             args = (after, size, *rows.indexes_of(query))
-            after, page = await self._ask(reads.RUNS, *args)
+            after, page = await self._ask(_RUNS, *args)
             found += [info for info in map(rows.run_of, page) if matches(info, query)]
             more, size = len(page) == size, _PAGE
         return found[: query.limit]
@@ -90,20 +211,20 @@ class Reader:
             raise RunNotFound(run_id)
         return number
 
-    async def feed(self, after: str, limit: int, partition: int) -> Feed:
+    async def feed(self, after: str, limit: int, partition: int) -> FeedPage:
         """Return a page of the feed; see `EventStore.feed`."""
         if after == END:
             length = await self._call("LLEN", f"{self._key}:feed:{partition}")
-            return Feed([], str(length))
+            return FeedPage([], str(length))
         cursor, more = b"%d" % int(after or 0), True
         events: list[Event] = []
         while more and len(events) < limit:
             args = (partition, cursor, limit - len(events), _MOST_BYTES)
-            cursor, more, pages = await self._ask(reads.FEED, *args)
+            cursor, more, pages = await self._ask(_FEED, *args)
             for run_id, first, entries in pages:
                 numbered = enumerate(entries, int(first))
                 events += [rows.event_of(run_id.decode(), seq, entry) for seq, entry in numbered]
-        return Feed(events, cursor.decode())
+        return FeedPage(events, cursor.decode())
 
     async def mark(self, name: str) -> str | None:
         """Return a small value; see `EventStore.mark`."""
@@ -112,7 +233,7 @@ class Reader:
 
     async def marks(self, prefix: str) -> dict[str, str]:
         """Return small values; see `EventStore.marks`."""
-        found = await self._ask(reads.MARKS, *prefix_range(prefix))
+        found = await self._ask(_MARKS, *prefix_range(prefix))
         texts = [item.decode() for item in found]
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
@@ -124,5 +245,5 @@ class Reader:
         """Return the runs of a blob; see `EventStore.blob_users`."""
         if limit < 1:
             return []
-        found = await self._ask(reads.USERS, raw(digest), limit - 1)
+        found = await self._ask(_USERS, raw(digest), limit - 1)
         return [name.decode() for name in found]

@@ -24,7 +24,6 @@ from lib.errors import (
 from lib.events.codec import decode_time, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
-from lib.events.layout import LAYOUT_VERSION
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -34,20 +33,44 @@ from lib.events.runs import (
     check_text,
     lease_length,
 )
-from lib.events.store import START, CountsErasures, Feed, Tombstone
+from lib.events.store import LAYOUT_VERSION, START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.redis import layout, operations
-from lib.events.stores.redis.lanes import Lane
-from lib.events.stores.redis.operations import Append, KnownRuns, Operation, Outdated, Stored
+from lib.events.stores.redis.operations import Append, KnownRuns, Lane, Operation, Outdated, Stored
 from lib.events.stores.redis.reader import Reader
-from lib.events.stores.redis.server import Server
-from lib.events.stores.redis.upkeep import inspect, rewrite
-from lib.events.stores.redis.watch import Heads, lengths, watch
+from lib.events.stores.redis.server import Server, inspect, rewrite
 from lib.events.stores.redis.writes import COMMIT
-from lib.events.wakeups import Wakeups
+from lib.events.wakeups import Wakeups, poll_for_commits
 
 _PREFIX: Final = re.compile(r"[\w.:-]+", re.ASCII)
 _SPARE_CONNECTIONS: Final = 4
 _FEWEST_SPARE: Final = 2
+_LONGEST_PAUSE_S: Final = 1.0
+
+
+class FeedLengths:
+    """The lengths of the feeds of all partitions, as this process has last seen them."""
+
+    def __init__(self, lengths: Sequence[int], wakeups: Wakeups) -> None:
+        """Take the present lengths, and the listeners to wake for commits of other processes."""
+        self._lengths = list(lengths)
+        self._wakeups = wakeups
+
+    def appended(self, partition: int, before: int, after: int) -> None:
+        """Record an append of this process, from the length before it to the length after it."""
+        if before > self._lengths[partition]:
+            self._wakeups.foreign(partition)
+        self._lengths[partition] = max(after, self._lengths[partition])
+
+    def seen(self, lengths: Sequence[int]) -> bool:
+        """Record lengths that were read a moment ago; return whether any is new."""
+        # A feed never shrinks: an empty one is lost, which its readers find out.
+        news = [
+            p for p, n in enumerate(lengths) if n > self._lengths[p] or (not n and self._lengths[p])
+        ]
+        for partition in news:
+            self._lengths[partition] = lengths[partition]
+            self._wakeups.foreign(partition)
+        return bool(news)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +207,28 @@ class RedisEventStore(CountsErasures, AsyncStore):
         server = self._server(connections=self._connections(self._partitions))
         held.push_async_callback(server.close)
         self._known = KnownRuns()
-        heads = Heads(await lengths(server, self._key, self._partitions), self._wakeups)
+        seen = FeedLengths(await self._feed_lengths(server), self._wakeups)
         reader = Reader(server, self._key, self._name, self._id)
-        opened = _Opened(server, reader, self._lanes(server, heads))
-        look = watch(server, self._key, heads, self._clock)
-        held.push_async_callback(cancelled, asyncio.create_task(look, name="lib.events.watch"))
+        opened = _Opened(server, reader, self._lanes(server, seen))
+        polling = poll_for_commits(
+            partial(self._look, server, seen),
+            wakeups=self._wakeups,
+            clock=self._clock,
+            longest_pause_s=_LONGEST_PAUSE_S,
+            store=self._name,
+        )
+        held.push_async_callback(cancelled, asyncio.create_task(polling, name="lib.events.watch"))
         for lane in opened.lanes:
             held.push_async_callback(lane.drained)
         return opened
+
+    async def _look(self, server: Server, seen: FeedLengths) -> bool:
+        return seen.seen(await self._feed_lengths(server))
+
+    async def _feed_lengths(self, server: Server) -> list[int]:
+        """Return how long the feeds are, in one round trip."""
+        feeds = range(self._partitions)
+        return await server.together([("LLEN", f"{self._key}:feed:{p}") for p in feeds])
 
     async def _found(self) -> int:
         """Look at the server and at the layout, mend it if need be; return the partitions."""
@@ -209,10 +246,10 @@ class RedisEventStore(CountsErasures, AsyncStore):
             await server.close()
         return partitions
 
-    def _lanes(self, server: Server, heads: Heads) -> Sequence[Lane]:
+    def _lanes(self, server: Server, seen: FeedLengths) -> Sequence[Lane]:
         if self._read_only:
             return ()
-        commit, committed = partial(self._commit, server), partial(self._committed, heads)
+        commit, committed = partial(self._commit, server), partial(self._committed, seen)
         return [Lane(commit, committed) for _ in range(self._partitions + 1)]
 
     async def close(self) -> None:
@@ -222,10 +259,10 @@ class RedisEventStore(CountsErasures, AsyncStore):
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
 
-    def _committed(self, heads: Heads, outcomes: Sequence[Any]) -> None:
+    def _committed(self, seen: FeedLengths, outcomes: Sequence[Any]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Stored):
-                heads.grown(outcome.partition, outcome.before, outcome.after)
+                seen.appended(outcome.partition, outcome.before, outcome.after)
                 last = outcome.events[-1]
                 self._wakeups.committed(
                     last.run_id, signal=is_signal(last.kind), partition=outcome.partition
@@ -246,10 +283,10 @@ class RedisEventStore(CountsErasures, AsyncStore):
             with suppress(Outdated):
                 stored: Stored = await opened.lanes[append.partition(info)].put(append)
                 return stored.events
-            info = await self._look(opened.reader, run_id)
+            info = await self._find(opened.reader, run_id)
             append.advance(info)  # what is refused now is refused for good
 
-    async def _look(self, reader: Reader, run_id: str) -> RunInfo | None:
+    async def _find(self, reader: Reader, run_id: str) -> RunInfo | None:
         """Return what the server knows of a run.
 
         Raises:
@@ -298,11 +335,13 @@ class RedisEventStore(CountsErasures, AsyncStore):
         check_text(value)
         await self._write(operations.set_mark(name, value))
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
         """Change a small durable value that is as expected; return whether it was."""
         check_text(name)
         check_text(value or "")
-        return bool(await self._write(operations.swap_mark(name, expected, value)))
+        return bool(await self._write(operations.compare_and_set_mark(name, expected, value)))
 
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events for good; return whether there was one."""
@@ -353,7 +392,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
         found = await self._check_open().reader.find(run_id)
         return found if isinstance(found, RunInfo) else None
 
-    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> FeedPage:
         """Return events of a partition's runs in commit order; see `EventStore.feed`."""
         reader = self._check_open().reader
         check_partition(partition, self._partitions)

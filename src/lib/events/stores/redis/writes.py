@@ -236,7 +236,7 @@ function ops.set_mark()
   return 1
 end
 
-function ops.swap_mark()
+function ops.compare_and_set_mark()
   local name, expected, value = take(), take_list(), take_list()
   if call('HGET', P .. 'marks', name) ~= (expected[1] or false) then return 0 end
   if value[1] then keep(name, value[1]) else forget(name) end

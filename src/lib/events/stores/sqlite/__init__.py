@@ -1,9 +1,9 @@
 """The event store in one SQLite file.
 
-    layout.py   the tables and how an older file becomes a newer one
+    layout.py   the tables, and the migrations from one version to the next
     rows.py     runs and events as rows
-    errors.py   SQLite's errors as ours
-    file.py     the open file, and whether its name still leads to it
+    file.py     the files of an open store, and SQLite's errors as ours
+    erasure.py  how what is erased leaves the file
     writer.py   the one connection that writes, a batch of operations per transaction
     reader.py   the connection that reads
     store.py    `SQLiteEventStore`, the asynchronous shell around them

@@ -1,14 +1,14 @@
-"""How what is erased leaves the file, and not only the tables.
+"""Removes erased data from the file, and not only from the tables.
 
 1. Deleted rows and freed pages are overwritten with zeros (`PRAGMA secure_delete`) in the
    transaction that erases.
 2. The write-ahead log still holds older versions of those pages. After the transaction it is moved
-   into the file and cut to nothing, unless another process reads just then: then it is done after
-   the next transaction, or when the store is closed.
+   into the file and cut to nothing, unless another process reads just then: then that is done
+   after the next transaction, or when the store is closed.
 3. SQLite moves rows from page to page when it balances its trees, and may leave a copy of one in
-   the unused part of a page. Only writing the whole file anew surely ends those. That takes time
-   and disk space as the file is large, so the last process to close the file does it; the file
-   remembers that it is due.
+   the unused part of a page. Only a rewrite of the whole file surely removes those. It takes time
+   and disk space in proportion to the file, so the last process to close the file does it;
+   `lib_meta` records that it is due.
 
 Source: https://www.sqlite.org/pragma.html#pragma_secure_delete, https://www.sqlite.org/lang_vacuum.html
 """
@@ -28,16 +28,18 @@ from lib.events.stores.sqlite.layout import refuse_newer
 from lib.events.stores.sqlite.rows import above
 
 ERASED: Final = "events.erased"
-"""Under which key `lib_meta` counts what was erased: runs, and marks that have outlived theirs."""
+"""The key under which `lib_meta` counts erasures: of runs, and of marks whose run was erased."""
 _SCRUBBED: Final = "events.scrubbed"
-_PATIENCE_MS: Final = 200
+_MAX_WAIT_MS: Final = 200
 
 _BY_NUMBER: Final = (
     "DELETE FROM lib_events WHERE run = ?",
     "DELETE FROM lib_blob_uses WHERE run = ?",
     "DELETE FROM lib_runs WHERE id = ?",
 )
-_BURY: Final = "INSERT OR REPLACE INTO lib_tombstones (name, events, erased_at) VALUES (?, ?, ?)"
+_ADD_TOMBSTONE: Final = (
+    "INSERT OR REPLACE INTO lib_tombstones (name, events, erased_at) VALUES (?, ?, ?)"
+)
 _ERASE_MARKS: Final = "DELETE FROM lib_marks WHERE name >= ? AND name < ?"
 _COUNT: Final = """
     INSERT INTO lib_meta (key, value) VALUES (?, '1')
@@ -46,7 +48,7 @@ _COUNT: Final = """
 
 
 def erase_marks(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Delete the marks of a run, which may have outlived it; return whether there were any."""
+    """Delete the marks of a run, which may be erased already; return True if there were any."""
     first = run_mark(run_id)
     found = connection.execute(_ERASE_MARKS, (first, above(first))).rowcount > 0
     if found:
@@ -57,22 +59,22 @@ def erase_marks(connection: sqlite3.Connection, run_id: str) -> bool:
 def erase_run(
     connection: sqlite3.Connection, number: int, run_id: str, events: int, now: datetime
 ) -> None:
-    """Delete the run that has this number, and leave its tombstone."""
+    """Delete the run with this number, and add its tombstone."""
     for statement in _BY_NUMBER:
         connection.execute(statement, (number,))
-    connection.execute(_BURY, (tombstone_name(run_id), events, encode_time(now)))
+    connection.execute(_ADD_TOMBSTONE, (tombstone_name(run_id), events, encode_time(now)))
     connection.execute(_COUNT, (ERASED,))
 
 
 def truncate_log(connection: sqlite3.Connection) -> bool:
-    """Move the write-ahead log into the file and cut it; return whether nobody was in the way."""
-    with _impatient(connection):
+    """Move the write-ahead log into the file and empty it; False if a reader prevented it."""
+    with _short_wait(connection):
         [[busy, *_]] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return not busy
 
 
 def scrub(connection: sqlite3.Connection, store: str) -> None:
-    """Write the file anew if that is due and nobody else has it open.
+    """Rewrite the file if that is due and no other process has it open.
 
     Raises:
         SchemaTooNew: a newer release has written it meanwhile.
@@ -81,7 +83,7 @@ def scrub(connection: sqlite3.Connection, store: str) -> None:
     if erased == _count(connection, _SCRUBBED):
         return
     refuse_newer(connection, store)
-    with _impatient(connection):
+    with _short_wait(connection):
         if not _is_alone(connection):
             return
         connection.execute("VACUUM")
@@ -91,9 +93,9 @@ def scrub(connection: sqlite3.Connection, store: str) -> None:
 
 
 def _is_alone(connection: sqlite3.Connection) -> bool:
-    """Tell whether nobody else has the file open, which then has no write-ahead log any more.
+    """Return True if no other process has the file open; its write-ahead log is gone then.
 
-    That SQLite refuses to give the log up is how to learn of the others.
+    SQLite refuses to leave WAL mode while another process has the file open.
     """
     try:
         [[mode]] = connection.execute("PRAGMA journal_mode=DELETE").fetchall()
@@ -110,10 +112,10 @@ def _count(connection: sqlite3.Connection, key: str) -> str | None:
 
 
 @contextmanager
-def _impatient(connection: sqlite3.Connection) -> Generator[None]:
-    """Wait for nobody for long: what is done here can be done later."""
+def _short_wait(connection: sqlite3.Connection) -> Generator[None]:
+    """Shorten the wait for other processes: what is done here can be done later."""
     [[wait_ms]] = connection.execute("PRAGMA busy_timeout").fetchall()
-    connection.execute(f"PRAGMA busy_timeout={min(wait_ms, _PATIENCE_MS)}")
+    connection.execute(f"PRAGMA busy_timeout={min(wait_ms, _MAX_WAIT_MS)}")
     try:
         yield
     finally:

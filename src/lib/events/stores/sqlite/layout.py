@@ -1,15 +1,15 @@
-"""The tables of an event store, and how an older file becomes a newer one.
+"""The tables of an event store, and the migrations from one version to the next.
 
     lib_meta        the layout version, under a key of its own, so that other parts can keep theirs;
-                    the id of the store, unless it was made before stores had one; and how often
-                    something was erased from it, and scrubbed
+                    the id of the store, unless it was made before stores had one; the number of
+                    erasures, and their number at the last rewrite of the file
     lib_runs        one row per run: its name, and the projection of its events
     lib_events      the log; `pos` is the order of commits, as one connection at a time can write
     lib_marks       small durable values
-    lib_tombstones  what is left of erased runs
+    lib_tombstones  the records of erased runs
     lib_blob_uses   which runs refer to which blob
 
-Times are microseconds since 1970 in UTC. Inside the file a run is known by a number given at its
+Times are microseconds since 1970 in UTC. Inside the file a run has a number, given at its
 start: names are random, and an index over them would touch a page of its own for every append.
 """
 
@@ -23,8 +23,7 @@ from lib._util.sqlite import transaction
 from lib.errors import MigrationNeeded, SchemaTooNew, StoreCorrupt, StoreReadOnly
 from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import decode_data
-from lib.events.layout import LAYOUT_VERSION
-from lib.events.store import new_store_id
+from lib.events.store import LAYOUT_VERSION, new_store_id
 
 _KEY: Final = "events.layout"
 _ID_KEY: Final = "events.id"
@@ -97,11 +96,11 @@ USE_BLOB: Final = "INSERT OR IGNORE INTO lib_blob_uses (digest, run) VALUES (?, 
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Make the first layout, or what a store of release 0.1 or 0.2 lacks of it."""
+    """Create the first layout, or the tables that a store of release 0.1 or 0.2 lacks."""
     is_new = not _has_table(connection, "lib_runs")
     for statement in _VERSION_1:
         connection.execute(statement)
-    if is_new:  # the runs of an older store have ids that do without
+    if is_new:  # the run ids of an older store do not contain a store id
         connection.execute(_MAKE_META)
         keep = "INSERT OR REPLACE INTO lib_meta (key, value) VALUES (?, ?)"
         connection.execute(keep, (_ID_KEY, new_store_id()))
@@ -115,8 +114,8 @@ def store_id(connection: sqlite3.Connection) -> str:
     return row[0] if row else ""
 
 
-def _remember_the_erased(connection: sqlite3.Connection) -> None:
-    """Make room for tombstones, and find which runs refer to which blob."""
+def _add_tombstones_and_blob_uses(connection: sqlite3.Connection) -> None:
+    """Create the tables of layout 2, and find which runs refer to which blob."""
     for statement in _VERSION_2:
         connection.execute(statement)
     query = "SELECT run, kind, CAST(data AS BLOB) FROM lib_events WHERE instr(data, ?)"
@@ -127,21 +126,21 @@ def _remember_the_erased(connection: sqlite3.Connection) -> None:
 def _digests(kind: str, data: bytes) -> set[str]:
     try:
         return blob_digests(kind, decode_data(data))
-    except (TypeError, ValueError):  # damage stays where it is: it is read, and verified, as such
+    except (TypeError, ValueError):  # damage stays: reading and verifying report it
         return set()
 
 
 Migration = tuple[int, Callable[[sqlite3.Connection], None]]
 
-MIGRATIONS: Final[Sequence[Migration]] = ((1, _create), (2, _remember_the_erased))
-"""How a store gets to each version from the one before."""
+MIGRATIONS: Final[Sequence[Migration]] = ((1, _create), (2, _add_tombstones_and_blob_uses))
+"""The step to each version from the one before."""
 
 
 def _stored_version(connection: sqlite3.Connection, store: str) -> int:
-    """Return the version that is recorded, 0 for none.
+    """Return the recorded version, 0 for none.
 
     Raises:
-        StoreCorrupt: the record is no version.
+        StoreCorrupt: the record is not a number.
     """
     if not _has_table(connection, "lib_meta"):
         return 0
@@ -162,7 +161,7 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
 def migrate(
     connection: sqlite3.Connection, store: str, migrations: Sequence[Migration] = MIGRATIONS
 ) -> None:
-    """Bring the file to the newest version; safe to race, each step is a transaction.
+    """Migrate the file to the newest version; safe to race, each step is a transaction.
 
     Raises:
         SchemaTooNew: a newer release has written it; nothing was changed.
@@ -203,15 +202,15 @@ def check_readable(
     """Return the version of a file that is only read; an unrecorded store counts as version 1.
 
     Raises:
-        StoreReadOnly: it holds no event store, and none may be made.
+        StoreReadOnly: it holds no event store, and none may be created.
         SchemaTooNew: a newer release has written it.
         MigrationNeeded: it is older than this release reads.
     """
     found = refuse_newer(connection, store, supported)
     if not found:
         if not _has_table(connection, "lib_events"):
-            told = f"{store} holds no event store"
-            raise StoreReadOnly(f"{told}: check the name, or open it once for writing")
+            message = f"{store} holds no event store"
+            raise StoreReadOnly(f"{message}: check the name, or open it once for writing")
         found = 1
     if found < supported:
         raise MigrationNeeded(store, found=found, supported=supported)

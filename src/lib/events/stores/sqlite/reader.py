@@ -1,4 +1,4 @@
-"""The connection that reads. Everything here runs in one thread, and blocks."""
+"""The connection that reads. Everything here blocks, and runs in one thread."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from lib.errors import RunNotFound, StoreCorrupt, StoreError
 from lib.events.codec import encode_time
 from lib.events.event import Event
 from lib.events.runs import RunInfo, RunQuery
-from lib.events.store import END, Feed, Tombstone, tombstone_name
+from lib.events.store import END, FeedPage, Tombstone, tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.erasure import ERASED
-from lib.events.stores.sqlite.errors import typed_errors
-from lib.events.stores.sqlite.file import OpenFile, leave_log
+from lib.events.stores.sqlite.file import OpenFile, leave_log, typed_errors
 from lib.events.stores.sqlite.layout import check_readable, store_id
 
 _TRIES: Final = 5
 
 
 class Reader:
-    """Reads one file; every method sees all that has been committed before its call."""
+    """Reads one file; every method sees all commits before its call."""
 
     def __init__(
         self,
@@ -31,7 +30,7 @@ class Reader:
         path: str = "",
         file: OpenFile | None = None,
     ) -> None:
-        """Take a connection to a file that has the newest layout, and where it is."""
+        """Take a connection to a file of the newest layout, and the path of that file."""
         self._connection = connection
         self._path = path
         self._store = store
@@ -60,7 +59,7 @@ class Reader:
         self._connection.close()
 
     def look(self) -> bool:
-        """Tell whether another connection has written since the last look."""
+        """Return True if another connection has committed since the last look."""
         [[version]] = self._all("PRAGMA data_version")
         changed, self._version = version != self._version, version
         return changed
@@ -96,15 +95,15 @@ class Reader:
             "updated_at < ?": None if query.idle_since is None else encode_time(query.idle_since),
             "id > ?": None if query.after is None else self._number(query.after),
         }
-        wanted = {text: value for text, value in conditions.items() if value is not None}
-        where = ["1", *wanted]
+        present = {text: value for text, value in conditions.items() if value is not None}
+        where = ["1", *present]
         if query.roots:
             where.append("parent_id IS NULL")
         if query.status is not None:
             where.append(f"outcome IS {'' if query.status == 'open' else 'NOT '}NULL")
         select = f"{rows.SELECT_RUNS} WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
         limit = -1 if query.limit is None else query.limit
-        found = self._all(select, *wanted.values(), limit)
+        found = self._all(select, *present.values(), limit)
         return [rows.run_of(row) for row in found]
 
     def _number(self, run_id: str) -> int:
@@ -117,11 +116,11 @@ class Reader:
         found = self._all(f"{rows.SELECT_RUNS} WHERE run_id = ?", run_id)
         return rows.run_of(found[0]) if found else None
 
-    def feed(self, after: str, limit: int) -> Feed:
+    def feed(self, after: str, limit: int) -> FeedPage:
         """Return a page of the feed; see `EventStore.feed`."""
         if after == END:
             [[last]] = self._all("SELECT coalesce(max(pos), 0) FROM lib_events")
-            return Feed([], str(last))
+            return FeedPage([], str(last))
         query = """
             SELECT e.pos, r.run_id, e.seq, e.kind, e.at, e.tenant, e.user, e.data
             FROM lib_events e CROSS JOIN lib_runs r ON r.id = e.run
@@ -129,33 +128,33 @@ class Reader:
         """
         found = self._all(query, int(after or 0), limit)
         events = [rows.event_of(row[1], row[2:]) for row in found]
-        return Feed(events, str(found[-1][0]) if found else after)
+        return FeedPage(events, str(found[-1][0]) if found else after)
 
     def mark(self, name: str) -> str | None:
-        """Return a small value; see `EventStore.mark`."""
+        """Return a mark; see `EventStore.mark`."""
         found = self._all("SELECT value FROM lib_marks WHERE name = ?", name)
         return found[0][0] if found else None
 
     def marks(self, prefix: str) -> dict[str, str]:
-        """Return the small values whose names begin so; see `EventStore.marks`."""
+        """Return marks by their prefix; see `EventStore.marks`."""
         query, end = "SELECT name, value FROM lib_marks WHERE name >= ?", rows.above(prefix)
         if end is None:
             return dict(self._all(f"{query} ORDER BY name", prefix))
         return dict(self._all(f"{query} AND name < ? ORDER BY name", prefix, end))
 
     def tombstone(self, run_id: str) -> Tombstone | None:
-        """Return what is left of an erased run; see `EventStore.tombstone`."""
+        """Return the tombstone of an erased run; see `EventStore.tombstone`."""
         query = "SELECT name, events, erased_at FROM lib_tombstones WHERE name = ?"
         found = self._all(query, tombstone_name(run_id))
         return rows.tombstone_of(found[0]) if found else None
 
     def erasures(self) -> int:
-        """Return how often something was erased; see `CountsErasures`."""
+        """Return the number of erasures; see `CountsErasures`."""
         found = self._all("SELECT value FROM lib_meta WHERE key = ?", ERASED)
         return int(found[0][0]) if found else 0
 
     def integrity_faults(self) -> list[str]:
-        """Return what SQLite finds wrong with the file; see `ChecksIntegrity`."""
+        """Return the faults that SQLite finds in the file; see `ChecksIntegrity`."""
         try:
             found = self._all("PRAGMA integrity_check")
         except StoreCorrupt as error:
@@ -171,7 +170,7 @@ class Reader:
         return [run_id for (run_id,) in self._all(query, digest, limit)]
 
     def _all(self, query: str, *values: Any) -> list[Any]:
-        """Return what a query finds, with a new connection if the file has left this one behind."""
+        """Return the rows of a query, with a new connection if this one is outdated."""
         with typed_errors(self._store):
             for _ in range(_TRIES):
                 try:
@@ -185,8 +184,8 @@ class Reader:
                         self._file.check()
                         return found
                 self._file.check()
-                behind, self._connection = self._connection, connect_to_read(self._path)
+                old, self._connection = self._connection, connect_to_read(self._path)
                 self._file = OpenFile.of(self._connection, self._path, self._store)
                 self._version = None
-                behind.close()
+                old.close()
         raise StoreError(f"{self._store} changes faster than it is read: let this process lock it")

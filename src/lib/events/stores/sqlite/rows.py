@@ -39,13 +39,13 @@ _WIDTHS: Final = (64, 32, 16, 8, 4, 2, 1)
 
 
 def event_row(run: int, event: Event, data: str) -> Row:
-    """Return an event as `insert_events` takes it."""
+    """Return the row of an event for `insert_events`."""
     at = encode_time(event.at)
     return (run, event.seq, event.kind, at, event.tenant, event.user, data)
 
 
 def run_row(run: int, info: RunInfo) -> Row:
-    """Return a run as `write_runs` takes it."""
+    """Return the row of a run for `write_runs`."""
     return (
         run,
         info.run_id,
@@ -91,7 +91,7 @@ def event_of(run_id: str, row: Row) -> Event:
     """
     seq, kind, at, tenant, user, data = row
     try:
-        # There are few kinds: each of them is kept, compared and hashed once.
+        # Few kinds: interned, each of them is stored, compared and hashed once.
         return Event(run_id, seq, intern(kind), decode_data(data), decode_time(at), tenant, user)
     except (TypeError, ValueError, OverflowError) as error:
         raise StoreCorrupt(f"event {seq} of run {run_id!r} cannot be read") from error
@@ -104,7 +104,7 @@ def tombstone_of(row: Row) -> Tombstone:
 
 
 def above(prefix: str) -> str | None:
-    """Return the least text above all that begin with this one, None if there is no such text."""
+    """Return the least text above all texts with this prefix, None if there is no such text."""
     while prefix:
         prefix, last = prefix[:-1], ord(prefix[-1]) + 1
         if last <= _LAST_CHARACTER:
@@ -129,7 +129,7 @@ def insert_events(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
 
 
 def write_runs(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert runs, or update what of them can change."""
+    """Insert runs, or update their columns that change."""
     _execute_wide(connection, _write_runs, rows)
 
 
@@ -138,8 +138,8 @@ def _execute_wide(
 ) -> None:
     """Write rows in few wide statements.
 
-    Each step of a statement gives the interpreter's lock away. Beside a busy event loop it takes
-    5 ms to come back, so what counts is the number of steps, and `executemany` has one per row.
+    Each step of a statement releases the interpreter's lock. Beside a busy event loop it takes 5 ms
+    to get it back, so the number of steps counts, and `executemany` has one per row.
     """
     start = 0
     for width in _WIDTHS:

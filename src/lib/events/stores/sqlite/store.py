@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +10,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, get_args
 
+from lib._util.batcher import Batcher
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.contexts import AsyncStore
 from lib._util.sqlite import MEMORY
 from lib._util.tasks import cancelled
-from lib._util.together import Together
-from lib.errors import StoreClosed, StoreError, StoreReadOnly
+from lib.errors import StoreClosed, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.runs import (
@@ -28,16 +27,14 @@ from lib.events.runs import (
     check_text,
     lease_length,
 )
-from lib.events.store import START, ChecksIntegrity, CountsErasures, Feed, Tombstone
+from lib.events.store import START, ChecksIntegrity, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Operation, Writer
-from lib.events.wakeups import SHORTEST_LOOK_S, Wakeups, next_look_s
+from lib.events.wakeups import Wakeups, poll_for_commits
 
 Durability = Literal["full", "normal"]
 
-_log = logging.getLogger(__name__)
-
-_LONGEST_LOOK_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 0.25
 
 T = TypeVar("T")
 Opened = TypeVar("Opened", Writer, Reader)
@@ -49,8 +46,8 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
     Appends that wait at the same time share a transaction. Processes that write to the same file
     take turns, and see each other's commits within a quarter of a second.
 
-    A file that is deleted, moved or replaced while it is open raises `StoreCorrupt` from then on,
-    in reads and writes: nothing is confirmed that only a nameless file holds.
+    After a file is deleted, moved or replaced while it is open, reads and writes raise
+    `StoreCorrupt`: no commit is confirmed that only a file without a name holds.
     """
 
     def __init__(
@@ -64,12 +61,12 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         """Describe the store; `setup()` opens it.
 
         Args:
-            path: the file, made when it is missing; ":memory:" for a store that ends with `close`.
+            path: the file, created if it is missing; ":memory:" for a store that ends with `close`.
             durability: "full" survives a power cut; "normal" may lose its last commits in one, and
                 survives everything else.
-            read_only: never write, not even a migration. The file may be in use, or have been left
-                by a crash; SQLite may put its `-wal` and `-shm` files beside it.
-            clock: tells when a lease ends, and paces the look for other processes' commits.
+            read_only: never write, not even a migration. The file may be in use, or left by a
+                crash; SQLite may put its `-wal` and `-shm` files beside it.
+            clock: decides when a lease ends, and paces the looks for commits of other processes.
 
         Raises:
             ValueError: an unknown durability, or a read-only store in memory.
@@ -77,9 +74,9 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         self._path = os.fspath(path)
         self._in_memory = self._path == MEMORY
         if durability not in get_args(Durability):
-            raise ValueError(f"durability is 'full' or 'normal', not {durability!r}")
+            raise ValueError(f"expected durability 'full' or 'normal', got {durability!r}")
         if read_only and self._in_memory:
-            raise ValueError("a store in memory begins empty: it cannot be read-only")
+            raise ValueError("a store in memory begins empty: expected read_only=False, got True")
         self._name = f"{type(self).__name__}({self._path!r})"
         self._id = ""
         self._synchronous = durability
@@ -87,10 +84,10 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         self._clock = clock
         self._wakeups = Wakeups()
         self._gate = asyncio.Lock()
-        self._held = AsyncExitStack()
+        self._resources = AsyncExitStack()
         self._reading: ThreadPoolExecutor | None = None
         self._reader: Reader | None = None
-        self._queue: Together[Operation, Any] | None = None
+        self._queue: Batcher[Operation, Any] | None = None
 
     @property
     def partitions(self) -> int:
@@ -99,12 +96,12 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
 
     @property
     def store_id(self) -> str:
-        """What tells this store from every other, once it is set up; empty for older ones."""
+        """The id of this store, once it is set up; empty for older ones."""
         return self._id
 
     @property
     def wakeups(self) -> Wakeups:
-        """Tells listeners of this event loop that logs have grown."""
+        """Wakes listeners of this event loop when logs have new events."""
         return self._wakeups
 
     # -- life ------------------------------------------------------------------------------
@@ -115,10 +112,10 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
             if self._reader is None:
                 async with AsyncExitStack() as held:
                     await self._open(held)
-                    self._held = held.pop_all()
+                    self._resources = held.pop_all()
 
     async def _open(self, held: AsyncExitStack) -> None:
-        """Open what the store needs; `held` closes it in the reverse order."""
+        """Open the connections and threads; `held` closes them in the reverse order."""
         reading = writing = _thread(held, "lib-events-read")
         if self._read_only:
             reader = await self._open_reader(held, reading)
@@ -134,7 +131,7 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
                 reader = await self._open_reader(held, reading)
                 self._start_watch(held, writing, writer.look)
             commit = partial(self._commit, writing, writer)
-            self._queue = Together(commit, name="lib.events.commit")
+            self._queue = Batcher(commit, name="lib.events.commit")
             held.push_async_callback(self._queue.drained)
         self._id = await _run(reading, reader.store_id)
         self._reading, self._reader = reading, reader
@@ -145,46 +142,40 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
     def _start_watch(
         self, held: AsyncExitStack, thread: ThreadPoolExecutor, look: Callable[[], bool]
     ) -> None:
-        watch = asyncio.create_task(self._watch(thread, look), name="lib.events.watch")
-        held.push_async_callback(cancelled, watch)
+        polling = poll_for_commits(
+            partial(self._look, thread, look),
+            wakeups=self._wakeups,
+            clock=self._clock,
+            longest_pause_s=_LONGEST_PAUSE_S,
+            store=self._name,
+        )
+        task = asyncio.create_task(polling, name="lib.events.watch")
+        held.push_async_callback(cancelled, task)
+
+    async def _look(self, thread: ThreadPoolExecutor, look: Callable[[], bool]) -> bool:
+        changed = await _run(thread, look)
+        if changed:
+            self._wakeups.foreign()
+        return changed
 
     async def close(self) -> None:
-        """Commit what waits, and release the file; safe to repeat."""
+        """Commit the waiting operations, and close the file; safe to repeat."""
         async with self._gate:
             self._reading = self._reader = self._queue = None
-            held, self._held = self._held, AsyncExitStack()
+            held, self._resources = self._resources, AsyncExitStack()
             await held.aclose()
-
-    async def _watch(self, thread: ThreadPoolExecutor, look: Callable[[], bool]) -> None:
-        """Wake listeners when another process has committed something."""
-        pause_s, failing = SHORTEST_LOOK_S, False
-        while True:
-            await self._wakeups.demanded()
-            await self._clock.sleep(pause_s)
-            try:
-                changed = await _run(thread, look)
-                failing = False
-            except StoreError:
-                if not failing:
-                    _log.exception(
-                        "%s: cannot look for what other processes have written", self._name
-                    )
-                changed, failing = False, True
-            if changed:
-                self._wakeups.foreign()
-            pause_s = next_look_s(pause_s, _LONGEST_LOOK_S, changed=changed)
 
     async def _commit(
         self, thread: ThreadPoolExecutor, writer: Writer, operations: Sequence[Operation]
     ) -> Sequence[Any]:
-        """Carry operations out in one transaction; return what has become of each.
+        """Carry out operations in one transaction; return the outcome of each.
 
         The slower the disk, the more of them wait for the next one and share its cost.
         """
         commit = await _run(thread, partial(writer.commit, operations))
         if commit.foreign:
             self._wakeups.foreign()
-        for run_id, signal in commit.grown.items():
+        for run_id, signal in commit.appended.items():
             self._wakeups.committed(run_id, signal=signal)
         return commit.outcomes
 
@@ -208,7 +199,7 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         algorithms: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Lease]:
-        """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
+        """Take the lease of open, ready runs without one; see `EventStore.claim`."""
         check_text(owner)
         now = self._clock.now()
         until = now + lease_length(ttl_s)
@@ -228,25 +219,27 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         await self._write(lambda writer: writer.release(lease, idle_at))
 
     async def set_mark(self, name: str, value: str) -> None:
-        """Keep a small durable value."""
+        """Set a mark."""
         check_text(name)
         check_text(value)
         await self._write(lambda writer: writer.set_mark(name, value))
 
-    async def swap_mark(self, name: str, *, expected: str | None, value: str | None) -> bool:
-        """Change a small durable value that is as expected; return whether it was."""
+    async def compare_and_set_mark(
+        self, name: str, *, expected: str | None, value: str | None
+    ) -> bool:
+        """Set a mark if its value is the expected one; return True if it was."""
         check_text(name)
         check_text(value or "")
-        return await self._write(lambda writer: writer.swap_mark(name, expected, value))
+        return await self._write(lambda writer: writer.compare_and_set_mark(name, expected, value))
 
     async def erase(self, run_id: str) -> bool:
         """Delete the run, its events and its marks for good; see `EventStore.erase`.
 
-        When this returns, what was erased is overwritten in the file and gone from its write-ahead
-        log, unless another process was reading the log. Copies that SQLite has left in unused parts
-        of pages, if any, and that log are gone when the last process has closed the store, which
-        then writes the file anew: a crash leaves that to the next one. What a file system or a disk
-        keeps of overwritten blocks is out of reach here.
+        When this returns, the erased data is overwritten in the file and gone from its write-ahead
+        log, unless another process was reading the log. That log, and copies that SQLite may have
+        left in unused parts of pages, are gone when the last process has closed the store, which
+        then rewrites the file; after a crash the next process does. Old blocks that a file system
+        or a disk keeps are out of reach here.
         """
         now = self._clock.now()
         erased = await self._write(lambda writer: writer.erase(run_id, now))
@@ -271,28 +264,28 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         return await self._read(lambda reader: reader.read(run_id, after, limit))
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
-        """Return the runs that the query lists, in the order of their creation."""
+        """Return the runs that match the query, in the order of their creation."""
         return await self._read(lambda reader: reader.runs(query or RunQuery()))
 
     async def run(self, run_id: str) -> RunInfo | None:
         """Return one run, or None."""
         return await self._read(lambda reader: reader.run(run_id))
 
-    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> Feed:
+    async def feed(self, after: str = START, *, limit: int = 512, partition: int = 0) -> FeedPage:
         """Return events of all runs in commit order; see `EventStore.feed`."""
         check_partition(partition, self.partitions)
         return await self._read(lambda reader: reader.feed(after, limit))
 
     async def mark(self, name: str) -> str | None:
-        """Return a small durable value, or None."""
+        """Return the value of a mark, or None."""
         return await self._read(lambda reader: reader.mark(name))
 
     async def marks(self, prefix: str) -> dict[str, str]:
-        """Return the small durable values whose names begin so, ordered by name."""
+        """Return the marks whose names have this prefix, ordered by name."""
         return await self._read(lambda reader: reader.marks(prefix))
 
     async def tombstone(self, run_id: str) -> Tombstone | None:
-        """Return what is left of an erased run, or None."""
+        """Return the tombstone of an erased run, or None."""
         return await self._read(lambda reader: reader.tombstone(run_id))
 
     async def erasures(self) -> int:
@@ -304,7 +297,7 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         return await self._read(lambda reader: reader.blob_users(digest, limit))
 
     async def integrity_faults(self) -> list[str]:
-        """Return what SQLite's own check of the whole file finds; it reads every page."""
+        """Return the faults that SQLite finds in the file; it reads every page."""
         return await self._read(lambda reader: reader.integrity_faults())
 
     async def _read(self, operation: Callable[[Reader], T]) -> T:
@@ -326,7 +319,7 @@ def _thread(held: AsyncExitStack, name: str) -> ThreadPoolExecutor:
 async def _opened(
     held: AsyncExitStack, thread: ThreadPoolExecutor, opening: Callable[[], Opened]
 ) -> Opened:
-    """Open something in a thread; `held` closes it, also if this was cancelled meanwhile."""
+    """Open a connection in a thread; `held` closes it, even if this call is cancelled."""
     work = asyncio.get_running_loop().run_in_executor(thread, opening)
     held.push_async_callback(_close, thread, work)
     return await asyncio.shield(work)

@@ -1,17 +1,17 @@
 """The connection that writes: a batch of operations per transaction.
 
-Everything here runs in one thread, and blocks.
+Everything here blocks, and runs in one thread.
 
 1. A batch is one transaction: it is committed as a whole, or nothing of it is stored.
-2. An operation that is refused (a conflict, a broken rule) leaves no trace, and the others of its
-   batch are committed. It is refused before it has changed anything.
-3. What is known of runs is kept as long as no other connection has committed. That can only
-   change between transactions, and each begins with a look at it.
-4. Once another process is seen to write, a checkpoint (which moves the write-ahead log into the
-   file) is made under the write lock. Else SQLite before 3.51.3 has a race in which the other one
+2. An operation that is refused (a conflict, a broken rule) is refused before it has changed
+   anything, and the others of its batch are committed.
+3. The cache of runs is valid as long as no other connection has committed. That can only change
+   between transactions, and each begins with a check.
+4. Once another process has written, a checkpoint (which moves the write-ahead log into the file) is
+   made under the write lock. Else SQLite before 3.51.3 has a race in which the other process
    restarts the log meanwhile, and commits are lost.
    Source: https://www.sqlite.org/wal.html#walresetbug
-5. What is confirmed is in the file that has the store's name: that is looked at before a batch is
+5. Each confirmed batch is in the file that has the store's name: that is checked before a batch is
    written, and again before it is confirmed.
 """
 
@@ -36,13 +36,12 @@ from lib.events.runs import FARTHEST_LEASE, Lease, RunInfo, advance
 from lib.events.store import tombstone_name
 from lib.events.stores.sqlite import rows
 from lib.events.stores.sqlite.erasure import erase_marks, erase_run, scrub, truncate_log
-from lib.events.stores.sqlite.errors import typed_errors
-from lib.events.stores.sqlite.file import OpenFile, leave_log
+from lib.events.stores.sqlite.file import OpenFile, leave_log, typed_errors
 from lib.events.stores.sqlite.layout import USE_BLOB, migrate, refuse_newer
 
 _log = logging.getLogger(__name__)
 
-_KEPT_RUNS: Final = 10_000
+_MAX_CACHED_RUNS: Final = 10_000
 _COMMITS_A_CHECKPOINT: Final = 100
 
 _FREE: Final = """
@@ -71,16 +70,16 @@ Operation = Callable[["Writer"], Any]
 
 @dataclass(slots=True)
 class Commit:
-    """What has become of a batch.
+    """The result of a batch.
 
     Attributes:
         outcomes: for each operation its result, or the error that refused it.
-        grown: the runs whose logs have grown, and whether by a signal.
-        foreign: whether another connection has written since the batch before.
+        appended: the runs appended to, and whether by a signal.
+        foreign: whether another connection has committed since the batch before.
     """
 
     outcomes: list[Any]
-    grown: dict[str, bool] = field(default_factory=dict[str, bool])
+    appended: dict[str, bool] = field(default_factory=dict[str, bool])
     foreign: bool = False
 
 
@@ -90,7 +89,7 @@ class Writer:
     def __init__(
         self, connection: sqlite3.Connection, store: str, file: OpenFile | None = None
     ) -> None:
-        """Take a connection to a file that has the newest layout; None for one in memory."""
+        """Take a connection to a file of the newest layout; `file` is None for one in memory."""
         self.connection = connection
         self._store = store
         self._file = file or OpenFile(store)
@@ -104,11 +103,11 @@ class Writer:
         self._changed: dict[str, tuple[int, RunInfo]] = {}
         self._events: list[rows.Row] = []
         self._blob_uses: list[tuple[str, int]] = []
-        self._grown: dict[str, bool] = {}
+        self._appended: dict[str, bool] = {}
 
     @classmethod
     def open(cls, path: str, store: str, synchronous: str) -> Writer:
-        """Open the file, made and migrated if need be.
+        """Open the file; create and migrate it if need be.
 
         Raises:
             StoreError: as `EventStore.setup` says.
@@ -117,7 +116,7 @@ class Writer:
             connection = held.enter_context(closing(connect(path)))
             refuse_newer(connection, store)
             connection.execute(f"PRAGMA synchronous={synchronous}")
-            connection.execute("PRAGMA secure_delete=ON")  # what is erased leaves the file
+            connection.execute("PRAGMA secure_delete=ON")  # erased data leaves the file
             use_write_ahead_log(connection)
             migrate(connection, store)
             # A file that cannot be written is refused here, and not at the first append.
@@ -134,7 +133,7 @@ class Writer:
         Raises:
             StoreError: nothing of it has been stored.
         """
-        self._grown = {}
+        self._appended = {}
         try:
             self._file.check()
             with typed_errors(self._store), transaction(self.connection):
@@ -146,10 +145,10 @@ class Writer:
             self._forget()
             raise
         self._checkpoint()
-        return Commit(outcomes, self._grown, foreign)
+        return Commit(outcomes, self._appended, foreign)
 
     def look(self) -> bool:
-        """Tell whether another connection has written since the last look.
+        """Return True if another connection has committed since the last look.
 
         Raises:
             StoreError: the file cannot be read.
@@ -167,16 +166,16 @@ class Writer:
         return True
 
     def _checkpoint(self) -> None:
-        """Rid the log of what was erased; else do what SQLite does by itself for a lone writer."""
+        """Remove erased data from the log; else checkpoint as SQLite does for a lone writer."""
         self._commits += 1
-        with suppress(sqlite3.Error):  # the batch is stored, whatever becomes of this
+        with suppress(sqlite3.Error):  # the batch is stored, even if this fails
             if self._log_holds_erased:
                 self._log_holds_erased = not truncate_log(self.connection)
             elif self._shared and self._commits % _COMMITS_A_CHECKPOINT == 0:
                 self.connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     def close(self) -> None:
-        """Close the connection; the last one to go moves the log into the file."""
+        """Close the connection; the last one to close moves the log into the file."""
         try:
             if not self._file.is_there():
                 leave_log(self.connection)
@@ -186,12 +185,12 @@ class Writer:
                     truncate_log(self.connection)
                 scrub(self.connection, self._store)
         except StoreError:
-            _log.warning("%s: what was erased may still be in it", self._store, exc_info=True)
+            _log.warning("%s: erased data may still be in the file", self._store, exc_info=True)
         finally:
             self.connection.close()
 
     def _refresh(self) -> bool:
-        if len(self._runs) > _KEPT_RUNS:
+        if len(self._runs) > _MAX_CACHED_RUNS:
             self._forget()
         foreign = self.look()
         if not self._layout_checked:
@@ -202,9 +201,9 @@ class Writer:
     def _outcome(self, operation: Operation) -> Any:
         try:
             return operation(self)
-        except sqlite3.Error:  # of the transaction, which the others share
+        except sqlite3.Error:  # of the transaction that the operations share
             raise
-        except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
+        except Exception as refusal:  # noqa: BLE001 - raised to its caller; the others go on
             return refusal
 
     def _forget(self) -> None:
@@ -248,7 +247,7 @@ class Writer:
         ]
         self._events += written
         self._runs[run_id] = self._changed[run_id] = (run, info)
-        self._grown[run_id] = self._grown.get(run_id, False) or is_signal(stored[-1].kind)
+        self._appended[run_id] = self._appended.get(run_id, False) or is_signal(stored[-1].kind)
         return stored
 
     def _load(self, run_id: str) -> tuple[int, RunInfo | None]:
@@ -306,15 +305,15 @@ class Writer:
         """Give a lease back; see `EventStore.release`."""
         self._flush()
         self.connection.execute(_RELEASE, (idle_at, lease.run_id, lease.owner, lease.epoch))
-        self._runs.pop(lease.run_id, None)  # whether it is ready may have changed
+        self._runs.pop(lease.run_id, None)  # `ready` may have changed
 
     def set_mark(self, name: str, value: str) -> None:
-        """Keep a small value; see `EventStore.set_mark`."""
-        keep = "INSERT OR REPLACE INTO lib_marks (name, value) VALUES (?, ?)"
-        self.connection.execute(keep, (name, value))
+        """Set a mark; see `EventStore.set_mark`."""
+        statement = "INSERT OR REPLACE INTO lib_marks (name, value) VALUES (?, ?)"
+        self.connection.execute(statement, (name, value))
 
-    def swap_mark(self, name: str, expected: str | None, value: str | None) -> bool:
-        """Change a small value; see `EventStore.swap_mark`."""
+    def compare_and_set_mark(self, name: str, expected: str | None, value: str | None) -> bool:
+        """Compare and set a mark; see `EventStore.compare_and_set_mark`."""
         find = "SELECT value FROM lib_marks WHERE name = ?"
         found = self.connection.execute(find, (name,)).fetchone()
         if (found[0] if found else None) != expected:

@@ -1,4 +1,4 @@
-"""Calls that wait at the same time, and share a round trip."""
+"""Batches calls that wait at the same time, so that they share a round trip (group commit)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Together(Generic[T, R]):
-    """Carries out together what waits at the same time, one batch after another.
+class Batcher(Generic[T, R]):
+    """Processes the items that wait at the same time as one batch, one batch after another.
 
     What arrives while a batch is under way waits for the next one: the slower the answer, the
     larger the batches.
@@ -19,26 +19,26 @@ class Together(Generic[T, R]):
 
     def __init__(
         self,
-        carry_out: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]],
+        process: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]],
         *,
         name: str,
-        most: int | None = None,
+        max_items: int | None = None,
     ) -> None:
-        """Begin without work.
+        """Begin with an empty queue.
 
         Args:
-            carry_out: returns what comes of the items of a batch, in their order: of all, or of the
-                first ones, and the rest waits for the next batch. An exception is raised to whoever
-                waits for that item, one that it raises itself to all of them.
-            name: of the tasks in which it is done.
-            most: how many items a batch has at most, None for all that wait.
+            process: returns the outcomes of the items of a batch, in their order: of all, or of the
+                first ones, and the rest waits for the next batch. An exception is raised to the
+                caller that put the item, one that `process` raises to all callers of the batch.
+            name: of the tasks that process batches.
+            max_items: of a batch, None for all that wait.
         """
-        self._carry_out, self._name, self._most = carry_out, name, most
+        self._process, self._name, self._max_items = process, name, max_items
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._task: asyncio.Task[None] | None = None
 
     def put(self, item: T) -> asyncio.Future[R]:
-        """Return what is to come of it; cancelled before its batch, it is not carried out."""
+        """Return the future outcome; an item cancelled before its batch is not processed."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
@@ -66,29 +66,28 @@ class Together(Generic[T, R]):
             self._waiting[:0] = batch[len(outcomes) :]
             for (_, future), outcome in zip(batch, outcomes, strict=False):
                 _settle(future, outcome)
-            await _turn()  # what those who were told ask for next shares a batch
+            await _yield_to_ready_tasks()  # the next items of the settled callers share a batch
 
     def _next(self) -> list[tuple[T, asyncio.Future[R]]]:
         waiting = [each for each in self._waiting if not each[1].done()]
-        most = len(waiting) if self._most is None else self._most
-        self._waiting = waiting[most:]
-        return waiting[:most]
+        size = len(waiting) if self._max_items is None else self._max_items
+        self._waiting = waiting[size:]
+        return waiting[:size]
 
     async def _outcomes(
         self, batch: Sequence[tuple[T, asyncio.Future[R]]]
     ) -> Sequence[R | Exception]:
         try:
-            return await self._carry_out([item for item, _ in batch])
-        except Exception as error:  # noqa: BLE001 - told to those who wait
+            return await self._process([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - raised to every caller of the batch
             return [error] * len(batch)
-        except BaseException as error:  # nobody else would ever tell those who wait
+        except BaseException as error:  # else the callers would wait for ever
             for _, future in batch:
                 _settle(future, error)
             raise
 
 
-async def _turn() -> None:
-    """Let the tasks run that are ready now."""
+async def _yield_to_ready_tasks() -> None:
     loop = asyncio.get_running_loop()
     turn = loop.create_future()
     loop.call_soon(_settle, turn, None)

@@ -9,9 +9,8 @@ from typing import Any, Final
 from lib._util.postgres import Connections, run, transaction
 from lib.events.codec import encode_time
 from lib.events.store import run_mark
-from lib.events.stores.postgres.errors import typed_errors
-from lib.events.stores.postgres.place import Place
 from lib.events.stores.postgres.rows import check_name, maybe_text, run_name, text
+from lib.events.stores.postgres.schema import Place, typed_errors
 
 _SET: Final = """
     INSERT INTO {lib_marks} (name, value) VALUES (%(name)s::text, %(value)s::text)
@@ -68,8 +67,10 @@ class Changes:
         check_name(name)
         await self._count(_SET, {"name": text(name), "value": text(value)})
 
-    async def swap_mark(self, name: str, expected: str | None, value: str | None) -> bool:
-        """Change a small value; see `EventStore.swap_mark`."""
+    async def compare_and_set_mark(
+        self, name: str, expected: str | None, value: str | None
+    ) -> bool:
+        """Change a small value; see `EventStore.compare_and_set_mark`."""
         check_name(name)
         statement = _SWAP[expected is not None, value is not None]
         values = {"expected": maybe_text(expected), "value": maybe_text(value)}
