@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lib.errors import StoreClosed
-from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids, points
+from lib.testing.vector_store.kit import METRICS, StoreTests, Using, case, ids, points
 from lib.vector import EVERYTHING, F, Metric, Record, VectorStore
 
 NAMES = ("a", "ä/ö", "it's", 'say "x"', "日本", "a b", "%", "\U0001f600", "x" * 512, "\uffff" * 512)
@@ -28,15 +28,16 @@ METAS: dict[str, dict[str, Any]] = {
 class RecordContract(StoreTests):
     """Upserting, getting, deleting, counting."""
 
-    @pytest.mark.parametrize("meta", METAS.values(), ids=METAS)
-    def test_a_record_comes_back_as_it_went_in(self, using: Using, meta: dict[str, Any]) -> None:
+    def test_a_record_comes_back_as_it_went_in(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
-            record = Record("a", [0.5, -2.25], "text\nof it", meta)
-            await store.upsert([record])
+            for name, meta in METAS.items():
+                with case(name):
+                    record = Record("a", [0.5, -2.25], "text\nof it", meta)
+                    await store.upsert([record])
 
-            assert await store.get(["a"]) == [record]
-            (match,) = await store.query([1.0, 0.0], include_vectors=True)
-            assert (match.text, match.meta, match.vector) == (record.text, meta, record.vector)
+                    assert await store.get(["a"]) == [record]
+                    (match,) = await store.query([1.0, 0.0], include_vectors=True)
+                    assert Record("a", match.vector or [], match.text, match.meta) == record
 
         using(body)
 
@@ -55,14 +56,15 @@ class RecordContract(StoreTests):
 
         using(body, dimension=64, metric=metric)
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_any_name_will_do_for_an_id_and_for_a_namespace(self, using: Using, name: str) -> None:
+    def test_any_text_can_name_a_record_and_a_namespace(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
-            record = Record(name, [1.0, 0.0])
-            await store.upsert([record], namespace=name)
+            for name in NAMES:
+                with case(name):
+                    record = Record(name, [1.0, 0.0])
+                    await store.upsert([record], namespace=name)
 
-            assert await store.get([name], namespace=name) == [record]
-            assert await store.namespaces() == [name]
+                    assert await store.get([name], namespace=name) == [record]
+            assert await store.namespaces() == sorted(NAMES)
 
         using(body)
 
