@@ -51,7 +51,7 @@ class VectorStore(Protocol):
     Attributes:
         metric: how nearness is measured.
         dimension: the length of every vector; None until the first upsert has settled it.
-        higher_is_better: whether a higher score is a better one; False only for `euclidean`.
+        higher_is_better: True if a higher score is a better one; False only for `euclidean`.
     """
 
     @property
@@ -66,7 +66,7 @@ class VectorStore(Protocol):
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score is a better one."""
+        """True if a higher score is a better one."""
         ...
 
     async def setup(self) -> None:
@@ -96,7 +96,7 @@ class VectorStore(Protocol):
         ...
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
-        """Return the records of these ids in the order asked; unknown ids are left out."""
+        """Return the records of these ids, in their order; unknown ids are left out."""
         ...
 
     async def delete(
@@ -109,7 +109,7 @@ class VectorStore(Protocol):
         """Delete records by id, by filter, or those that meet both; unknown ids are ignored.
 
         Raises:
-            ValueError: neither ids nor a filter was given; an empty mapping is no filter. What
+            ValueError: there are neither ids nor a filter; an empty mapping is no filter. What
                 empties a namespace says so: `delete(filter=EVERYTHING)`.
         """
         ...
@@ -166,10 +166,10 @@ class ScanStore(VectorStore, Protocol):
         """Return the first `limit` records whose ids follow `after`, in the order of their ids.
 
         The order is that of code points. Fewer only where no more follow, so that the last id of
-        a page, given as `after`, leads to the next one. What is written meanwhile may be missed.
+        a page, passed as `after`, leads to the next one. What is written meanwhile may be missed.
 
         Args:
-            after: an id, whether it exists or not; None starts with the first record.
+            after: an id, even of no record; None starts with the first record.
             limit: 1 to 10,000.
             namespace: to read.
         """
@@ -203,8 +203,8 @@ class PurgingStore(Protocol):
 def capabilities(store: object) -> frozenset[Capability]:
     """Return what a store can do: what it declares and has the methods for.
 
-    Where it declares nothing, the methods decide. A store that is wrapped by a proxy is asked
-    through the proxy.
+    Where it declares nothing, the methods decide. The attributes of a proxy around a store
+    decide for it.
 
     Raises:
         ValueError: it declares an unknown word.
@@ -229,12 +229,12 @@ def method_of(capability: Capability) -> str:
 
 
 def is_hybrid(store: object) -> TypeGuard[HybridStore]:
-    """Return whether the store can fuse keyword relevance with nearness."""
+    """Return True if the store can fuse keyword relevance with nearness."""
     return "hybrid" in capabilities(store)
 
 
 def is_scannable(store: object) -> TypeGuard[ScanStore]:
-    """Return whether the records of the store can be read one after another."""
+    """Return True if the records of the store can be read one after another."""
     return "scan" in capabilities(store)
 
 
@@ -253,10 +253,10 @@ class Embedder(Protocol):
     async def embed(
         self, texts: Sequence[str], *, purpose: Purpose = "document"
     ) -> NDArray[np.float32]:
-        """Return one row of `dimension` floats per text, in the order given.
+        """Return one row of `dimension` floats per text, in their order.
 
         Args:
             texts: n texts; none gives an array of shape (0, dimension).
-            purpose: whether they are stored or asked; some models embed the two differently.
+            purpose: stored documents or queries; some models embed the two differently.
         """
         ...

@@ -23,7 +23,7 @@ from lib.vector.records import Record
 _TOLERANCE: Final = 1e-6
 """By how much a part of a stored vector may be off: eight units of a 32-bit float's last place.
 
-Some stores keep the direction of a vector and its length, and multiply them when asked.
+Some stores keep the direction of a vector and its length, and multiply them when read.
 """
 
 
@@ -56,7 +56,7 @@ async def copy_store(
 
     Nothing is deleted: what only the target has, stays. Safe to repeat, whenever and however the
     last attempt ended. What is written to the source meanwhile may be missed. At the end the
-    target is asked for every record.
+    target is read for every record.
 
     Args:
         source: set up.
@@ -84,13 +84,13 @@ async def copy_store(
     }
     done, total, copied = 0, sum(totals.values()), list[CopiedNamespace]()
     for name in totals:
-        moved = partial(_tell, on_progress, done, total, name)
+        moved = partial(_report, on_progress, done, total, name)
         copied.append(await _copy(source, target, name, batch_size, moved))
         done += copied[-1].records
     return copied
 
 
-def _tell(
+def _report(
     on_progress: Callable[[int, int, str], None] | None, done: int, total: int, name: str, more: int
 ) -> None:
     if on_progress is not None:
@@ -107,7 +107,7 @@ def _check_fit(source: VectorStore, target: VectorStore) -> None:
 
 
 async def chosen_namespaces(source: VectorStore, namespaces: Iterable[str] | None) -> list[str]:
-    """Return the namespaces to copy, each once, in the order given; None takes all.
+    """Return the namespaces to copy, each once, in their order; None takes all.
 
     Raises:
         VectorError: the source lacks one of them.
@@ -144,7 +144,7 @@ async def _copy(
             await target.upsert(stale, namespace=name)
         read, written = read + len(page), written + len(stale)
         moved(read)
-    # Counting would be cheaper, and wrong where somebody else writes to the target.
+    # Counting would be cheaper, and wrong where another process writes to the target.
     missing = await _missing(source, target, name, batch_size)
     return CopiedNamespace(namespace=name, records=read, written=written, missing=missing)
 

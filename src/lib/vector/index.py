@@ -34,7 +34,7 @@ class EmbeddingIndex:
         embedder: what makes vectors of texts.
         namespace: the partition that every call stays in.
         max_overfetch: how many candidates a predicate search looks at, at most, whatever k is.
-        hybrid: whether searches fuse keyword relevance with nearness unless they say otherwise;
+        hybrid: True if searches fuse keyword relevance with nearness unless they say otherwise;
             "auto" does where the store can.
     """
 
@@ -85,7 +85,7 @@ class EmbeddingIndex:
             await self.store.upsert(records, namespace=self.namespace)
 
     async def get(self, ids: Sequence[str]) -> list[Doc]:
-        """Return the documents of these ids in the order asked; unknown ones are left out."""
+        """Return the documents of these ids, in their order; unknown ones are left out."""
         records = await self.store.get(ids, namespace=self.namespace)
         return [Doc(record.id, record.text, record.meta) for record in records]
 
@@ -93,7 +93,7 @@ class EmbeddingIndex:
         """Forget documents by id, by filter, or those that meet both; unknown ids are ignored.
 
         Raises:
-            ValueError: neither ids nor a filter was given; `EVERYTHING` empties the namespace.
+            ValueError: there are neither ids nor a filter; `EVERYTHING` empties the namespace.
         """
         await self.store.delete(ids, filter=filter, namespace=self.namespace)
 
@@ -164,7 +164,7 @@ class EmbeddingIndex:
         hybrid: Hybrid | None,
     ) -> list[list[Hit]]:
         wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
-        predicate, condition = _told_apart(filter)
+        predicate, condition = _split_filter(filter)
         vectors = await self._embed(list(queries), "query") if queries else []
         return [
             await self._found(
@@ -192,7 +192,7 @@ class EmbeddingIndex:
             InvalidVector: it has no place in the metric.
         """
         k = checked_k(k)
-        predicate, condition = _told_apart(filter)
+        predicate, condition = _split_filter(filter)
         hybrid: Hybrid = False
         fetch = _Fetch(self.store, self.namespace, vector, "", condition, hybrid)
         with self._retrieval(k) as facts:
@@ -204,8 +204,8 @@ class EmbeddingIndex:
         self, k: int, query: str | None = None
     ) -> AbstractContextManager[dict[str, Any]]:
         """Note a search for the trace of the tool that makes it, if one does."""
-        asked = None if query is None else query[:MAX_QUERY_CHARS]
-        return operation("retriever", source=self.namespace, k=k, query=asked)
+        shown = None if query is None else query[:MAX_QUERY_CHARS]
+        return operation("retriever", source=self.namespace, k=k, query=shown)
 
     async def _found(self, fetch: _Fetch, predicate: Predicate | None, k: int) -> list[Hit]:
         if predicate is None:
@@ -230,7 +230,7 @@ class EmbeddingIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """One search, to be asked for ever more candidates."""
+    """One search, repeated for more and more candidates."""
 
     store: VectorStore
     namespace: str | None
@@ -270,27 +270,27 @@ def _doc(match: Match) -> Doc:
     return Doc(match.id, match.text, match.meta)
 
 
-def _told_apart(
-    given: Predicate | Filter | Mapping[str, Any] | None,
+def _split_filter(
+    filter: Predicate | Filter | Mapping[str, Any] | None,
 ) -> tuple[Predicate | None, Filter | None]:
     """Return the predicate and the store's filter, at most one of which is there."""
-    if given is None or isinstance(given, Filter):
-        return None, given
-    if isinstance(given, Mapping):
-        return None, Filter.parse(cast(Mapping[str, Any], given))
-    if not callable(given):
-        raise TypeError(f"filter is a Filter, a dict or a function, got {type(given).__name__}")
-    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(
-        getattr(given, "__call__", None)  # noqa: B004 - an object whose calls are coroutines
+    if filter is None or isinstance(filter, Filter):
+        return None, filter
+    if isinstance(filter, Mapping):
+        return None, Filter.parse(cast(Mapping[str, Any], filter))
+    if not callable(filter):
+        raise TypeError(f"filter is a Filter, a dict or a function, got {type(filter).__name__}")
+    if inspect.iscoroutinefunction(filter) or inspect.iscoroutinefunction(
+        getattr(filter, "__call__", None)  # noqa: B004 - an object whose calls are coroutines
     ):
         raise TypeError(_ASYNC_PREDICATE)
-    return given, None
+    return filter, None
 
 
 def _passes(predicate: Predicate, doc: Doc) -> bool:
     verdict: object = predicate(doc)
     if inspect.iscoroutine(verdict):
-        verdict.close()  # else Python warns that nobody awaited it
+        verdict.close()  # else Python warns that it was never awaited
     if inspect.isawaitable(verdict):
         raise TypeError(_ASYNC_PREDICATE)
     return bool(verdict)

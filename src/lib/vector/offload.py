@@ -22,7 +22,7 @@ _COPY_EFFORT, _FLOAT_EFFORT = 20_000, 75  # copying a record, and each float of 
 
 
 def is_small(effort: int) -> bool:
-    """Tell whether work of this effort may stay on the event loop."""
+    """Return True if work of this effort may stay on the event loop."""
     return effort <= _INLINE_EFFORT
 
 

@@ -50,16 +50,16 @@ class Listing:
             ids: returns all ids of a namespace, in any order.
             get: returns those of these records that are still there, in their order.
         """
-        known = self._ids if self._next == (namespace, after) else sorted(await ids(namespace))
+        listed = self._ids if self._next == (namespace, after) else sorted(await ids(namespace))
         found: list[Record] = []
-        start = bisect_right(known, after)
-        while len(found) < limit and start < len(known):
-            wanted = known[start : start + min(limit - len(found), _IDS_A_REQUEST)]
+        start = bisect_right(listed, after)
+        while len(found) < limit and start < len(listed):
+            wanted = listed[start : start + min(limit - len(found), _IDS_A_REQUEST)]
             found += await get(namespace, wanted)
             start += len(wanted)
-        more = start < len(known)
-        self._next = (namespace, known[start - 1]) if more else None
-        self._ids = known if more else []
+        more = start < len(listed)
+        self._next = (namespace, listed[start - 1]) if more else None
+        self._ids = listed if more else []
         return found
 
 

@@ -65,7 +65,7 @@ class Match:
             of different stores or metrics cannot be compared.
         text: the record's text.
         meta: a copy of the record's metadata.
-        vector: d floats, or None unless the query asked for vectors.
+        vector: d floats, or None without `include_vectors`.
     """
 
     id: str

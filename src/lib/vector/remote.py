@@ -34,7 +34,7 @@ def cohere_account(
     """Return the URL of one of Cohere's endpoints and the headers of its requests.
 
     Args:
-        what: who asks, for the error.
+        what: the class that needs the key, for the error.
         path: of the endpoint, such as "/v2/rerank".
         api_key: defaults to CO_API_KEY, then COHERE_API_KEY.
         base_url: where it is Cohere's own, CO_API_URL counts.
@@ -56,7 +56,7 @@ def voyage_account(
     """Return the URL of one of Voyage's endpoints and the headers of its requests.
 
     Args:
-        what: who asks, for the error.
+        what: the class that needs the key, for the error.
         path: of the endpoint, such as "/v1/rerank".
         api_key: defaults to VOYAGE_API_KEY.
         base_url: where it is Voyage's own, keys of MongoDB Atlas ("al-...") go to MongoDB.
@@ -72,8 +72,8 @@ def voyage_account(
     return _account(base_url, path, key)
 
 
-def _key(what: str, given: str | None, *names: str) -> str:
-    for key in (given, *map(os.environ.get, names)):
+def _key(what: str, api_key: str | None, *names: str) -> str:
+    for key in (api_key, *map(os.environ.get, names)):
         if key and key.strip():
             return key.strip()
     raise ValueError(f"{what} needs a key: set {names[0]} or pass api_key=")
@@ -117,7 +117,7 @@ class ModelServer:
             transport: an httpx2 transport to make an own client with.
 
         Raises:
-            ValueError: both `http` and `transport` are given.
+            ValueError: there are both `http` and `transport`.
         """
         self._url = url
         self._headers = {**headers, "accept": "application/json"}

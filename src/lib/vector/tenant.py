@@ -27,7 +27,7 @@ RESERVED: Final = (":", "/", "#")
 """What begins the name of a sibling, and stands neither in a tenant's id nor in a prefix."""
 
 FIELD: Final = "tenant"
-"""The metadata field that says whose a record is."""
+"""The metadata field that names a record's tenant."""
 
 
 class _Owned(Protocol):
@@ -43,11 +43,11 @@ T = TypeVar("T", bound=_Owned)
 class TenantVectorStore(AsyncStore):
     """What one tenant may see and change of a store; itself a store.
 
-    Records come back with `meta["tenant"]`, whether they went in with it or not. A record of
-    somebody else is as one that is not there: it is neither found, got, counted nor deleted. The
+    Records come back with `meta["tenant"]`, even if they went in without it. A record of
+    another tenant is as one that is not there: it is neither found, got, counted nor deleted. The
     one call that tells is an upsert of its id, which is refused rather than let to replace it.
     That takes a look before each upsert, so it is no proof against two writers at one moment;
-    records of two tenants meet in a namespace only where somebody writes past the views, or where
+    records of two tenants meet in a namespace only where something writes past the views, or where
     two prefixes are in use: with "x" and "xy", tenants "yz" and "z" have the same one. One
     database should know one prefix.
 
@@ -81,7 +81,7 @@ class TenantVectorStore(AsyncStore):
 
     @property
     def tenant(self) -> str:
-        """Whose records these are."""
+        """The tenant's id."""
         return self._tenant
 
     @property
@@ -111,7 +111,7 @@ class TenantVectorStore(AsyncStore):
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score is a better one."""
+        """True if a higher score is a better one."""
         return self._store.higher_is_better
 
     def sibling(self, suffix: str) -> TenantVectorStore:
@@ -142,8 +142,8 @@ class TenantVectorStore(AsyncStore):
         """Insert the records as the tenant's own; all of them or none.
 
         Raises:
-            TenantViolation: a record claims another tenant, another namespace is asked for, or
-                one of the ids belongs to somebody else here.
+            TenantViolation: a record claims another tenant, another namespace is named, or
+                one of the ids belongs to another tenant here.
         """
         name = self._pinned(namespace)
         own = [self._signed(record) for record in records]
@@ -215,7 +215,7 @@ class TenantVectorStore(AsyncStore):
         return found[:limit]
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
-        """Return the tenant's records of these ids in the order asked."""
+        """Return the tenant's records of these ids, in their order."""
         name = self._pinned(namespace)
         return self._own(await self._store.get(ids, namespace=name))
 
@@ -261,9 +261,9 @@ class TenantVectorStore(AsyncStore):
     async def erase(self) -> None:
         """Delete every record of this tenant, from its namespace and all siblings of it.
 
-        Whichever sibling is asked, all are erased. A store that can is purged, so that its files
+        All siblings are erased, whichever is called. A store that can is purged, so that its files
         hold no byte of them either, which may rewrite it. Safe to repeat, as it must be if it
-        fails midway or if somebody writes for the tenant at the same time.
+        fails midway or if another process writes for the tenant at the same time.
         """
         self._check_open()
         for name in sorted({self._root, self._namespace, *await self._reachable()}):
@@ -298,8 +298,8 @@ class TenantVectorStore(AsyncStore):
 
         Built without `&`, whose limits are the caller's to use up to the last condition.
         """
-        asked = Filter.parse(filter)
-        return self._wall if asked is None else And((self._wall, asked))
+        parsed = Filter.parse(filter)
+        return self._wall if parsed is None else And((self._wall, parsed))
 
     def _signed(self, record: Record) -> Record:
         """Return the record as the tenant's own.
@@ -331,7 +331,7 @@ class TenantVectorStore(AsyncStore):
         return [name for name in named if self._reaches(name)]
 
     def _reaches(self, name: str) -> bool:
-        """Tell whether the name is that of the tenant's first namespace, or of a sibling."""
+        """Return True if the name is that of the tenant's first namespace, or of a sibling."""
         return name == self._root or name.startswith(tuple(self._root + mark for mark in RESERVED))
 
 

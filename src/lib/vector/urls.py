@@ -73,24 +73,24 @@ def open_vector_store(
     return name.made(Layout(dimension=dimension, metric=metric))
 
 
-def store_name(given: str) -> StoreName:
+def store_name(name: str) -> StoreName:
     """Return the store that a path or a URL names.
 
     Raises:
         ValueError: it names none; the message says how to, and holds no password.
     """
-    if given in ("", ":memory:", "memory:"):
+    if name in ("", ":memory:", "memory:"):
         raise ValueError("name a store that outlives this command: a path or a URL")
-    scheme, colon, rest = given.partition(":")
+    scheme, colon, rest = name.partition(":")
     if not colon or scheme not in _SCHEMES:
-        path = checked_path(given)
+        path = checked_path(name)
         if "://" in path:
             raise ValueError(f"unknown scheme {scheme!r}: known are a path, {', '.join(_FORMS)}")
         return StoreName(shown=path, kind="SQLiteVectorStore", options={"path": path})
     if not rest.startswith("//"):
         raise ValueError(f"a URL has '//' after {scheme!r}: known are {', '.join(_FORMS)}")
     kind, options = _SCHEMES[scheme]
-    url = _parsed(given)
+    url = _parsed(name)
     user = f"{url.username}@" if url.username else ""
     place = url.netloc.rpartition("@")[2]
     return StoreName(
@@ -98,14 +98,14 @@ def store_name(given: str) -> StoreName:
     )
 
 
-def _parsed(given: str) -> SplitResult:
+def _parsed(name: str) -> SplitResult:
     """Return the parts of a URL.
 
     Raises:
         ValueError: it is none; neither the message nor what lies behind it has any of its text.
     """
     try:
-        url = urlsplit(given, allow_fragments=False)
+        url = urlsplit(name, allow_fragments=False)
     except ValueError:  # whose message quotes the password with the rest
         raise ValueError(f"this is no URL; {_ENCODED}") from None
     filed = not url.netloc and url.scheme in _FILED
@@ -121,12 +121,12 @@ def _file(url: SplitResult) -> str:
     return url.path[1:]
 
 
-def _asked(url: SplitResult, *known: str) -> Options:
+def _query_options(url: SplitResult, *names: str) -> Options:
     """Return what stands behind the question mark."""
     pairs = [pair.partition("=") for pair in url.query.split("&") if pair]
     for key, _, _ in pairs:
-        if key not in known:
-            allowed = f"known is {', '.join(known)}" if known else "there are none"
+        if key not in names:
+            allowed = f"known is {', '.join(names)}" if names else "there are none"
             raise ValueError(f"unknown option {key!r} of a {url.scheme} store: {allowed}")
     return {key: unquote(value) for key, _, value in pairs}
 
@@ -143,11 +143,11 @@ def _server(url: SplitResult) -> Options:
 
 
 def _sqlite(url: SplitResult) -> Options:
-    return {"path": _file(url), **_asked(url, "table")}
+    return {"path": _file(url), **_query_options(url, "table")}
 
 
 def _lancedb(url: SplitResult) -> Options:
-    return {"uri": _file(url), **_asked(url, "table")}
+    return {"uri": _file(url), **_query_options(url, "table")}
 
 
 def _postgres(url: SplitResult) -> Options:
@@ -160,11 +160,11 @@ def _postgres(url: SplitResult) -> Options:
 
 
 def _qdrant(url: SplitResult) -> Options:
-    return {"path": _file(url), **_asked(url, "collection")}
+    return {"path": _file(url), **_query_options(url, "collection")}
 
 
 def _qdrant_server(url: SplitResult) -> Options:
-    _asked(url)
+    _query_options(url)
     _server(url)
     collection = unquote(url.path.strip("/"))
     key = os.environ.get("QDRANT_API_KEY")
@@ -177,11 +177,11 @@ def _qdrant_server(url: SplitResult) -> Options:
 
 def _chroma(url: SplitResult) -> Options:
     where = _server(url) if url.netloc else {"path": _file(url)}
-    return {**where, **_asked(url, "prefix")}
+    return {**where, **_query_options(url, "prefix")}
 
 
 def _pinecone(url: SplitResult) -> Options:
-    _asked(url)
+    _query_options(url)
     if not url.netloc or url.path.strip("/"):
         raise ValueError("a pinecone store is named pinecone://INDEX")
     return {"index_name": url.netloc, "api_key": os.environ.get("PINECONE_API_KEY")}

@@ -100,14 +100,14 @@ class CohereEmbedder(RemoteEmbedder):
         )
 
     def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:
-        asked = {} if self._asked is None else {"output_dimension": self._asked}
+        size = {} if self._requested is None else {"output_dimension": self._requested}
         return {
             "model": self.model,
             "texts": texts,
             "input_type": _INPUT_TYPES[purpose],
             "embedding_types": ["float"],
             "truncate": "END",
-            **asked,
+            **size,
         }
 
     def _rows(self, answer: Mapping[str, Any], count: int) -> list[Floats]:

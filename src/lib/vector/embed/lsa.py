@@ -89,7 +89,7 @@ class LSAEmbedder(AsyncClosable):
         self._space = await asyncio.to_thread(_fitted, texts, self.dimension, self.max_terms)
 
     async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> Floats:
-        """Return one row of length 1 per text, in the order given.
+        """Return one row of length 1 per text, in their order.
 
         Raises:
             NotFitted: neither `fit` nor `load` has been called.

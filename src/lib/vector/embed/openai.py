@@ -99,8 +99,8 @@ class OpenAIEmbedder(RemoteEmbedder):
         )
 
     def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:
-        asked = {} if self._asked is None else {"dimensions": self._asked}
-        return {"model": self.model, "input": texts, "encoding_format": "base64", **asked}
+        size = {} if self._requested is None else {"dimensions": self._requested}
+        return {"model": self.model, "input": texts, "encoding_format": "base64", **size}
 
     def _rows(self, answer: Mapping[str, Any], count: int) -> list[Floats]:
         return indexed_rows(answer, count)

@@ -160,7 +160,7 @@ class RemoteEmbedder(AsyncClosable, ABC):
         Args:
             server: where to ask.
             model: what the server calls it.
-            own_dimension: the length of the model's vectors, None if nobody knows.
+            own_dimension: the length of the model's vectors, None if unknown.
             dimension: the length that the caller wants, None for the model's own.
             batch_size: texts in one request, at most.
             max_batch_bytes: bytes of UTF-8 in one request, at most, unless one text has more.
@@ -177,7 +177,7 @@ class RemoteEmbedder(AsyncClosable, ABC):
         self._dimension = dimension or own_dimension
         self._is_learned = self._dimension is None
         self._contradicting: int | None = None
-        self._asked = dimension if dimension != own_dimension else None
+        self._requested = dimension if dimension != own_dimension else None
         self._batch_size, self._max_batch_bytes = batch_size, max_batch_bytes
         self._concurrency = concurrency
         self._prefixes: dict[Purpose, str] = {"document": "", "query": "", **(prefixes or {})}
@@ -186,11 +186,11 @@ class RemoteEmbedder(AsyncClosable, ABC):
     def dimension(self) -> int:
         """The length of every vector.
 
-        Where nobody has told it, it is that of the first vectors, until the server contradicts
+        Where it was not passed, it is that of the first vectors, until the server contradicts
         them twice running: the first such answer is refused, the second is believed.
 
         Raises:
-            VectorError: it is not known yet: nothing was embedded, and the model is a strange one.
+            VectorError: it is unknown: nothing was embedded yet, and the model is not in our table.
         """
         if self._dimension is None:
             raise VectorError(
@@ -200,17 +200,17 @@ class RemoteEmbedder(AsyncClosable, ABC):
         return self._dimension
 
     async def discover(self) -> int:
-        """Return the dimension, asking the server for a vector if it is not known yet.
+        """Return the dimension, embedding a text if it is unknown.
 
         Raises:
-            LLMError: the server cannot be asked.
+            LLMError: the server cannot be reached.
         """
         if self._dimension is None:
             await self.embed(["dimension"])
         return self.dimension
 
     async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> Floats:
-        """Return one row per text, in the order given.
+        """Return one row per text, in their order.
 
         A blank text is embedded as a stand-in, since servers refuse blank ones.
 
@@ -247,11 +247,11 @@ class RemoteEmbedder(AsyncClosable, ABC):
     def _settle(self, length: int) -> None:
         """Learn the dimension, or hold the vectors of an answer to it."""
         # One wrong answer must not close the embedder to all right ones, even if it was the first.
-        known = self._dimension
-        if known is None or (self._is_learned and length == self._contradicting):
-            known = self._dimension = length
-        self._contradicting = None if length == known else length
-        _check_length(length, known)
+        expected = self._dimension
+        if expected is None or (self._is_learned and length == self._contradicting):
+            expected = self._dimension = length
+        self._contradicting = None if length == expected else length
+        _check_length(length, expected)
 
     @abstractmethod
     def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class SentenceTransformerEmbedder(AsyncClosable):
     """Embeds with a model of sentence-transformers, in one thread of its own.
 
     The model is loaded with the first call, in that thread. A model that tells documents from
-    queries by prompts of its own is asked so. Vectors are as the model gives them: nothing is
+    queries by prompts of its own uses them. Vectors are as the model gives them: nothing is
     normalised here. Needs the extra `local-embeddings`, unless a model is handed in.
 
     Source: https://sbert.net/docs/package_reference/sentence_transformer (6.2, 2026-11).
@@ -64,7 +64,7 @@ class SentenceTransformerEmbedder(AsyncClosable):
 
         Raises:
             TypeError: `model` is neither a name nor something with `encode`.
-            ValueError: `batch_size` is below 1, or `device` is given for a model that is loaded.
+            ValueError: `batch_size` is below 1, or there is a `device` for a model that is loaded.
         """
         if isinstance(model, os.PathLike):
             model = os.fspath(cast("os.PathLike[str]", model))
@@ -108,7 +108,7 @@ class SentenceTransformerEmbedder(AsyncClosable):
         return self.dimension
 
     async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> Floats:
-        """Return one row per text, in the order given.
+        """Return one row per text, in their order.
 
         A caller that is cancelled goes on at once, while the thread ends its turn.
 
@@ -181,7 +181,7 @@ class _Worker:
 
     def close(self) -> None:
         """Refuse what waits, and let the thread end."""
-        # Not by `cancel_futures`: whoever waits would be cancelled, as if somebody had asked.
+        # Not by `cancel_futures`: waiting callers would be cancelled, as if by their own tasks.
         self._closed = True
         self._thread.shutdown(wait=False)
 

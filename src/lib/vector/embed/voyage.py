@@ -114,14 +114,14 @@ class VoyageEmbedder(RemoteEmbedder):
         )
 
     def _body(self, texts: list[str], purpose: Purpose) -> dict[str, Any]:
-        asked = {} if self._asked is None else {"output_dimension": self._asked}
+        size = {} if self._requested is None else {"output_dimension": self._requested}
         return {
             "model": self.model,
             "input": texts,
             "input_type": purpose,
             "truncation": True,
             "encoding_format": "base64",
-            **asked,
+            **size,
         }
 
     def _rows(self, answer: Mapping[str, Any], count: int) -> list[Floats]:

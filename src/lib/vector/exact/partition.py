@@ -114,7 +114,7 @@ class Partition(Generic[C]):
         return size * self._vectors.shape[1] if moves else 0
 
     def compacting(self, rows: int) -> bool:
-        """Tell whether a write of so many rows may move the contents, too, however large."""
+        """Return True if a write of so many rows may move the contents, too, however large."""
         size = len(self._ids)
         return _too_many(size - len(self._row_of) + rows, size)
 

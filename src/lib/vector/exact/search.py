@@ -152,7 +152,7 @@ def effort(rows: Rows, among: Selection) -> int:
 
 
 def _pays(rows: Rows, among: Selection) -> bool:
-    """Tell whether there is so much to read that a first pass pays."""
+    """Return True if there is so much to read that a first pass pays."""
     least = _FIRST_PASS_CELLS if among.positions is None else _FIRST_PASS_CELLS_GATHERED
     return _cells(rows, among) >= least
 

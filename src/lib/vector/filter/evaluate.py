@@ -16,7 +16,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt": l
 
 
 def matches(filter: Filter, meta: Mapping[str, Any]) -> bool:
-    """Return whether metadata (JSON, as `Record.meta` holds it) passes the filter."""
+    """Return True if metadata (JSON, as `Record.meta` holds it) passes the filter."""
     match filter:
         case And(parts):
             return all(matches(part, meta) for part in parts)

@@ -29,13 +29,13 @@ def checked_operand(field: str, operator: LeafOperator, operand: object) -> Oper
     except ValueError as fault:
         raise InvalidFilter(
             f"filter operator {operator!r} on {field!r}: {fault}",
-            rule=fault.rule if isinstance(fault, _Misfit) else "R2",
+            rule=fault.rule if isinstance(fault, _UnfitOperand) else "R2",
             field=field,
             operator=operator,
         ) from None
 
 
-class _Misfit(ValueError):
+class _UnfitOperand(ValueError):
     """The operand is fine data, but not for this operator."""
 
     def __init__(self, rule: str, message: str) -> None:
@@ -45,7 +45,7 @@ class _Misfit(ValueError):
 
 def _equal(operand: object) -> Operand:
     if isinstance(operand, list | tuple | dict | set | frozenset):
-        raise _Misfit(
+        raise _UnfitOperand(
             "R4",
             "a list or an object cannot be compared: "
             "use '$in' for one of several values, '$contains' for an element of a list",
@@ -56,30 +56,30 @@ def _equal(operand: object) -> Operand:
 def _ordered(operand: object) -> Operand:
     value = plain_scalar(operand)
     if value is None or isinstance(value, bool):
-        raise _Misfit("R5", f"only numbers and strings have an order, got {value}")
+        raise _UnfitOperand("R5", f"only numbers and strings have an order, got {value}")
     return value
 
 
 def _one_of(operand: object) -> Operand:
     if isinstance(operand, str | bytes | dict) or not isinstance(operand, Iterable):
-        raise _Misfit("R4", "takes a list of values")
+        raise _UnfitOperand("R4", "takes a list of values")
     values = tuple(islice(cast(Iterable[object], operand), MAX_VALUES + 1))
     if len(values) > MAX_VALUES:
-        raise _Misfit("R11", f"takes at most {MAX_VALUES} values")
+        raise _UnfitOperand("R11", f"takes at most {MAX_VALUES} values")
     return tuple(map(plain_scalar, values))
 
 
 def _element(operand: object) -> Operand:
     value = plain_scalar(operand)
     if value is None:
-        raise _Misfit("R6", "takes a bool, a number or a string, got None")
+        raise _UnfitOperand("R6", "takes a bool, a number or a string, got None")
     return value
 
 
 def _truth(operand: object) -> Operand:
     value = python_value(operand)
     if not isinstance(value, bool):
-        raise _Misfit("R7", f"takes True or False, got {type(operand).__name__}")
+        raise _UnfitOperand("R7", f"takes True or False, got {type(operand).__name__}")
     return value
 
 

@@ -21,7 +21,7 @@ class Reranker(Protocol):
 
         Places are counted from 0, each is there once, and there are k of them or as many as there
         are texts. A blank text comes after all others. Where there is nothing to judge, with a
-        blank query or fewer than two texts that are not blank, nobody is asked.
+        blank query or fewer than two texts that are not blank, the judge is not called.
 
         Args:
             query: what was looked for.
@@ -31,7 +31,7 @@ class Reranker(Protocol):
 
         Raises:
             ValueError: k is below 1.
-            LLMError: the judge cannot be asked, or refuses.
+            LLMError: the judge cannot be reached, or refuses.
         """
         ...
 
@@ -52,14 +52,14 @@ class Index(Protocol):
 
 
 Judge: TypeAlias = Callable[[Sequence[str], int], Awaitable[Sequence[int]]]
-"""Given texts and k, returns the places of up to k of the texts, best first, each once."""
+"""Takes texts and k, returns the places of up to k of the texts, best first, each once."""
 
 
 async def best_first(query: str, texts: Sequence[str], k: int, judge: Judge) -> list[int]:
     """Return the places of the k best texts, best first.
 
     The judge sees the texts that are not blank, at least two. After those that it names come the
-    rest of them, then the blank ones, each in the order given.
+    rest of them, then the blank ones, each in their order.
 
     Raises:
         ValueError: k is below 1.

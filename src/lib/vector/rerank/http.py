@@ -53,7 +53,7 @@ class HTTPReranker(AsyncClosable, ABC):
         """Prepare; `account` is the URL and the headers of a request.
 
         Raises:
-            ValueError: both `http` and `transport` are given.
+            ValueError: there are both `http` and `transport`.
         """
         self.model = model
         self.timeout_s = timeout_s

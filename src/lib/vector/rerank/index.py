@@ -66,8 +66,8 @@ class RerankingIndex:
         hits = await self.index.search(query, max(self.fetch_k, k), filter=filter, hybrid=hybrid)
         if not hits:
             return []
-        model, asked = model_of(self.reranker), query[:MAX_QUERY_CHARS]
-        with operation("reranker", model=model, k=int(k), count=len(hits), query=asked) as facts:
+        model, shown = model_of(self.reranker), query[:MAX_QUERY_CHARS]
+        with operation("reranker", model=model, k=int(k), count=len(hits), query=shown) as facts:
             places = await self.reranker.rerank(query, [hit.text for hit in hits], k)
             _check(places, len(hits), k)
             facts["documents"] = [{"id": hits[place].doc.id} for place in places[:MAX_DOCUMENTS]]

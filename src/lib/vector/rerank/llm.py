@@ -68,7 +68,7 @@ class LLMReranker(AsyncClosable):
         """Take a model.
 
         Args:
-            client: what is asked.
+            client: the model's client.
             model: another model than the client's own.
             max_chars: how much of each passage it sees.
             retries: how often and how long to try.

@@ -132,7 +132,7 @@ class _Found:
 
 
 def _settled(waiting: list[Posting], found: _Found, texts: Texts, limit: int) -> bool:
-    """Tell whether no row that has only the terms that are left can be among the best."""
+    """Return True if no row that has only the terms that are left can be among the best."""
     if len(waiting[-1].rows) < _WORTH_A_LOOK:
         return False
     return _left(waiting, texts) < _least(found.totals[found.rows()], limit)

@@ -133,12 +133,12 @@ def learned(
         return None
     _, found = np.linalg.eigh(sample.T @ sample)
     directions = found[:, ::-1]
-    asked = _trials(sample)
+    queries = _trials(sample)
     rank = 1 + math.ceil(_WANTED * len(sample) / count)  # its own row, and its share of the nearest
-    least = np.partition(_keys(sample, asked, metric), -rank, axis=0)[-rank]
+    least = np.partition(_keys(sample, queries, metric), -rank, axis=0)[-rank]
     costs = {
         width: reading(width + 1)
-        + SURVIVOR * dimension * _left(sample, asked, least, directions[:, :width], metric)
+        + SURVIVOR * dimension * _left(sample, queries, least, directions[:, :width], metric)
         for width in _WIDTHS
         if 2 * width <= dimension
     }
@@ -165,19 +165,19 @@ def _trials(sample: NDArray[np.float64]) -> NDArray[np.float64]:
     return rows + 0.5 * length[:, np.newaxis] * noise
 
 
-def _keys(sample: Any, asked: Any, metric: Metric, lengths: Any = None) -> Any:
+def _keys(sample: Any, queries: Any, metric: Metric, lengths: Any = None) -> Any:
     """Return for each row and query what orders the rows, higher being better."""
-    dots = sample @ asked.T
+    dots = sample @ queries.T
     if metric == "euclidean":
         whole = sample if lengths is None else lengths
         dots -= 0.5 * np.einsum("ij,ij->i", whole, whole)[:, np.newaxis]
     return dots
 
 
-def _left(sample: Any, asked: Any, least: Any, directions: Any, metric: Metric) -> float:
+def _left(sample: Any, queries: Any, least: Any, directions: Any, metric: Metric) -> float:
     """Return which share of the sample these directions leave."""
-    heads, wanted = sample @ directions, asked @ directions
+    heads, wanted = sample @ directions, queries @ directions
     tails = np.linalg.norm(sample - heads @ directions.T, axis=1)
-    missed = np.linalg.norm(asked - wanted @ directions.T, axis=1)
+    missed = np.linalg.norm(queries - wanted @ directions.T, axis=1)
     bounds = _keys(heads, wanted, metric, sample) + np.outer(tails, missed)
     return float((bounds >= least).mean())

@@ -111,43 +111,43 @@ class Codes:
     def candidates(self, rows: Rows, query: Floats, k: int, among: Selection) -> NDArray[np.intp]:
         """Return every row that can be among the k nearest of a selection."""
         self._catch_up(rows)
-        asked = TakenApart(query, self._metric)
+        parts = QueryParts(query, self._metric)
         least, best = -math.inf, np.empty(0)
         places, keys = list[NDArray[np.intp]](), list[NDArray[np.float64]]()
         for block in self._blocks(rows, among):
-            coarse = self._keys(asked, block)
-            slack = asked.slack(*block.worst)
+            coarse = self._keys(parts, block)
+            slack = parts.slack(*block.worst)
             if least == -math.inf:
-                least = reached(coarse, block.allowed, k) * asked.unit - slack
-            chosen = reaching(coarse, block.allowed, (least - slack) / asked.unit)
+                least = reached(coarse, block.allowed, k) * parts.unit - slack
+            chosen = reaching(coarse, block.allowed, (least - slack) / parts.unit)
             if len(chosen):
-                keys.append(coarse[chosen].astype(np.float64) * asked.unit)
+                keys.append(coarse[chosen].astype(np.float64) * parts.unit)
                 places.append(block.numbers(chosen))
                 best = highest(np.concatenate([best, keys[-1] - slack]), k)
                 least = max(least, float(best[0])) if len(best) == k else least
-        return self._measured(rows, asked, np.concatenate(places), np.concatenate(keys), k)
+        return self._measured(rows, parts, np.concatenate(places), np.concatenate(keys), k)
 
     def _measured(
         self,
         rows: Rows,
-        asked: TakenApart,
+        parts: QueryParts,
         places: NDArray[np.intp],
         keys: NDArray[np.float64],
         k: int,
     ) -> NDArray[np.intp]:
         """Return which of the places can be among the k best, by what is known of each."""
         lengths = 1.0 if self._metric == "cosine" else rows.scales[places].astype(np.float64)
-        slack = asked.slack(self._errors[places].astype(np.float64), lengths)
+        slack = parts.slack(self._errors[places].astype(np.float64), lengths)
         return places[keys + slack >= highest(keys - slack, k)[0]]
 
-    def _keys(self, asked: TakenApart, block: _Block) -> Floats:
+    def _keys(self, parts: QueryParts, block: _Block) -> Floats:
         """Return keys as those of `lib.vector.exact.search`, in units of the query's."""
-        keys = self._products(asked.code, block.codes)
-        keys -= asked.sum
+        keys = self._products(parts.code, block.codes)
+        keys -= parts.sum
         keys -= block.sums
         keys *= block.steps
         if self._metric == "euclidean":
-            keys *= asked.step
+            keys *= parts.step
             keys -= 0.5 * block.scales * block.scales
         return keys
 
@@ -247,7 +247,7 @@ class _Block(NamedTuple):
         return chosen + self.places if isinstance(self.places, int) else self.places[chosen]
 
 
-class TakenApart:
+class QueryParts:
     """A query, taken apart.
 
     Attributes:
@@ -349,22 +349,22 @@ class ProjectedCodes(Codes):
     def candidates(self, rows: Rows, query: Floats, k: int, among: Selection) -> NDArray[np.intp]:
         """Return every row that can be among the k nearest of a selection."""
         self._catch_up(rows)
-        asked = _Bounded(query, self._metric, self._basis)
+        parts = _BoundedQuery(query, self._metric, self._basis)
         least, best = -math.inf, np.empty(0)
         places, keys = list[NDArray[np.intp]](), list[NDArray[np.float64]]()
         for block in self._blocks(rows, among):
-            coarse = self._keys(asked.apart, block)
+            coarse = self._keys(parts.apart, block)
             sown = seeds(coarse, block.allowed, k)
-            known = scored(rows, asked.query, block.numbers(sown[0]), self._metric)
+            known = scored(rows, parts.query, block.numbers(sown[0]), self._metric)
             best = highest(np.concatenate([best, known]), k)
             least = float(best[0]) if len(best) == k else least
-            floor = (least - asked.slack(*block.worst)) / asked.apart.unit
+            floor = (least - parts.slack(*block.worst)) / parts.apart.unit
             chosen = left(coarse, block.allowed, floor, sown, k)
-            keys.append(coarse[chosen].astype(np.float64) * asked.apart.unit)
+            keys.append(coarse[chosen].astype(np.float64) * parts.apart.unit)
             places.append(block.numbers(chosen))
         found = np.concatenate(places)
         lengths = 1.0 if self._metric == "cosine" else rows.scales[found].astype(np.float64)
-        slack = asked.slack(self._errors[found].astype(np.float64), lengths)
+        slack = parts.slack(self._errors[found].astype(np.float64), lengths)
         return found[np.concatenate(keys) + slack >= least]
 
     def _emptied(self) -> Self:
@@ -375,11 +375,11 @@ class ProjectedCodes(Codes):
         return self._basis.rows(vectors, lengths)
 
 
-class _Bounded:
+class _BoundedQuery:
     """A query, as it is and as z, taken apart."""
 
     def __init__(self, query: Floats, metric: Metric, basis: Basis) -> None:
-        self.apart = TakenApart(basis.query(query), metric)
+        self.apart = QueryParts(basis.query(query), metric)
         self.query = query.astype(np.float64)
         self._rounding = 1.01 * basis.slack * math.sqrt(np.dot(self.query, self.query))
 

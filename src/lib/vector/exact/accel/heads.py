@@ -89,13 +89,13 @@ class Heads:
     def candidates(self, rows: Rows, query: Floats, k: int, among: Selection) -> NDArray[np.intp]:
         """Return every row that can be among the k nearest of a selection."""
         self._catch_up(rows)
-        asked, wide = self._basis.query(query), query.astype(np.float64)
+        head, wide = self._basis.query(query), query.astype(np.float64)
         copied = self._side_by_side(among)
         if copied is not None:
-            places, allowed, keys = copied.places, None, _product(copied.heads, asked)
+            places, allowed, keys = copied.places, None, _product(copied.heads, head)
         else:
             places, allowed = among.positions, among.mask if among.positions is None else None
-            keys = self._products(asked, len(rows.vectors), places)
+            keys = self._products(head, len(rows.vectors), places)
         if self._metric == "euclidean":
             lengths = rows.scales if places is None else rows.scales[places]
             keys -= 0.5 * lengths * lengths
@@ -122,17 +122,17 @@ class Heads:
         self._copied = copied = _Copied(among, places, self._heads[places])
         return copied
 
-    def _products(self, asked: Floats, size: int, places: NDArray[np.intp] | None) -> Floats:
+    def _products(self, head: Floats, size: int, places: NDArray[np.intp] | None) -> Floats:
         """Return y z for the first rows, or for those at the places."""
         heads = self._heads[:size]
         if places is None:
-            return _product(heads, asked)
+            return _product(heads, head)
         products = np.empty(len(places), np.float32)
-        step = max(1, _GATHERED_BYTES // asked.nbytes)
+        step = max(1, _GATHERED_BYTES // head.nbytes)
         for start in range(0, len(places), step):
             part = slice(start, start + step)
             # "clip" checks nothing, and the places are right: faster than "raise"
-            products[part] = _product(np.take(heads, places[part], 0, mode="clip"), asked)
+            products[part] = _product(np.take(heads, places[part], 0, mode="clip"), head)
         return products
 
     def _slack(self, query: NDArray[np.float64]) -> float:
@@ -175,7 +175,7 @@ class Heads:
         self._size = size
 
 
-def _product(heads: Floats, asked: Floats) -> Floats:
+def _product(heads: Floats, head: Floats) -> Floats:
     """Return y z for each of these heads; if the cache holds them, by one thread.
 
     OpenBLAS shares a product of more than 9,216 cells among threads, which wait for each other:
@@ -183,12 +183,12 @@ def _product(heads: Floats, asked: Floats) -> Floats:
     Source: `interface/gemv.c` of OpenBLAS, `GEMM_MULTITHREAD_THRESHOLD`.
     """
     if heads.nbytes > _ONE_THREAD_BYTES:
-        return heads @ asked
-    width = len(asked)
+        return heads @ head
+    width = len(head)
     step = max(1, _ONE_THREAD_CELLS // width)
     stacked = len(heads) // step * step
     products = np.empty(len(heads), np.float32)
     stack = heads[:stacked].reshape(-1, step, width)
-    np.matmul(stack, asked, out=products[:stacked].reshape(-1, step))
-    np.matmul(heads[stacked:], asked, out=products[stacked:])
+    np.matmul(stack, head, out=products[:stacked].reshape(-1, step))
+    np.matmul(heads[stacked:], head, out=products[stacked:])
     return products

@@ -37,7 +37,7 @@ _HINTS: Final = {
 _ephemeral = count(1)
 _sharing = Lock()
 """Held while a client in process is made or closed: those of one folder share parts, and Chroma
-counts who uses them without a lock."""
+counts their users without a lock."""
 _writing: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
 
@@ -49,7 +49,7 @@ class Location:
         path: of a folder; None for a server or for memory.
         host: of a server, or None.
         port: of that server.
-        client: somebody else's client, used instead.
+        client: the caller's client, used instead.
     """
 
     path: str | None
@@ -59,14 +59,14 @@ class Location:
 
     @property
     def blocks(self) -> bool:
-        """Whether its client is one that blocks."""
+        """True if its client blocks."""
         if self.client is not None:
             return not inspect.iscoroutinefunction(self.client.list_collections)
         return self.host is None
 
     @property
     def in_memory(self) -> bool:
-        """Whether nothing of it outlives its store."""
+        """True if its records end with the store object."""
         return self.client is None and self.path is None and self.host is None
 
 
@@ -124,7 +124,7 @@ class _Client(AsyncClient):
 
 
 def _server(host: str, port: int, loop: asyncio.AbstractEventLoop) -> Any:
-    """Return a client of a server; nothing is asked yet."""
+    """Return a client of a server; no request is sent yet."""
     settings = Settings(anonymized_telemetry=False)
     settings.chroma_api_impl = "chromadb.api.async_fastapi.AsyncFastAPI"
     settings.chroma_server_host = host
@@ -154,9 +154,9 @@ def writing_alone(location: Location, client: Any) -> AbstractContextManager[Any
     if not location.blocks:
         return nullcontext()
     shared = getattr(client, "_identifier", None)  # the folder as it was named, for one in process
-    known = os.path.realpath(shared) if isinstance(shared, str) else f"client {id(client)}"
+    folder = os.path.realpath(shared) if isinstance(shared, str) else f"client {id(client)}"
     with _sharing:
-        return _writing.setdefault(known, Lock())
+        return _writing.setdefault(folder, Lock())
 
 
 async def answer(result: Any) -> Any:

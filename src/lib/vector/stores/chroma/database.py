@@ -49,7 +49,7 @@ _PREFIX, _NAMESPACE, _DIMENSION = "lib:prefix", "lib:namespace", "lib:dimension"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseConfig:
-    """What a store is asked to keep, and where.
+    """The collections of a store: where they are, and for which vectors.
 
     Attributes:
         location: where.
@@ -79,7 +79,7 @@ class Database(ListedBackend):
         self._alone: AbstractContextManager[Any] = nullcontext()
 
     async def prepare(self) -> None:
-        """Connect, and see that what is there is of the kind asked for.
+        """Connect, and see that what is there is of the expected kind.
 
         Raises:
             DimensionMismatch, MetricMismatch: a collection was made for other vectors.
@@ -113,7 +113,7 @@ class Database(ListedBackend):
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, in as few requests as can carry them.
 
-        An upsert of Chroma merges metadata and keeps the text where none is given. Deleting first
+        An upsert of Chroma merges metadata and keeps the text where there is none. Deleting first
         would hide the record from readers for a moment; so the keys of old are read and unset, by
         the very request that brings the new ones.
         """
@@ -204,7 +204,7 @@ class Database(ListedBackend):
         return Layout(dimension=dimension, metric=_METRICS.get(space))
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         where = None if filter is None else condition(filter)
 
         async def work(collection: Any) -> None:
@@ -255,7 +255,7 @@ class Database(ListedBackend):
     ) -> T | None:
         """Do the work with a namespace's collection; None if there is none.
 
-        One that is known may have been deleted, and made anew, by somebody else.
+        A cached one may have been deleted, and created again, by another process.
         """
         with typed_errors():
             for _ in range(_ATTEMPTS):
@@ -266,8 +266,8 @@ class Database(ListedBackend):
                         )
                     return await work(self._collections[namespace])
                 except NotFoundError:
-                    known = self._collections.pop(namespace, None)
-                    if known is None and not create:
+                    cached = self._collections.pop(namespace, None)
+                    if cached is None and not create:
                         return None
             raise StoreUnavailable(
                 "somebody keeps deleting the collection that is being written", retryable=True
@@ -340,7 +340,7 @@ async def _nearest(
     """Return rows among which the k nearest are, with all that are as near as the k-th.
 
     Chroma's graph may end early, above all where many vectors are alike: of 3,000 equal ones it
-    found 307. So if it finds fewer than it was asked for, all that pass the filter are read.
+    found 307. So if it finds fewer than requested, all that pass the filter are read.
     """
     size = min(k + _SPARE, _MOST_ASKED)
     while True:
@@ -359,7 +359,7 @@ async def _nearest(
 
 
 def _farther(one: float, other: float, metric: Metric) -> bool:
-    """Return whether a distance is larger by more than Chroma's rounding, in 32-bit floats.
+    """Return True if a distance is larger by more than Chroma's rounding, in 32-bit floats.
 
     Of 300 multiples of one vector, all as near to it, Chroma's distances tell two kinds.
     """

@@ -124,7 +124,7 @@ class Rows:
 
     @property
     def vectors(self) -> NDArray[np.float32]:
-        """The vectors as they were given, one in a row.
+        """The vectors as the caller passed them, one in a row.
 
         Raises:
             StoreCorrupt: something else has stored one.
@@ -142,7 +142,7 @@ class Rows:
 
     @property
     def distances(self) -> list[float]:
-        """How far each row is from what was asked, nearest first."""
+        """The distance of each row from the query, nearest first."""
         return self._found["distances"]
 
     def records(self) -> list[Record]:

@@ -177,7 +177,7 @@ async def _prepared(database: Database, work: Callable[[Database], Coroutine[Any
 
 
 def _is_folder_of_chroma(path: Path) -> bool:
-    """Return whether Chroma has ever been opened here; opening it makes the folder its own."""
+    """Return True if Chroma has ever been opened here; opening it makes the folder its own."""
     try:
         return (path / _MARK).is_file()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The table of a store: its columns, and whether one that is there fits."""
+"""The table of a store: its columns, and the check of one that exists."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def schema(config: TableConfig) -> Any:
 
 
 def check(found: Any, config: TableConfig) -> None:
-    """See that a table is of the kind asked for.
+    """See that a table is of the expected kind.
 
     Raises:
         StoreCorrupt, SchemaTooNew: as `made` says.

@@ -31,10 +31,10 @@ class LanceDBVectorStore(BackedStore["Table"]):
     A filter that few records pass thus reads the whole namespace, and so do `count` and `delete`
     with a filter. What others have written is seen at once.
 
-    Every write is one version of the table, whole or not there; who is cancelled in a write goes on
-    when it is over. Writers that meet wait for each other, for 30 s at most. After every 32 writes,
+    Every write is one version of the table, whole or not there; a cancelled caller waits for the
+    end of its write. Writers that meet wait for each other, 30 s at most. After every 32 writes,
     more in a table of more than 32,000 records, the write that completes them also merges the small
-    files that they left, and removes versions older than ten minutes: whoever reads an older one by
+    files that they left, and removes versions older than ten minutes: a reader of an older one by
     other means loses it. A deletion with a filter reads the ids that pass first: a record that
     another process replaces in between is deleted all the same. `scan` reads all ids of a namespace
     with the first page, and keeps them.
@@ -92,10 +92,10 @@ class LanceDBVectorStore(BackedStore["Table"]):
             SchemaTooNew: a newer release has made it.
             StoreUnavailable: the place cannot be reached or written.
         """
-        known = self._backend
+        backend = self._backend
 
         async def fresh(table: Table) -> None:
-            if table is known:
+            if table is backend:
                 await table.reopen()
 
         await self._run(fresh)
@@ -117,7 +117,7 @@ class LanceDBVectorStore(BackedStore["Table"]):
     async def purge(self) -> None:
         """Leave no byte of deleted records in the place: see `PurgingStore`.
 
-        Writes the whole table anew, and removes every older version of it: who reads one fails.
+        Writes the whole table anew, and removes every older version of it: a reader of one fails.
         What another process had begun to write and left when it died is removed after seven days.
         """
         await self._run(lambda table: table.purge())

@@ -149,7 +149,7 @@ class Table(ListedBackend):
             return (await query.to_arrow()).column("id").to_pylist()
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         async with self._writing:
             if filter is not None and ids != []:
                 ids = await self._ids(namespace, ids, filter)
@@ -227,7 +227,7 @@ class Table(ListedBackend):
 
         async def attempt() -> None:
             with typed_errors(self._config):
-                # LanceDB commits, whether anybody waits or not: the next write must come later.
+                # LanceDB commits even if the caller is cancelled: the next write must come later.
                 await whole(work())
 
         await retry(attempt, policy=_RETRIES, clock=SYSTEM_CLOCK, random=random)
@@ -304,8 +304,8 @@ def typed_errors(config: TableConfig) -> Generator[None]:
     try:
         yield
     except (RuntimeError, ValueError, OSError) as error:
-        told = str(error).lower()
-        retryable = any(word in told for word in _CONFLICTS)
+        message = str(error).lower()
+        retryable = any(word in message for word in _CONFLICTS)
         way_out = "others write to it all the time" if retryable else "the cause holds its words"
         raise StoreUnavailable(
             f"{config.label} failed: {type(error).__name__}, {way_out}", retryable=retryable

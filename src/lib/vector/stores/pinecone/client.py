@@ -46,7 +46,7 @@ class Reply:
 
 
 class NoNamespace(StoreUnavailable):
-    """The namespace asked for holds nothing, which Pinecone answers with 404."""
+    """The requested namespace holds nothing, which Pinecone answers with 404."""
 
 
 class Api:
@@ -102,7 +102,7 @@ class Api:
         return await self._retried("POST", url, content)
 
     async def aclose(self) -> None:
-        """Close the connections, unless they are somebody else's."""
+        """Close the connections, unless they are the caller's."""
         await self._wire.aclose()
 
     async def _retried(self, method: str, url: str, content: bytes | None) -> Reply:
@@ -143,7 +143,7 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def checked_key(api_key: str | None) -> str:
-    """Return the key given, or that of the environment.
+    """Return `api_key`, or the key of the environment.
 
     Raises:
         ValueError: there is none, or it cannot be one.

@@ -30,12 +30,12 @@ class IndexConfig:
     """The index that a store wants.
 
     Attributes:
-        name: of the index, or None where its host is given.
+        name: of the index, or None if `host` is set.
         host: its address, or None where it is to be looked up.
         control: the address of the control plane.
         dimension: of every vector.
         metric: how nearness is measured.
-        create: whether to make the index if it is missing.
+        create: True makes the index if it is missing.
         cloud: where to make it.
         region: where in that cloud.
     """

@@ -4,7 +4,7 @@ A write is accepted before searches show it. Its answer tells the write's number
 namespace, and every query's answer tells up to which number that query has seen. So a write waits,
 here, until a query has seen it: then not only this store reads it, but everybody does. A wait that
 fails or is cancelled is taken up again by the next call that reads the namespace. If that one ends
-without a sight of the namespace, too, it is no longer expected: somebody else may have erased it.
+without a sight of the namespace, too, it is no longer expected: another process may have erased it.
 
 Where Pinecone tells no numbers (an index of pods), nothing can be waited for; that is logged once.
 Source: https://docs.pinecone.io/guides/index-data/check-data-freshness (2026-11).
@@ -57,7 +57,7 @@ class Freshness:
         Args:
             namespace: where.
             headers: of the answer.
-            fills: whether the namespace exists as soon as searches show the write.
+            fills: True if the namespace exists as soon as searches show the write.
         """
         (self._filled.add if fills else self._filled.discard)(namespace)
         position = _position(headers, WRITTEN)
@@ -71,7 +71,7 @@ class Freshness:
 
         Args:
             namespace: where.
-            again: whether an earlier call was the first to wait for it.
+            again: True if an earlier call was the first to wait for it.
 
         Raises:
             ConsistencyTimeout: they do not in time. What was written stays written.

@@ -82,7 +82,7 @@ class Index(ListedBackend):
         await self._settle(namespace, again=False)
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         late = await self._late(namespace)
         if late is not None and filter is not None:
             raise late  # the filter would not see all that it should delete
@@ -265,7 +265,7 @@ class Index(ListedBackend):
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records and start so.
 
-        Pinecone lists a hundred in a request, with counts that lag behind; so each one is asked.
+        Pinecone lists a hundred in a request, with counts that lag behind; so each one is queried.
         """
         if self._freshness is not None:
             await self._freshness.settle_all()

@@ -38,7 +38,7 @@ class PineconeVectorStore(BackedStore[Index]):
 
     Any write or search may raise `ConsistencyTimeout`: what was written is written, but searches do
     not show it in time. A later call waits for it again; where that one sees no such namespace
-    either, it is taken for erased by somebody else, and no longer waited for.
+    either, it is taken for erased by another process, and no longer waited for.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
@@ -113,7 +113,7 @@ class PineconeVectorStore(BackedStore[Index]):
         )
 
     async def setup(self) -> None:
-        """Find the index, made if it is missing and `create` was said; safe to repeat.
+        """Find the index, made if it is missing and `create` is set; safe to repeat.
 
         Raises:
             DimensionMismatch: the index was made for another dimension.
@@ -123,7 +123,7 @@ class PineconeVectorStore(BackedStore[Index]):
         await super().setup()
 
     async def close(self) -> None:
-        """Wait for the calls that run, then close the connections unless the client is given.
+        """Wait for the calls that run, then close the connections of a client of its own.
 
         Safe to repeat, also after it was cancelled. Any other call then raises StoreClosed.
         """

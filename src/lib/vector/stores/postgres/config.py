@@ -1,4 +1,4 @@
-"""What a store is asked to keep; no driver is needed to say so."""
+"""The configuration of a PostgreSQL store's table; imports no driver."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Index = Literal["full", "half"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What a store is asked to keep, and where.
+    """The table of a store: its name, and how it is searched.
 
     Attributes:
         name: of the table, perhaps with its schema before a dot.
         dimension: of every vector.
         metric: how nearness is measured.
-        hnsw: whether searches may be approximate.
+        hnsw: True if searches may be approximate.
         ef_search: how many candidates the index keeps in view.
         config: the text search configuration.
     """

@@ -44,7 +44,7 @@ _UPSERT: Final = sql.SQL("""
     ON CONFLICT (namespace, id) DO UPDATE
     SET v = excluded.v, text = excluded.text, meta = excluded.meta, meta_raw = excluded.meta_raw
 """)
-# Who does not own the table gets a warning, and no statistics.
+# A role that does not own the table gets a warning, and no statistics.
 _ANALYZE: Final = sql.SQL("ANALYZE (SKIP_LOCKED) {table} (namespace, id, meta)")
 _PIECE_ROWS: Final = 1_000
 _PIECE_BYTES: Final = 1 << 24
@@ -84,16 +84,16 @@ class Database:
         """Take over connections to a table that is ready."""
         self._connections, self._layout = connections, layout
         self._planner = Planner(layout)
-        self._written = 0  # records since statistics were last asked for
+        self._written = 0  # records since the last ANALYZE
 
     async def setup(self) -> None:
-        """Look at the table again, and make what somebody has dropped since."""
+        """Check the table again, and create what has been dropped since."""
         async with self._connection() as connection:
             await setup.opened(connection, self._layout.table)
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
-        # Nobody knows how much metadata there is before it is written out.
+        # The size of the metadata is unknown before it is encoded.
         pieces = await asyncio.to_thread(_pieces, batch, self._layout.vector_type)
         statement = self._layout.put(_UPSERT)
         async with self._connection() as connection, transaction(connection) as writer:
@@ -186,7 +186,7 @@ class Database:
         ]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         where, parameters = _where(namespace, filter, ids)
         statement = self._layout.put(_DELETE, where=where)
         async with self._connection() as connection, transaction(connection) as writer:
@@ -291,7 +291,7 @@ def _fitting(namespace: str, ids: list[str]) -> Generator[None]:
 
 
 async def _read(metas: Iterable[str]) -> list[dict[str, Any]]:
-    """Return metadata as it was given, read in a thread if it is much."""
+    """Return metadata as the caller passed it, decoded in a thread if it is much."""
     written = list(metas)
     effort = _CHARACTER_EFFORT * sum(map(len, written))
     return await offload(effort, lambda: [json.loads(meta) for meta in written])

@@ -72,7 +72,7 @@ def vectors(matrix: NDArray[np.float32], element_type: int) -> Wire:
 
     Args:
         matrix: n rows of d floats, n being at least 1.
-        element_type: the number that this database has given to the type `vector`.
+        element_type: the number of the type `vector` in this database.
 
     Source: array_recv in PostgreSQL's src/backend/utils/adt/arrayfuncs.c
     """

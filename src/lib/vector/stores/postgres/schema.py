@@ -1,7 +1,7 @@
 """The table of a store: its columns, its indexes, and what is made of a database that has neither.
 
-The columns are those below; a table may have more. Whoever may not change the table can still use
-one that is complete, since nothing is made that is already there.
+The columns are those below; a table may have more. A role that may not change the table can
+still use one that is complete, since nothing is made that is already there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lib.vector.stores.postgres.driver import sql
 
 COLUMNS: Final = {"namespace": "text", "id": "text", "v": "vector", "text": "text", "meta": "jsonb"}
 
-# `meta` is what filters read, `meta_raw` what is given back: jsonb keeps neither the order of keys
+# `meta` is what filters read, `meta_raw` what `get` returns: jsonb keeps neither the order of keys
 # nor how a float was written, and would return 1e308 as an integer of 309 digits.
 TABLE: Final = sql.SQL("""
     CREATE TABLE {table} (
@@ -81,13 +81,13 @@ class Layout:
     """What statements need to know of a table that is ready.
 
     Attributes:
-        table: what was asked for.
+        table: its configuration.
         ext: the schema that pgvector is in; it need not be on the search path.
-        vector_type: the number that this database has given to the type `vector`.
+        vector_type: the number of the type `vector` in this database.
         config: the text search configuration, as the database names it.
-        folding: whether the column `ts` was made without accents.
+        folding: True if the column `ts` was made without accents.
         index: what an HNSW index that can be used holds; None if searches are exact.
-        rows: about how many rows there are; 0 if nobody has counted yet.
+        rows: about how many rows there are; 0 if not counted yet.
     """
 
     table: Table

@@ -126,7 +126,7 @@ class Planner:
     """Chooses how to search one table.
 
     Attributes:
-        rows: about how many the table has; 0 if nobody has counted yet.
+        rows: about how many the table has; 0 if not counted yet.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -162,7 +162,7 @@ class Planner:
         ((self.rows,),) = await (await run(reading, _ROWS, named)).fetchall()
 
     def _is_broad(self, key: int) -> bool:
-        """Return whether it is known that many rows pass; now and then they are counted anew."""
+        """Return True if it is known that many rows pass; now and then they are counted anew."""
         uses = self._broad.pop(key, 0)
         if uses:
             self._broad[key] = uses - 1

@@ -91,7 +91,7 @@ class _Index:
     key: str
 
     def serves(self, method: str, operators: str, key: str) -> bool:
-        """Return whether it is the index of this method on this key, given as a pattern."""
+        """Return True if it is the index of this method on this key, given as a pattern."""
         kind = (self.method, self.operators)
         return kind == (method, operators) and re.fullmatch(key, self.key) is not None
 
@@ -331,7 +331,7 @@ def _check_terms(found: _Found, column: _Column) -> None:
 def _checked_record(table: Table, comment: str | None) -> str | None:
     """Return the comment that records the metric, if it is not recorded yet.
 
-    A table of other origin has no record: whoever opens it first settles its metric.
+    A table of other origin has no record: the first to open it settles its metric.
     """
     metric = _recorded(table, comment)
     if metric is None:

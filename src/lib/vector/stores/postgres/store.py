@@ -73,7 +73,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
             text_search_config: of this database, for hybrid queries; kept with the table.
 
         Raises:
-            ValueError: an argument is out of its range, or both dsn and pool are given.
+            ValueError: an argument is out of its range, or there are both a dsn and a pool.
             MissingDriver: psycopg or psycopg_pool is not installed.
         """
         super().__init__(dimension, metric)
@@ -115,7 +115,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
         await self._run(_nothing if database is None else type(database).setup)
 
     async def close(self) -> None:
-        """Close the pool unless it was given; safe to repeat. Then any call raises StoreClosed."""
+        """Close a pool of its own; safe to repeat. Then any call raises StoreClosed."""
         self._closed = True
         async with self._opening:
             if self._database is not None:
@@ -142,7 +142,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
             raise
 
     async def _opened(self) -> Database:
-        """Return the database, opened by whoever comes first."""
+        """Return the database, opened by the first call."""
         self._check_open()
         database = self._database
         if database is None:
@@ -150,7 +150,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
                 self._check_open()
                 database = self._database or await self._open()
                 self._database = database
-        self._check_open()  # what has just been opened is closed by whoever closes the store
+        self._check_open()  # what has just been opened is closed by the call that closes it
         return database
 
     async def _open(self) -> Database:

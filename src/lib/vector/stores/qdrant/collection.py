@@ -31,7 +31,7 @@ _METRICS: Final[dict[models.Distance, Metric]] = {
 _IDS_A_REQUEST: Final = 1000
 _NAMESPACES_A_REQUEST: Final = 1000
 _MANY: Final = 1000
-"""From so many results on, it is first asked how many there can be: a server makes room for all."""
+"""From so many results on, the records are counted first: a server makes room for all."""
 _EF: Final = 128
 _CONFLICT: Final = 409
 _EXACTLY: Final = models.SearchParams(exact=True)
@@ -39,7 +39,7 @@ _EXACTLY: Final = models.SearchParams(exact=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionConfig:
-    """What a store is asked to keep.
+    """The collection of a store, and for which vectors.
 
     Attributes:
         name: of the collection.
@@ -69,7 +69,7 @@ class Collection(ListedBackend):
         await self._client.close()
 
     async def prepare(self, *, again: bool = False) -> None:
-        """Make the collection if it is missing, else see that it is of the kind asked for.
+        """Make the collection if it is missing, else see that it is of the expected kind.
 
         Args:
             again: look even if that has been done, since others may have dropped it.
@@ -159,7 +159,7 @@ class Collection(ListedBackend):
             return [points.match(point, vectors=include_vectors) for point in answer.points]
 
         async def fetch(size: int) -> Sequence[Match]:
-            if self._local:  # which is exact, and warns when told how to search
+            if self._local:  # which is exact, and warns of search parameters
                 return await search(size, None)
             found: list[Match] = []
             if filter is None:
@@ -218,7 +218,7 @@ class Collection(ListedBackend):
         return Layout(dimension=vectors.size, metric=_METRICS.get(vectors.distance))
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         among = _among(namespace, filter)
         with typed_errors():
             if ids is None:

@@ -2,9 +2,9 @@
 
 A condition on `meta."x"` also looks into a list that stands there, which no operator but
 `$contains` may: so it comes with its complement on `meta."x"[]`, which holds for lists alone.
-Whether a field is there is asked of `k`, the list of the keys that are, since Qdrant's own tests
+`$exists` looks into `k`, the list of the keys that are there, since Qdrant's own tests
 for null and for emptiness take an empty list for nothing. Numbers are compared as ranges, the one
-condition that finds 1 where 1.0 was asked for.
+condition that finds 1 where 1.0 was searched for.
 
 An empty `should` would match every point, and so would an empty `must`: a folded filter has
 neither. No field of `meta` may ever get a payload index: an integer index drops 1.5 from a range,

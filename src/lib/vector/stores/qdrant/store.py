@@ -160,7 +160,7 @@ async def _prepared(
 
 
 def _is_folder_of_qdrant(path: Path) -> bool:
-    """Return whether a client has ever been opened here; opening one makes the folder its own."""
+    """Return True if a client has ever been opened here; opening one makes the folder its own."""
     try:
         return (path / _MARK).exists()
     except OSError as error:

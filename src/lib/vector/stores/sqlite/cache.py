@@ -29,7 +29,7 @@ class QueryPlan:
         vector: d floats.
         k: how many records at most.
         filter: what they have to pass, folded; None if all do.
-        include_vectors: whether they are wanted with their vectors.
+        include_vectors: True returns them with their vectors.
     """
 
     namespace: str
@@ -39,7 +39,7 @@ class QueryPlan:
     include_vectors: bool
 
     def is_small(self, snapshot: Snapshot[RowIds], among: Selection) -> bool:
-        """Tell whether the event loop may answer it."""
+        """Return True if the event loop may answer it."""
         floats = len(self.vector) if self.include_vectors else 0
         copies = copying(min(self.k, among.count), floats)
         return is_small(effort(snapshot.rows, among) + copies)
@@ -79,7 +79,7 @@ class RowIds:
         self.lengths.extend(length for _, length in items)
 
     def bury(self, rows: Sequence[int]) -> None:
-        """Do nothing: whether a row counts is asked of the snapshot."""
+        """Do nothing: the snapshot tells which rows are alive."""
 
     def moved(self, kept: NDArray[np.intp]) -> RowIds:
         """Return the pairs of these rows alone."""
@@ -99,15 +99,15 @@ class FoundRows:
     def __init__(self, most_bytes: int) -> None:
         """Start empty, and keep about so many bytes at most."""
         self._most_bytes, self._bytes = most_bytes, 0
-        # A plain dict looks past all that was taken out of it, whenever asked for what is first.
+        # A plain dict looks past all that was taken out of it, each time the first key is read.
         self._rows: OrderedDict[tuple[int, int], Stored] = OrderedDict()
 
     def get(self, namespace: RowIds, row: int) -> Stored | None:
-        """Return what stands beside a row, if it is known."""
+        """Return what stands beside a row, if it is cached."""
         return self._rows.get((namespace.number, row))
 
     def put(self, namespace: RowIds, row: int, stored: Stored) -> None:
-        """Keep what stands beside a row that is not known, unless it is too large."""
+        """Keep what stands beside a row that is not cached, unless it is too large."""
         size = _size(stored)
         if len(stored[1]) > _LONGEST_META or size > self._most_bytes:
             return
@@ -167,26 +167,26 @@ class CachedNamespace:
         if self._places is None:
             mask, size = self.snapshot.living.mask, len(self.snapshot.rows.vectors)
             living = np.arange(size) if mask is None else np.flatnonzero(mask)
-            known = np.array(self.snapshot.contents.rids)[living]
-            order = np.argsort(known, kind="stable")  # fast where the order is nearly right
-            self._places = known[order], living[order]
-        known, living = self._places
-        if not len(known):
+            cached = np.array(self.snapshot.contents.rids)[living]
+            order = np.argsort(cached, kind="stable")  # fast where the order is nearly right
+            self._places = cached[order], living[order]
+        cached, living = self._places
+        if not len(cached):
             return living, np.zeros(len(rids), np.bool_)
-        places = np.minimum(np.searchsorted(known, rids), len(known) - 1)
-        there = known[places] == rids
+        places = np.minimum(np.searchsorted(cached, rids), len(cached) - 1)
+        there = cached[places] == rids
         return living[places[there]], there
 
     def selected(self, filter: Filter | None, passing: Callable[[], Sequence[int]]) -> Selection:
         """Return which rows pass a filter, by the row ids that the file gives; remembered."""
-        known = remembered(self.snapshot, filter)
-        if known is not None:
-            return known
+        cached = remembered(self.snapshot, filter)
+        if cached is not None:
+            return cached
         mask = np.zeros(len(self.snapshot.rows.vectors), np.bool_)
         mask[self.rows(np.array(passing(), np.int64))[0]] = True
         return self.snapshot.remember(repr(filter), Selection.of(mask))
 
 
 def remembered(snapshot: Snapshot[RowIds], filter: Filter | None) -> Selection | None:
-    """Return which rows pass a filter, if that is known."""
+    """Return which rows pass a filter, if that is cached."""
     return snapshot.living if filter is None else snapshot.selections.get(repr(filter))

@@ -2,9 +2,9 @@
 
 The methods of a backend are coroutines that never wait: the store runs them in its thread.
 
-Vectors are searched in memory: a namespace is read when it is first asked for, then follows this
-connection's own writes, and is dropped when another connection has written. Whether one has is
-asked of SQLite by each transaction; where the file's WAL index can be read, it says so, too.
+Vectors are searched in memory: a namespace is read with its first query, then follows this
+connection's own writes, and is dropped when another connection has written. Each
+transaction asks SQLite for that; the file's WAL index says so, too, where it can be read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Database:
         let_go()
 
     def outdated(self) -> bool:
-        """Tell whether the file has changed and this connection will never see it."""
+        """Return True if the file has changed and this connection will never see it."""
         return sqlite.outdated(self._connection)
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
@@ -120,7 +120,7 @@ class Database:
             self._cache[namespace] = cached
 
     def near(self, plan: QueryPlan) -> Near | None:
-        """Return the nearest rows, or None if that takes long or the file has to be asked.
+        """Return the nearest rows, or None if that takes long or needs the file.
 
         Never blocks: for the event loop, while no other call is under way.
         """
@@ -212,7 +212,7 @@ class Database:
         return [self._record(row) for row in rows]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that are among the ids, if given, and pass the filter, if given."""
+        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
         with self._transaction(write=True):
             where, parameters = _where(namespace, filter, ids)
             gone = self._select(_GONE + where, *parameters)

@@ -52,7 +52,7 @@ def stop_terms(connection: sqlite3.Connection) -> frozenset[str]:
 def ranked(
     connection: sqlite3.Connection,
     namespace: CachedNamespace,
-    asked: dict[str, int],
+    counts: dict[str, int],
     among: Selection,
     limit: int,
 ) -> list[int]:
@@ -65,7 +65,7 @@ def ranked(
         living=living.count,
         total_length=int(lengths.sum(where=True if living.mask is None else living.mask)),
     )
-    postings = filter(None, (_posting(connection, namespace, *term) for term in asked.items()))
+    postings = filter(None, (_posting(connection, namespace, *term) for term in counts.items()))
     found = bm25.ranked(postings, texts, limit, allowed=among.mask)
     return [row for row, _ in found]
 

@@ -77,7 +77,7 @@ _STORED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What a store is asked to keep, and where.
+    """The table of a store: where it is, and for which vectors.
 
     Attributes:
         path: of the file, or `:memory:`.
@@ -114,7 +114,7 @@ class Opened:
     Attributes:
         connection: in no transaction.
         no_hybrid: why there is no full-text search; None if there is.
-        writable: whether it may write.
+        writable: True if it may write.
     """
 
     connection: sqlite3.Connection
@@ -133,8 +133,8 @@ def typed_errors(label: str) -> Generator[None]:
         match sqlite.failure(error):
             case "unwritable":
                 way_out = "is its folder there, and writable?"
-                told = f"{label} cannot be opened or written ({way_out}): {error}"
-                raise StoreReadOnly(told) from error
+                message = f"{label} cannot be opened or written ({way_out}): {error}"
+                raise StoreReadOnly(message) from error
             case "damaged":
                 raise StoreCorrupt(f"{label} is damaged: {error}") from error
             case _:
@@ -210,7 +210,7 @@ def existing_layout(table: Table) -> Layout | None:
     """Return how the table was made, read-only; None if there is no file or no such table.
 
     Raises:
-        StoreReadOnly: whether there is one cannot be told, by what this process may read.
+        StoreReadOnly: this process may not read enough to see if there is one.
         StoreCorrupt: the file is not a database, or the table not a vector store's.
         SchemaTooNew: a newer release has made it.
     """
@@ -238,7 +238,7 @@ def _looked_up(table: Table) -> dict[str, Any] | None:
 
 
 def _is_made(connection: sqlite3.Connection, table: Table) -> bool:
-    """Return whether the table is there, and as it is asked for."""
+    """Return True if the table is there and matches the configuration."""
     made = _made(connection, table)
     if made is None:
         return False

@@ -77,7 +77,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         self._calls = set[Future[Any]]()
 
     async def setup(self) -> None:
-        """Open the file, made and given its tables if need be; safe to repeat.
+        """Open the file, created with its tables if need be; safe to repeat.
 
         Raises:
             StoreReadOnly: the table is missing and cannot be made.

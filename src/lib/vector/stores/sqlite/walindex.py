@@ -1,10 +1,11 @@
-"""Whether anybody has written to an SQLite file, told from memory: the header of its WAL index.
+"""Detects writes of other connections to an SQLite file from memory: the header of its WAL index.
 
 All connections to a file with a write-ahead log map the same file `-shm`, the index of the log. It
 begins with two copies of a header that every commit changes: a count of the changes, how much of
 the log counts, its salts and checksums. When a transaction begins, SQLite compares that header with
-the one it knows, to learn whether what it remembers of the file is out of date. So may anybody: as
-long as the header is as it was before a transaction began, that transaction has seen everything.
+the one it knows, to learn whether what it remembers of the file is out of date. So does this
+module: as long as the header is as it was before a transaction began, that transaction has seen
+everything.
 
 Two rules keep this safe:
 
@@ -40,7 +41,7 @@ class WalIndex:
     """The index of one write-ahead log, mapped to be read."""
 
     def __init__(self, path: str) -> None:
-        """Map a file of at least one page, which is closed once nobody has this object.
+        """Map a file of at least one page, which is closed once this object is freed.
 
         Raises:
             OSError: it cannot be opened; or not mapped, and then it stays open for ever.
@@ -54,15 +55,15 @@ class WalIndex:
         finalize(self, _close, self._descriptor, self._pages).atexit = False
 
     def header(self) -> bytes:
-        """Return what differs once anybody has written to the file, or is about to."""
+        """Return bytes that change once a connection has written to the file, or is about to."""
         return self._pages[:_HEADERS]
 
     def is_file(self, status: os.stat_result) -> bool:
-        """Tell whether it is that file."""
+        """Return True if it is that file."""
         return os.path.samestat(os.fstat(self._descriptor), status)
 
     def has_name(self) -> bool:
-        """Tell whether anybody can open it still."""
+        """Return True if it can still be opened."""
         return os.fstat(self._descriptor).st_nlink > 0
 
 
@@ -75,7 +76,7 @@ def file_header(path: str) -> Callable[[], bytes] | None:
 
     Args:
         path: of a database that has a connection in this process, which has read it and does not
-            take it as unchanging; or `:memory:`, which nobody else can write to.
+            take it as unchanging; or `:memory:`, which no other connection can write to.
     """
     if path == MEMORY:
         return bytes
@@ -89,7 +90,7 @@ def file_header(path: str) -> Callable[[], bytes] | None:
 
 
 def let_go() -> None:
-    """Close those that nobody uses any more; call it once a connection is closed."""
+    """Close those that are no longer used; call it once a connection is closed."""
     with _holding:
         _let_go()
 
@@ -112,7 +113,7 @@ def _opened(path: str) -> WalIndex | None:
 
 
 def _is_shared(inode: int) -> bool:
-    """Tell whether a file is mapped to be read and written here, as SQLite maps the index."""
+    """Return True if a file is mapped to be read and written here, as SQLite maps the index."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     mappings = (line.split(maxsplit=5)[1:5] for line in maps.splitlines())
     return any(mode == _SHARED and int(number) == inode for mode, _, _, number in mappings)
