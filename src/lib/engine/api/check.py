@@ -78,8 +78,8 @@ class StoreCheck:
             by_config: returns what folds a run of another name, from the config that is recorded
                 in its start, or None.
         """
-        self.decided = 0
-        self.undecided = Counter[tuple[str, str]]()
+        self.decided: int = 0
+        self.undecided: Counter[tuple[str, str]] = Counter()
         self._by_name = _by_name(algorithms)
         self._by_config = by_config
         self._guessed = set[str]()

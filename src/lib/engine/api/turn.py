@@ -35,7 +35,7 @@ class DeltaBuffer:
     def __init__(self) -> None:
         """Keep nothing yet."""
         self.kept: deque[LiveDelta] = deque()
-        self.stopped = False
+        self.stopped: bool = False
         self.reader: Listener | None = None
 
     def put_nowait(self, item: LiveDelta | None, /) -> None:
@@ -79,7 +79,7 @@ class Turn(Generic[T]):
         """
         self.session_id = session_id
         self.id = key
-        self.run_id = turn_run_id(session_id, key)
+        self.run_id: str = turn_run_id(session_id, key)
         self._engine = engine
         self._seen = after
         self._request = request

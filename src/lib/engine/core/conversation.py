@@ -226,8 +226,8 @@ class Conversation(Sequence[Message]):
     ) -> None:
         """Keep all that; a `Tail` as it is."""
         self._messages = messages if isinstance(messages, Tail) else tuple(messages)
-        self.provider_handle = provider_handle
-        self.full = full
+        self.provider_handle: ProviderHandle | None = provider_handle
+        self.full: History | None = full
 
     def extend(self, messages: Sequence[Message]) -> Conversation:
         """Return these messages and more, of which a provider keeps nothing."""
