@@ -35,7 +35,8 @@ class Unreadable(Exception):
     """A file gives no text; the message says why. `gone` if nothing of it may stay indexed."""
 
     def __init__(self, reason: str, *, gone: bool = True) -> None:
-        self.reason, self.gone = reason, gone
+        self.reason: str = reason
+        self.gone: bool = gone
         super().__init__(reason)
 
 

@@ -70,7 +70,7 @@ class CardDetector:
     Source: ISO/IEC 7812-1, annex B (Luhn).
     """
 
-    kinds = frozenset({"card"})
+    kinds: frozenset[str] = frozenset({"card"})
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield the numbers."""

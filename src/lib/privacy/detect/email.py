@@ -29,7 +29,7 @@ class EmailDetector:
     what stands before "@" in `scheme://user:password@host` is none, either.
     """
 
-    kinds = frozenset({"email"})
+    kinds: frozenset[str] = frozenset({"email"})
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield the addresses."""

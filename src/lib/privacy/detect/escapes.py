@@ -38,7 +38,7 @@ class Unescaped:
             pieces += (written[done:start], _char(found[0]))
             done = end
             shorter += end - start - 1
-        self.text = "".join([*pieces, written[done:]])
+        self.text: str = "".join([*pieces, written[done:]])
 
     def __bool__(self) -> bool:
         """Return True if there is any escape."""

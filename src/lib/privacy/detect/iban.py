@@ -47,7 +47,7 @@ class IBANDetector:
     Source: ISO 13616-1:2020; ISO/IEC 7064, MOD 97-10.
     """
 
-    kinds = frozenset({"iban"})
+    kinds: frozenset[str] = frozenset({"iban"})
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield the numbers."""

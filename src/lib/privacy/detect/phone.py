@@ -55,7 +55,7 @@ _DATE: Final = re.compile(
 class PhoneDetector:
     """Finds numbers of 7 to 15 digits that are written as telephone numbers."""
 
-    kinds = frozenset({"phone"})
+    kinds: frozenset[str] = frozenset({"phone"})
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield the numbers."""

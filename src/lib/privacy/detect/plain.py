@@ -24,7 +24,7 @@ class Plain:
 
     def __init__(self, written: str) -> None:
         """Fold a text."""
-        self.text = reads(written)
+        self.text: str = reads(written)
         self._written = written
         self._origin: list[int] | None = None
 

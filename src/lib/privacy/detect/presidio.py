@@ -61,7 +61,7 @@ class PresidioDetector:
         self._language = language
         self._entities = list(entities)
         self._min_score = min_score
-        self.kinds = frozenset(map(_kind, entities))
+        self.kinds: frozenset[str] = frozenset(map(_kind, entities))
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield what the analyzer finds."""

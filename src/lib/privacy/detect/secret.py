@@ -63,7 +63,7 @@ _MIN_ENTROPY: Final = 3.0
 class SecretDetector:
     """Finds keys, tokens, private keys, and passwords in assignments, headers and URLs."""
 
-    kinds = frozenset({"secret"})
+    kinds: frozenset[str] = frozenset({"secret"})
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield the credentials themselves, without the names before them."""

@@ -33,7 +33,7 @@ from lib.tools.builtin.fetch.url import Target, join, parse
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport
 
-log = logging.getLogger(__name__)
+log: Final = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER_S: Final = 86_400
 MAX_FETCHES_PER_PARTY: Final = 8
@@ -126,7 +126,7 @@ class SafeFetcher:
             raise TypeError(f"policy is a FetchPolicy, not {type(policy).__name__}")
         if transport is not None and proxy is not None:
             raise ValueError("give transport or proxy, not both")
-        self.policy = FetchPolicy() if policy is None else policy
+        self.policy: FetchPolicy = FetchPolicy() if policy is None else policy
         self._rules = Rules(self.policy)
         addresses = Addresses(self._rules, resolver)
         self._sender: Sender = (

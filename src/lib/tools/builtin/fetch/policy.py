@@ -14,7 +14,7 @@ from lib.errors import FetchBlocked
 from lib.tools.builtin.fetch.address import Address, judge, text, translated
 from lib.tools.builtin.fetch.url import Target, read_host, read_ipv6
 
-log = logging.getLogger(__name__)
+log: Final = logging.getLogger(__name__)
 
 DEFAULT_CONTENT_TYPES: Final = (
     *("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/csv"),

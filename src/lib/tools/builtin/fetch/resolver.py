@@ -16,7 +16,7 @@ from lib.tools.builtin.fetch.address import Address, read
 from lib.tools.builtin.fetch.dns_threads import MAX_ALL_THREADS, MAX_THREADS, LookupThreads
 from lib.tools.builtin.fetch.policy import Rules
 
-log = logging.getLogger(__name__)
+log: Final = logging.getLogger(__name__)
 
 MAX_ADDRESSES: Final = 8
 """How many addresses of a name are tried."""

@@ -100,7 +100,8 @@ class NotText(Exception):
     """The file is binary; `kind` says what it looks like, `size` how many bytes it has."""
 
     def __init__(self, kind: str, size: int) -> None:
-        self.kind, self.size = kind, size
+        self.kind: str = kind
+        self.size: int = size
         super().__init__(kind)
 
 

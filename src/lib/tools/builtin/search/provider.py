@@ -65,8 +65,8 @@ class SearchResults(list[SearchResult]):
         unresponsive: Iterable[str] = (),
     ) -> None:
         super().__init__(results)
-        self.answers = tuple(answers)
-        self.unresponsive = tuple(unresponsive)
+        self.answers: tuple[SearchAnswer, ...] = tuple(answers)
+        self.unresponsive: tuple[str, ...] = tuple(unresponsive)
 
 
 class SearchProvider(Protocol):
