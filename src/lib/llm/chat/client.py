@@ -7,6 +7,7 @@ from typing import Any
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
+from lib.http.failures import told_error
 from lib.llm.chat.final import with_final_tool, without_final_call
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
@@ -17,7 +18,6 @@ from lib.llm.wire.client import TEXT_ONLY, WireClient, used_ids
 from lib.llm.wire.openai import OPENAI_HOST
 from lib.llm.wire.sse import ServerEvent
 from lib.llm.wire.streams import new_call_id, read_json
-from lib.wire.failures import told_error
 
 
 class ChatClient(WireClient):

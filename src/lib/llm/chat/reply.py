@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
 from lib.errors import InvalidReply, LLMError
+from lib.http.failures import told_error
 from lib.llm.chat.toolcalls import ToolCallAssembler
 from lib.llm.client import Delta, Reply, Stop, Usage
 from lib.llm.parts import Part, Text, Thinking
 from lib.llm.wire import fields
-from lib.wire.failures import told_error
 
 _THINKING: Final = ("reasoning_content", "reasoning")
 _STOPS: Final[Mapping[str, Stop]] = {

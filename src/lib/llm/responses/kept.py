@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 
 from lib._util.json import parse
 from lib.errors import LLMError
+from lib.http.failures import status_error, told_error
 from lib.llm.messages import Message
 from lib.llm.wire import fields
-from lib.wire.failures import status_error, told_error
 
 _PARAMETER: Final = "previous_response_id"
 _LOST: Final = frozenset({"previous_response_not_found", "previous_response_id_not_found"})

@@ -12,6 +12,8 @@ from lib._util.clock import Clock
 from lib._util.repeated import RepeatedFailure
 from lib._util.trace_context import CURRENT_CALL
 from lib.errors import InvalidReply, LLMError
+from lib.http.client import Answer, Wire
+from lib.http.failures import status_error
 from lib.llm.client import Delta, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
@@ -24,8 +26,6 @@ from lib.llm.wire.openai import (
 )
 from lib.llm.wire.sse import ServerEvent
 from lib.llm.wire.streams import Builder, deltas, read_json
-from lib.wire.failures import status_error
-from lib.wire.http import Answer, Wire
 
 B = TypeVar("B", bound=Builder)
 

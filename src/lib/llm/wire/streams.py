@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
+from lib.http.client import Answer
 from lib.llm.client import Delta
 from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
-from lib.wire.http import Answer
 
 B = TypeVar("B", bound="Builder")
 

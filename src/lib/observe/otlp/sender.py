@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.version import __version__
 from lib.errors import ExportError, RemoteError
+from lib.http.client import Answer, Wire
+from lib.http.failures import retry_after_s
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.otlp.answer import rejected_spans
 from lib.observe.otlp.batches import FRAME_BYTES, SLICE_BYTES, Batches, Encoded
@@ -27,8 +29,6 @@ from lib.observe.otlp.calls import Calls
 from lib.observe.otlp.encode import encode_request
 from lib.observe.sink import OnTaken
 from lib.observe.span import Span
-from lib.wire.failures import retry_after_s
-from lib.wire.http import Answer, Wire
 
 _log = logging.getLogger("lib.observe")
 GZIP_LEVEL: Final = 1

@@ -1,6 +1,6 @@
 """The REST side of a tracing backend, through which scores go.
 
-JSON there and JSON back, over `lib.wire`. Failures quote neither what was sent nor what came: both
+JSON there and JSON back, over `lib.http`. Failures quote neither what was sent nor what came: both
 can hold a key, a comment or a label.
 """
 
@@ -16,9 +16,9 @@ from lib._util.clock import Clock
 from lib._util.json import canonical, parse
 from lib.errors import ExportError, RemoteError
 from lib.evals import Score
+from lib.http.client import Wire
+from lib.http.failures import status_error
 from lib.observe.otlp.calls import Calls
-from lib.wire.failures import status_error
-from lib.wire.http import Wire
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _REFUSED: Final = frozenset({400, 409, 413, 422})

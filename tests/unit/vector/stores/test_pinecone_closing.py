@@ -46,7 +46,7 @@ async def test_closing_during_the_first_call_lets_it_end_and_leaves_no_connectio
         made.append(server.client())
         return made[-1]
 
-    monkeypatch.setattr("lib.wire.http._make_client", make)
+    monkeypatch.setattr("lib.http.client._make_client", make)
 
     store = PineconeVectorStore(dimension=2, api_key=API_KEY, index_name="test")
     call = asyncio.create_task(getattr(store, first)())

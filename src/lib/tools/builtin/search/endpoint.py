@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from lib._util.json import parse
 from lib._util.version import __version__
 from lib.errors import RemoteError
+from lib.http.client import Answer, Wire
 from lib.tools.builtin.search.provider import SearchFailedError
-from lib.wire.http import Answer, Wire
 
 _log = logging.getLogger(__name__)
 

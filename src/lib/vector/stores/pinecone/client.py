@@ -11,9 +11,9 @@ from urllib.parse import urlencode, urlsplit
 from lib._util.clock import Clock
 from lib._util.json import parse
 from lib.errors import StoreUnavailable
+from lib.http.client import Wire
+from lib.http.failures import RETRYABLE, retry_after_s
 from lib.resilience import RetryPolicy, retry
-from lib.wire.failures import RETRYABLE, retry_after_s
-from lib.wire.http import Wire
 
 API_VERSION: Final = "2025-10"
 """Indexes are made by dimension and metric; from 2026-07 on by a schema, and then refuse vectors.

@@ -14,7 +14,7 @@ from lib.llm import ChatClient, Delta, Message, Reply
 from lib.testing.aio import run
 from lib.vector import OpenAIEmbedder
 
-from .wire_kit import Server, ask, wire
+from .http_kit import Server, ask, wire
 
 
 def test_one_wire_serves_one_event_loop_after_another_and_leaves_no_connection_open(

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from .wire_kit import Server
+from .http_kit import Server
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from lib.errors import LLMError
+from lib.http.client import Wire
 from lib.testing.aio import run
-from lib.wire.http import Wire
 
-from .wire_kit import Server, ask, wire
+from .http_kit import Server, ask, wire
 
 # Each is made before the event loop: the first of all loads modules, which blocks.
 

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 from lib.errors import InvalidReply, LLMError
-from lib.wire.http import Wire
+from lib.http.client import Wire
 
 
 class Server(ThreadingHTTPServer):

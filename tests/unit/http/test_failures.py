@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lib.errors import LLMError
-from lib.wire.failures import retry_after_s, status_error, told_error
+from lib.http.failures import retry_after_s, status_error, told_error
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

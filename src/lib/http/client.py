@@ -14,7 +14,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, TypeVar
 
 from lib.errors import RemoteError
-from lib.wire import leftovers
+from lib.http.lifetime import watch
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Wire:
         auth: dict[str, Any] = {"auth": None} if _has_authorization(headers) else {}
         sending = client.send(request, stream=True, follow_redirects=False, **auth)
         response = await guard.run(sending)
-        await leftovers.watch(response)
+        await watch(response)
         try:
             yield Answer(response, guard, self.max_bytes, self._unreadable)
         finally:

@@ -14,9 +14,9 @@ import pytest
 
 from fakes.raw_server import raw_server
 from lib.errors import RemoteError
-from lib.wire.leftovers import watch
+from lib.http.lifetime import watch
 
-from .wire_kit import wire
+from .http_kit import wire
 
 TLS: Final = Path(__file__).parents[2] / "data" / "builtin" / "tls"
 POISON: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"poison"'
