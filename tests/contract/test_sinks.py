@@ -230,7 +230,7 @@ async def test_a_client_that_is_closed_fails_with_an_export_error_and_no_other(
             broken.export(spans),
             broken.score(spans[0].trace_id, [score], span_id=spans[0].span_id),
         ):
-            with pytest.raises(ExportError, match="given as http is closed") as raised:
+            with pytest.raises(ExportError, match="passed as http is closed") as raised:
                 await call
             assert raised.type is ExportError
             assert raised.value.permanent

@@ -1,4 +1,4 @@
-"""HTTP with bounds: one deadline over the whole answer, a limit on its size, typed failures.
+"""A client with bounds: one deadline over the whole answer, a limit on its size, typed failures.
 
 Nothing here knows a provider. httpx2 is imported with the first request.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, TypeVar
 
 from lib.errors import RemoteError
-from lib.http.lifetime import watch
+from lib.http.lifetime import LoopClient, watch
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ MAX_IDLE_CONNECTIONS: Final = 100
 MAX_ERROR_BYTES: Final = 64 * 1024
 
 
-class Wire:
+class HTTPClient:
     """Posts requests and keeps no cookies. Closing it closes the connections that are its own.
 
     Connections belong to the event loop that opened them, so that each loop has its own. They are
@@ -55,15 +55,17 @@ class Wire:
             environment_proxy: whether an own client uses a proxy that the environment names.
 
         Raises:
-            ValueError: both `http` and `transport` are given.
+            ValueError: both `http` and `transport` were passed.
             TypeError: `http` is no such client.
         """
         if http is not None and transport is not None:
-            raise ValueError("give http or transport, not both")
+            raise ValueError("pass http or transport, not both")
         if http is not None and not _is_client(http):
-            raise TypeError(f"http is of {type(http).__qualname__}, not an httpx2.AsyncClient")
+            raise TypeError(
+                f"expected an httpx2.AsyncClient as http, got {type(http).__qualname__}"
+            )
         self._client, self._transport = http, transport
-        self._own: dict[asyncio.AbstractEventLoop, _OwnClient] = {}
+        self._own: dict[asyncio.AbstractEventLoop, LoopClient] = {}
         self.timeout_s, self.max_bytes = timeout_s, max_bytes
         self._failure, self._unreadable = failure, unreadable
         self._environment_proxy = environment_proxy
@@ -72,11 +74,11 @@ class Wire:
     async def post(
         self, url: str, content: bytes, headers: Mapping[str, str]
     ) -> AsyncGenerator[Answer]:
-        """Post and give the answer, whatever its status, as soon as its headers are there.
+        """Yield the answer to a POST, whatever its status, as soon as its headers are there.
 
         Raises:
             RemoteError: no answer came, retryable where another attempt may bring one. Also for
-                whatever else a client raises that was handed in: its hooks, for example.
+                whatever else the caller's client raises, such as its hooks.
         """
         async with self.request("POST", url, headers, content) as answer:
             yield answer
@@ -85,9 +87,9 @@ class Wire:
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[Answer]:
-        """Do the same with another method than POST.
+        """Send with any method; see `post`.
 
-        A header `authorization` wins over the `auth` of a client that was handed in.
+        A header `authorization` wins over the `auth` of the caller's client.
         """
         own = self._own_client() if self._client is None else None
         # What is own is held until the end: without an owner, a client closes.
@@ -95,12 +97,12 @@ class Wire:
         package = _package(client)
         guard = _Guard(self.timeout_s, package, self._failure, own=own is not None)
         if client.is_closed:
-            raise self._failure("the client that was given as http is closed")
+            raise self._failure("the client passed as http is closed")
         try:
             request = client.build_request(method, url, content=content, headers=headers)
         except (package.InvalidURL, UnicodeError):  # whose messages repeat parts of them
             raise self._failure("the server's address or a header is not valid") from None
-        # What the client has been given as `auth` would replace the header.
+        # The client's own `auth` would replace the header.
         auth: dict[str, Any] = {"auth": None} if _has_authorization(headers) else {}
         sending = client.send(request, stream=True, follow_redirects=False, **auth)
         response = await guard.run(sending)
@@ -116,9 +118,9 @@ class Wire:
         if own is not None:
             await own.aclose()
 
-    def _own_client(self) -> _OwnClient:
+    def _own_client(self) -> LoopClient:
         loop = asyncio.get_running_loop()
-        for ended in [known for known in list(self._own) if known.is_closed()]:
+        for ended in [each for each in list(self._own) if each.is_closed()]:
             self._own.pop(ended, None)
         if loop not in self._own:
             make = partial(
@@ -127,46 +129,8 @@ class Wire:
                 self.timeout_s,
                 environment_proxy=self._environment_proxy,
             )
-            self._own[loop] = _OwnClient(make)
+            self._own[loop] = LoopClient(make)
         return self._own[loop]
-
-
-class _OwnClient:
-    """A client of one event loop, made with the first request."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._making = asyncio.Lock()
-        self._client: Any = None
-        self._life: AsyncGenerator[Any] | None = None
-
-    async def opened(self) -> Any:
-        async with self._making:
-            if self._client is None or self._client.is_closed:
-                # In a thread: the import and the certificates come from files. Where the call is
-                # cancelled meanwhile, the client is dropped before it has opened anything.
-                client = await asyncio.to_thread(self._make)
-                self._life = _life(client)
-                self._client = await anext(self._life)
-            return self._client
-
-    async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-
-
-async def _life(client: Any) -> AsyncGenerator[Any]:
-    """Yield the client, and close it in the end.
-
-    Event loops close the asynchronous generators that are still open when they end, and those
-    that nobody holds any more: only as long as its loop runs can a connection be closed.
-    """
-    try:
-        yield client
-    finally:
-        # CPython before 3.13 breaks off a generator whose closing was cancelled before it began, as
-        # `asyncio.run` does with what its last step has let go. The task outlives that.
-        await asyncio.shield(asyncio.ensure_future(client.aclose()))
 
 
 class Answer:
@@ -175,7 +139,7 @@ class Answer:
     def __init__(
         self, response: Any, guard: _Guard, max_bytes: int, unreadable: type[RemoteError]
     ) -> None:
-        """Wrap a response; `Wire.post` does."""
+        """Wrap a response; `HTTPClient.post` does."""
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._chunks = response.aiter_bytes()

@@ -1,7 +1,7 @@
-"""What went wrong on the wire, as errors that quote neither the server nor the request.
+"""Errors of failed requests, which quote neither the server nor the request.
 
 A server's message may repeat the key or the prompt. Only its status and its short error codes are
-told on.
+passed on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _GIVE_UP: Final = frozenset(
         "permission_error",
     }
 )
-"""Codes that stay true however often one asks, also under a status that may pass, as 429 does."""
+"""Codes that stay true with every attempt, also under a status that may pass, as 429 does."""
 
 
 def status_error(
@@ -66,22 +66,22 @@ def status_error(
         failure: which error it is.
     """
     codes = _codes(_json(body))
-    told = "; ".join([*codes, *([_HINTS[status]] if status in _HINTS else [])])
+    facts = "; ".join([*codes, *([_HINTS[status]] if status in _HINTS else [])])
     return failure(
-        f"the server answered {status}: {told}" if told else f"the server answered {status}",
+        f"the server answered {status}: {facts}" if facts else f"the server answered {status}",
         status=status,
         retryable=_may_pass(status, codes, headers.get("x-should-retry")),
         retry_after_s=retry_after_s(headers, now),
     )
 
 
-def told_error(error: Any, failure: type[E]) -> E:
+def reported_error(error: Any, failure: type[E]) -> E:
     """Return the error that a server reports inside an answer of status 200."""
     codes = _codes(error)
-    told = "; ".join(codes)
+    facts = "; ".join(codes)
     status = _status(error)
     return failure(
-        f"the server reports an error: {told}" if told else "the server reports an error",
+        f"the server reports an error: {facts}" if facts else "the server reports an error",
         status=status,
         retryable=_may_pass(500 if status is None else status, codes, None),
     )
@@ -92,13 +92,13 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
     Source: RFC 9110, 10.2.3 (seconds or a date); `retry-after-ms` is OpenAI's and finer.
     """
-    milliseconds, asked = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
+    milliseconds, wait = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
     if _SECONDS.fullmatch(milliseconds):
         return float(milliseconds) / 1000
-    if _SECONDS.fullmatch(asked):
-        return float(asked)
+    if _SECONDS.fullmatch(wait):
+        return float(wait)
     try:
-        at = parsedate_to_datetime(asked)
+        at = parsedate_to_datetime(wait)
     except (ValueError, OverflowError):  # the latter for an offset beyond all integers of C
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
@@ -121,17 +121,17 @@ def _json(body: bytes) -> Any:
 
 def _codes(error: Any) -> list[str]:
     """Return the short names that the error carries, each once."""
-    names = [value for value in _told(error) if isinstance(value, str) and _CODE.fullmatch(value)]
+    names = [value for value in _kinds(error) if isinstance(value, str) and _CODE.fullmatch(value)]
     return list(dict.fromkeys(names))
 
 
 def _status(error: Any) -> int | None:
-    statuses = [int(value) for value in map(str, _told(error)) if _STATUS.fullmatch(value)]
+    statuses = [int(value) for value in map(str, _kinds(error)) if _STATUS.fullmatch(value)]
     return statuses[0] if statuses else None
 
 
-def _told(error: Any) -> Iterator[Any]:
-    """Yield what an error object says of its kind, however deep a server has wrapped it.
+def _kinds(error: Any) -> Iterator[Any]:
+    """Yield the fields of an error object that name its kind, however deep a server has wrapped it.
 
     OpenAI and most others answer `{"error": {...}}`, Gemini a list of one such object, older vLLM
     the bare object, FastAPI `{"detail": ...}`, and gateways wrap once more.

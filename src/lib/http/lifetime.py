@@ -1,4 +1,4 @@
-"""A connection that holds more than the answer that was asked for is not used again.
+"""How long connections live: as long as their event loop, and until one holds unexpected bytes.
 
 A server that sends two answers to one request, or that can be made to, would otherwise choose what
 the next request is answered with. httpcore2 looks at the socket before it uses a connection again,
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any, Final
@@ -23,10 +23,51 @@ TURNS: Final = 5
 _MAX_LAYERS: Final = 8
 
 
+class LoopClient:
+    """An httpx2 client of one event loop: made with the first request, closed with the loop."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Take what makes the client."""
+        self._make = make
+        self._making = asyncio.Lock()
+        self._client: Any = None
+        self._life: AsyncGenerator[Any] | None = None
+
+    async def opened(self) -> Any:
+        """Return the client, a new one if the last was closed."""
+        async with self._making:
+            if self._client is None or self._client.is_closed:
+                # In a thread: the import and the certificates come from files. Where the call is
+                # cancelled meanwhile, the client is dropped before it has opened anything.
+                client = await asyncio.to_thread(self._make)
+                self._life = _life(client)
+                self._client = await anext(self._life)
+            return self._client
+
+    async def aclose(self) -> None:
+        """Close the connections of the client, if there is one."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+async def _life(client: Any) -> AsyncGenerator[Any]:
+    """Yield the client, and close it in the end.
+
+    An event loop closes the asynchronous generators that are still open when it ends, and those
+    without a reference: only as long as its loop runs can a connection be closed.
+    """
+    try:
+        yield client
+    finally:
+        # CPython before 3.13 breaks off a generator whose closing was cancelled before it began, as
+        # `asyncio.run` does with what its last step has let go. The task outlives that.
+        await asyncio.shield(asyncio.ensure_future(client.aclose()))
+
+
 async def watch(response: Any) -> None:
     """Close the response's connection when it ends, if anything is left on it.
 
-    It is also a hook for clients of others: `event_hooks={"response": [watch]}`.
+    It is also a hook for other clients: `event_hooks={"response": [watch]}`.
 
     Args:
         response: of httpx2, or of the older httpx; its content has not been read.
@@ -63,7 +104,7 @@ def _watched(package: Any) -> Any:
 
 
 async def _has_more(response: Any, stream: Any) -> bool:
-    """Tell whether the connection cannot be trusted to be empty; what cannot be told counts."""
+    """Return True unless the connection is certain to be empty."""
     parser = _parser(stream)
     if parser is None or parser.trailing_data[0]:
         return True
@@ -85,7 +126,7 @@ def _parser(stream: Any) -> Any:
 
 
 async def _has_bytes(network_stream: Any) -> bool:
-    """Tell whether there is something to read, or the end, without waiting for more to come."""
+    """Return True if there are bytes, or the end, to read now, without waiting for more."""
     reading = asyncio.ensure_future(network_stream.read(1))
     try:
         for _ in range(TURNS):

@@ -49,7 +49,7 @@ class RetryPolicy:
         """Return how long to wait before the next attempt, None to give up.
 
         A wait that the server asked for is never cut short, even above `cap_s`; the jitter then
-        comes on top, since everybody was asked for the same.
+        comes on top, since the server asked every client for the same wait.
 
         Args:
             failed: attempts made so far, from 1.
@@ -88,8 +88,8 @@ async def retry(
         policy: how often and how long.
         clock: measures and waits.
         random: returns numbers from 0 up to 1, for the jitter.
-        is_retryable: tells of an error whether to try again, and the wait it asks for or None.
-        on_retry: told before each wait: attempts made, the last error, and the wait in seconds.
+        is_retryable: returns for an error whether to try again, and the server's wait or None.
+        on_retry: called before each wait with the attempts made, the last error and the seconds.
 
     Raises:
         LibError: what the last attempt raised. Other errors are never retried.
@@ -100,12 +100,12 @@ async def retry(
             return await call()
         except LibError as error:
             failed += 1
-            again, asked_s = is_retryable(error)
+            again, server_wait_s = is_retryable(error)
             if not again:
                 raise
             elapsed_s = clock.monotonic() - started
             delay_s = policy.delay_s(
-                failed, elapsed_s=elapsed_s, jitter=random(), retry_after_s=asked_s
+                failed, elapsed_s=elapsed_s, jitter=random(), retry_after_s=server_wait_s
             )
             if delay_s is None:
                 raise

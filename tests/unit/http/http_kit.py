@@ -1,4 +1,4 @@
-"""What tests of the wire share: a real server that counts its connections, and a wire."""
+"""A real server that counts its connections, and clients of it."""
 
 import json
 import threading
@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 from lib.errors import InvalidReply, LLMError
-from lib.http.client import Wire
+from lib.http.client import HTTPClient
 
 
 class Server(ThreadingHTTPServer):
@@ -48,15 +48,15 @@ class Handler(BaseHTTPRequestHandler):
         cast(Server, self.server).count(-1)
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if asked.get("stream"):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if body.get("stream"):
             chunk = {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}
             self.answer("text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")
-        elif "messages" in asked:
+        elif "messages" in body:
             choice = {"message": {"content": "hi"}, "finish_reason": "stop"}
             self.answer("application/json", json.dumps({"choices": [choice]}))
         else:
-            texts = range(len(asked["input"]))
+            texts = range(len(body["input"]))
             data = [{"index": place, "embedding": [1.0, 2.0]} for place in texts]
             self.answer("application/json", json.dumps({"data": data}))
 
@@ -72,13 +72,13 @@ class Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def wire(**options: Any) -> Wire:
-    given: dict[str, Any] = {"timeout_s": 200.0, "max_bytes": 10_000}
-    return Wire(**given | options, failure=LLMError, unreadable=InvalidReply)
+def make_client(**options: Any) -> HTTPClient:
+    defaults: dict[str, Any] = {"timeout_s": 200.0, "max_bytes": 10_000}
+    return HTTPClient(**defaults | options, failure=LLMError, unreadable=InvalidReply)
 
 
-async def ask(wire: Wire, url: str, texts: int = 1) -> int:
+async def embed(client: HTTPClient, url: str, texts: int = 1) -> int:
     """Return how many embeddings came back."""
     content = json.dumps({"input": ["a"] * texts}).encode()
-    async with wire.post(url, content, {}) as answer:
+    async with client.post(url, content, {}) as answer:
         return len(json.loads(await answer.read())["data"])

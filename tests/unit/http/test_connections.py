@@ -1,4 +1,4 @@
-"""The wire against a real server: whose connections they are, and how long they live."""
+"""The client against a real server: which loop owns connections, and how long they live."""
 
 import asyncio
 import gc
@@ -14,16 +14,16 @@ from lib.llm import ChatClient, Delta, Message, Reply
 from lib.testing.aio import run
 from lib.vector import OpenAIEmbedder
 
-from .http_kit import Server, ask, wire
+from .http_kit import Server, embed, make_client
 
 
-def test_one_wire_serves_one_event_loop_after_another_and_leaves_no_connection_open(
+def test_one_client_serves_one_event_loop_after_another_and_leaves_no_connection_open(
     server: Server,
 ) -> None:
-    shared = wire()
+    shared = make_client()
 
     for _ in range(3):
-        assert run(ask(shared, server.url)) == 1
+        assert run(embed(shared, server.url)) == 1
         assert server.has_none_open()
 
     assert server.connections == 3
@@ -66,21 +66,21 @@ def test_an_answer_that_is_left_in_the_middle_does_not_outlive_its_event_loop(
         assert server.has_none_open()
 
 
-def test_a_transport_that_is_handed_in_serves_one_event_loop_after_another(server: Server) -> None:
-    shared = wire(transport=httpx2.AsyncHTTPTransport())
+def test_a_callers_transport_serves_one_event_loop_after_another(server: Server) -> None:
+    shared = make_client(transport=httpx2.AsyncHTTPTransport())
 
     for _ in range(3):
-        assert run(ask(shared, server.url)) == 1
+        assert run(embed(shared, server.url)) == 1
         assert server.has_none_open()
 
 
 def test_event_loops_in_two_threads_do_not_take_each_others_connections(server: Server) -> None:
-    shared, together = wire(), threading.Barrier(2)
+    shared, together = make_client(), threading.Barrier(2)
 
     async def main() -> int:
-        found = await ask(shared, server.url)
+        found = await embed(shared, server.url)
         await asyncio.to_thread(together.wait, 5)
-        return found + await ask(shared, server.url)
+        return found + await embed(shared, server.url)
 
     with ThreadPoolExecutor(2) as threads:
         done = [threads.submit(run, main()) for _ in range(2)]
@@ -90,13 +90,13 @@ def test_event_loops_in_two_threads_do_not_take_each_others_connections(server: 
     assert server.has_none_open()
 
 
-def test_an_event_loop_that_ended_without_a_word_is_forgotten() -> None:
+def test_an_event_loop_that_ended_abruptly_is_forgotten() -> None:
     answered = httpx2.MockTransport(lambda _: httpx2.Response(200, json={"data": [1]}))
-    shared = wire(transport=answered)
+    shared = make_client(transport=answered)
 
     for _ in range(3):
         loop = asyncio.new_event_loop()
-        assert loop.run_until_complete(ask(shared, "http://h/")) == 1
+        assert loop.run_until_complete(embed(shared, "http://h/")) == 1
         loop.close()  # asyncio.run would shut down generators before
 
     assert len(shared._own) == 1  # pyright: ignore[reportPrivateUsage] - what it keeps is tested
@@ -104,28 +104,28 @@ def test_an_event_loop_that_ended_without_a_word_is_forgotten() -> None:
 
 def test_an_event_loop_that_goes_on_after_shutting_down_generators_is_served() -> None:
     answered = httpx2.MockTransport(lambda _: httpx2.Response(200, json={"data": [1]}))
-    shared = wire(transport=answered)
+    shared = make_client(transport=answered)
 
     with asyncio.Runner() as runner:
-        assert runner.run(ask(shared, "http://h/")) == 1
+        assert runner.run(embed(shared, "http://h/")) == 1
         runner.get_loop().run_until_complete(runner.get_loop().shutdown_asyncgens())
         with pytest.warns(ResourceWarning, match="after loop.shutdown_asyncgens"):
-            assert runner.run(ask(shared, "http://h/")) == 1
+            assert runner.run(embed(shared, "http://h/")) == 1
 
 
 def test_first_calls_at_once_share_one_client(
     server: Server, clients: list[httpx2.AsyncClient]
 ) -> None:
     async def main() -> None:
-        shared = wire()
-        assert await asyncio.gather(*(ask(shared, server.url) for _ in range(20))) == [1] * 20
+        shared = make_client()
+        assert await asyncio.gather(*(embed(shared, server.url) for _ in range(20))) == [1] * 20
         assert len(clients) == 1
 
         await shared.aclose()
         await shared.aclose()
 
         assert clients[0].is_closed
-        assert await ask(shared, server.url) == 1
+        assert await embed(shared, server.url) == 1
         assert [client.is_closed for client in clients] == [True, False]
 
     run(main())
@@ -135,8 +135,8 @@ def test_first_calls_at_once_share_one_client(
 
 def test_a_first_call_that_is_cancelled_leaves_the_others_served(server: Server) -> None:
     async def main() -> None:
-        shared = wire()
-        first, second = [asyncio.create_task(ask(shared, server.url)) for _ in range(2)]
+        shared = make_client()
+        first, second = [asyncio.create_task(embed(shared, server.url)) for _ in range(2)]
         await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
         first.cancel()
 
@@ -151,13 +151,13 @@ def test_closing_while_a_first_call_is_on_its_way_does_not_break_it(
     server: Server, clients: list[httpx2.AsyncClient]
 ) -> None:
     async def main() -> None:
-        shared = wire()
-        first = asyncio.create_task(ask(shared, server.url))
+        shared = make_client()
+        first = asyncio.create_task(embed(shared, server.url))
         await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
         await shared.aclose()
 
         assert await first == 1
-        assert await ask(shared, server.url) == 1
+        assert await embed(shared, server.url) == 1
         assert len(clients) == 2
 
     run(main())
@@ -165,21 +165,21 @@ def test_closing_while_a_first_call_is_on_its_way_does_not_break_it(
     assert server.has_none_open()
 
 
-def test_a_wire_that_nobody_holds_any_more_closes_its_connections(server: Server) -> None:
+def test_a_client_without_references_closes_its_connections(server: Server) -> None:
     async def main() -> None:
-        assert await ask(wire(), server.url) == 1
+        assert await embed(make_client(), server.url) == 1
         gc.collect()
         assert await asyncio.to_thread(server.has_none_open)
 
     run(main())
 
 
-def test_a_wire_that_is_let_go_with_its_event_loop_closes_all_its_connections(
+def test_a_client_dropped_with_its_event_loop_closes_all_its_connections(
     server: Server,
 ) -> None:
     async def main() -> None:
-        shared = wire()
-        await asyncio.gather(*(ask(shared, server.url) for _ in range(5)))
+        shared = make_client()
+        await asyncio.gather(*(embed(shared, server.url) for _ in range(5)))
 
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

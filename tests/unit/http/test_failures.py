@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lib.errors import LLMError
-from lib.http.failures import retry_after_s, status_error, told_error
+from lib.http.failures import reported_error, retry_after_s, status_error
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -73,13 +73,13 @@ BODIES: list[tuple[int, Any, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "told", "retryable"), BODIES)
+@pytest.mark.parametrize(("status", "body", "reported", "retryable"), BODIES)
 def test_a_status_says_whether_to_try_again_and_the_body_only_its_codes(
-    status: int, body: Any, told: str, retryable: bool
+    status: int, body: Any, reported: str, retryable: bool
 ):
     error = status_error(status, json.dumps(body).encode(), {}, NOW, LLMError)
 
-    assert facts(error) == (f"the server answered {status}{told}", status, retryable, None)
+    assert facts(error) == (f"the server answered {status}{reported}", status, retryable, None)
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
@@ -136,7 +136,7 @@ def test_an_error_page_is_not_quoted(body: bytes):
     ("status", "advice", "retryable"),
     [(400, "true", True), (500, "false", False), (500, "maybe", True), (429, "false", False)],
 )
-def test_a_server_that_advises_on_retries_is_believed(status: int, advice: str, retryable: bool):
+def test_the_servers_advice_on_retries_counts(status: int, advice: str, retryable: bool):
     error = status_error(status, b"", {"x-should-retry": advice}, NOW, LLMError)
 
     assert error.retryable is retryable
@@ -168,7 +168,7 @@ def test_the_wait_that_a_server_asks_for_is_seconds_or_a_date(
     assert status_error(429, b"", headers, NOW, LLMError).retry_after_s == seconds
 
 
-TOLD: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [
+REPORTED: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [
     (
         {"error": {"message": "SECRET", "type": "server_error"}},
         ("the server reports an error: server_error", None, True, None),
@@ -193,6 +193,6 @@ TOLD: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "expected"), TOLD)
-def test_an_error_inside_a_good_answer_counts_as_its_own_code_says(told: Any, expected: Any):
-    assert facts(told_error(told, LLMError)) == expected
+@pytest.mark.parametrize(("error", "expected"), REPORTED)
+def test_an_error_inside_a_good_answer_counts_as_its_own_code_says(error: Any, expected: Any):
+    assert facts(reported_error(error, LLMError)) == expected

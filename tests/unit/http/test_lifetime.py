@@ -16,7 +16,7 @@ from fakes.raw_server import raw_server
 from lib.errors import RemoteError
 from lib.http.lifetime import watch
 
-from .http_kit import wire
+from .http_kit import make_client
 
 TLS: Final = Path(__file__).parents[2] / "data" / "builtin" / "tls"
 POISON: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"poison"'
@@ -57,7 +57,7 @@ class Server:
     def __init__(self, first: bytes) -> None:
         self._first = first
         self.connections = 0
-        self.asked: list[str] = []
+        self.paths: list[str] = []
 
         self.port = 0
 
@@ -71,7 +71,7 @@ class Server:
         number = 0
         while head := await reader.readuntil(b"\r\n\r\n"):
             path = head.split(b" ")[1].decode()
-            self.asked.append(path)
+            self.paths.append(path)
             number += 1
             writer.write(self._first if number == 1 else answer(json.dumps(path).encode()))
             await writer.drain()
@@ -93,7 +93,7 @@ async def served(
         made = {name: make() for name, make in options.items()}
         if trust is not None:
             made["transport"] = httpx2.AsyncHTTPTransport(verify=trust)
-        shared = wire(**made, max_bytes=1_000_000)
+        shared = make_client(**made, max_bytes=1_000_000)
         serving = await server.serve(context)
         answers: list[str] = []
         for path in ("/1", "/2", "/3"):
@@ -131,7 +131,7 @@ async def test_a_connection_on_which_nothing_is_left_serves_again(secure: bool) 
         assert connections == 1
 
 
-async def test_a_client_that_was_given_is_watched_as_well() -> None:
+async def test_a_callers_client_is_watched_as_well() -> None:
     first = SURPLUS["with the end of the answer"]
 
     answers, connections = await served(first, http=httpx2.AsyncClient)
@@ -146,7 +146,7 @@ async def test_a_proxy_of_the_environment_is_watched_as_well(
 
     serving = await server.serve(None)
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
-    shared = wire()
+    shared = make_client()
     answers: list[bytes] = []
     for path in ("1", "2"):
         async with shared.request("GET", f"http://srv.test/{path}", {}) as got:
@@ -168,7 +168,7 @@ async def test_drivers_of_stores_are_watched_by_a_hook(package: Any) -> None:
     assert ([answer.text for answer in answers], server.connections) == (['"first"'] * 2, 2)
 
 
-async def test_a_stream_whose_parser_is_not_known_serves_once() -> None:
+async def test_a_connection_with_an_unknown_parser_serves_once() -> None:
     class Network:
         closed = 0
 
@@ -183,7 +183,7 @@ async def test_a_stream_whose_parser_is_not_known_serves_once() -> None:
         )
     )
 
-    async with wire(transport=transport).request("GET", "http://h/", {}) as got:
+    async with make_client(transport=transport).request("GET", "http://h/", {}) as got:
         assert await got.read() == b"{}"
     assert network.closed == 1
 
@@ -194,21 +194,21 @@ async def test_a_call_that_is_cancelled_at_the_end_of_its_answer_gives_its_conne
     server = Server(answer(b'"/1"'))
 
     transport = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=1))
-    shared = wire(transport=transport)
+    shared = make_client(transport=transport)
     serving = await server.serve(None)
     url = f"http://127.0.0.1:{server.port}"
 
-    async def ask(path: str) -> bytes:
+    async def embed(path: str) -> bytes:
         async with shared.request("GET", url + path, {}) as got:
             return await got.read()
 
     for turns in range(5, 60):
-        task = asyncio.create_task(ask("/1"))
+        task = asyncio.create_task(embed("/1"))
         for _ in range(turns):
             await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop
         task.cancel()
         await asyncio.wait([task])
-    assert json.loads(await ask("/2")) in {"/1", "/2"}
+    assert json.loads(await embed("/2")) in {"/1", "/2"}
     await shared.aclose()
     await serving.aclose()
 
@@ -216,7 +216,7 @@ async def test_a_call_that_is_cancelled_at_the_end_of_its_answer_gives_its_conne
 async def test_an_answer_that_is_left_before_its_end_closes_its_connection() -> None:
     server = Server(answer(b"x" * 500_000))
 
-    shared = wire(max_bytes=10)
+    shared = make_client(max_bytes=10)
     serving = await server.serve(None)
     for _ in range(2):
         with pytest.raises(RemoteError):

@@ -183,7 +183,7 @@ async def _sent_by(client: ChatClient) -> httpx2.Request:
         requests.append(request)
         return httpx2.Response(200, json={"choices": [{"message": {"content": "x"}}]})
 
-    client._wire = type(client._wire)(  # pyright: ignore[reportPrivateUsage] - its limit is smaller here
+    client._http = type(client._http)(  # pyright: ignore[reportPrivateUsage] - its limit is smaller here
         transport=httpx2.MockTransport(handle),
         timeout_s=1,
         max_bytes=1000,
@@ -270,7 +270,7 @@ def test_an_address_that_is_none_is_not_repeated(address: str):
         ({"api_key": "sk-1 sk-2"}, "the API key holds characters that no key has"),
         ({"api_key": "sk-ü"}, "the API key holds characters that no key has"),
         ({"api_key": "sk-1\r\nx: y"}, "the API key holds characters that no key has"),
-        ({"api_key": "k", "http": object(), "transport": object()}, "give http or transport"),
+        ({"api_key": "k", "http": object(), "transport": object()}, "pass http or transport"),
     ],
 )
 def test_what_cannot_work_fails_at_construction(

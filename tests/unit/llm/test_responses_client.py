@@ -243,7 +243,7 @@ def test_it_says_what_it_is_and_who_is_paid(monkeypatch: pytest.MonkeyPatch) -> 
         ({}, "OpenAI needs a key"),
         ({"base_url": "localhost:8000/v1"}, "base_url is an http or https address"),
         ({"api_key": "sk-1 sk-2"}, "the API key holds characters that no key has"),
-        ({"api_key": "k", "http": object(), "transport": object()}, "give http or transport"),
+        ({"api_key": "k", "http": object(), "transport": object()}, "pass http or transport"),
         (
             {"api_key": "k", "modalities": frozenset({"text", "audio"})},
             "the responses API carries text, image and file, not audio",

@@ -7,20 +7,20 @@ from typing import Any
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
-from lib.http.failures import told_error
+from lib.http.failures import reported_error
 from lib.llm.chat.final import with_final_tool, without_final_call
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.pieces import deltas_of
-from lib.llm.wire.client import TEXT_ONLY, WireClient, used_ids
+from lib.llm.wire.client import TEXT_ONLY, ModelClient, used_ids
 from lib.llm.wire.openai import OPENAI_HOST
 from lib.llm.wire.sse import ServerEvent
 from lib.llm.wire.streams import new_call_id, read_json
 
 
-class ChatClient(WireClient):
+class ChatClient(ModelClient):
     """Speaks `/chat/completions`: OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and their like.
 
     It neither retries nor remembers, and can serve many calls at once on one event loop. Settings
@@ -183,7 +183,7 @@ def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:
         InvalidReply: it is not JSON.
     """
     if event.event == "error" or "error" in event.other:
-        raise told_error(read_json(event.other.get("error", event.data)), LLMError)
+        raise reported_error(read_json(event.other.get("error", event.data)), LLMError)
     added: list[Delta] = []
     for text in _documents(event.data):
         if text == "[DONE]":

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
 from lib.errors import InvalidReply, LLMError
-from lib.http.failures import told_error
+from lib.http.failures import reported_error
 from lib.llm.chat.toolcalls import ToolCallAssembler
 from lib.llm.client import Delta, Reply, Stop, Usage
 from lib.llm.parts import Part, Text, Thinking
@@ -66,10 +66,10 @@ class ReplyBuilder:
             InvalidReply: it is neither a chunk nor an error.
         """
         if not isinstance(chunk, dict):
-            raise told_error(chunk, LLMError) if isinstance(chunk, list) else _unreadable()
+            raise reported_error(chunk, LLMError) if isinstance(chunk, list) else _unreadable()
         said = cast(dict[str, Any], chunk)
         if said.get("error") or said.get("object") == "error":
-            raise told_error(said, LLMError)
+            raise reported_error(said, LLMError)
         self._id = self._id or fields.text(said, "id")
         self._model = self._model or fields.text(said, "model")
         self._count(said)
@@ -80,7 +80,7 @@ class ReplyBuilder:
             raise _unreadable()
         for choice in choices:
             if choice.get("error") or choice.get("finish_reason") == "error":
-                raise told_error(choice, LLMError)
+                raise reported_error(choice, LLMError)
             self._count(choice)
             deltas += self._choice(choice, whole=whole)
         return deltas

@@ -13,7 +13,7 @@ from lib.llm.messages import Message
 from lib.llm.responses.kept import ignored, is_unopened, refused, split
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import build_body
-from lib.llm.wire.client import TEXT_ONLY, WireClient, used_ids
+from lib.llm.wire.client import TEXT_ONLY, ModelClient, used_ids
 from lib.llm.wire.sse import ServerEvent
 from lib.llm.wire.streams import new_call_id, read_json
 
@@ -21,7 +21,7 @@ MODALITIES: Final = frozenset({"text", "image", "file"})
 """What the wire can carry."""
 
 
-class OpenAIClient(WireClient):
+class OpenAIClient(ModelClient):
     """Speaks `/responses`, as OpenAI and some compatible servers do.
 
     It neither retries nor remembers, and can serve many calls at once on one event loop. The

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from lib._util.json import parse
 from lib.errors import LLMError
-from lib.http.failures import status_error, told_error
+from lib.http.failures import reported_error, status_error
 from lib.llm.messages import Message
 from lib.llm.wire import fields
 
@@ -83,7 +83,7 @@ def is_unopened(start: bytes) -> bool:
 
 def reported(told: Any, *, previous: str) -> LLMError:
     """Return the error that a server reports inside of an answer."""
-    error = told_error(told, LLMError)
+    error = reported_error(told, LLMError)
     if not _FINAL.isdisjoint([fields.text(each, "code") for each in _wrapped(told)]):
         error.retryable = False
     error.state_lost = bool(previous) and (error.status in _GONE or _names_the_handle(told))

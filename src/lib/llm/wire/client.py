@@ -12,7 +12,7 @@ from lib._util.clock import Clock
 from lib._util.repeated import RepeatedFailure
 from lib._util.trace_context import CURRENT_CALL
 from lib.errors import InvalidReply, LLMError
-from lib.http.client import Answer, Wire
+from lib.http.client import Answer, HTTPClient
 from lib.http.failures import status_error
 from lib.llm.client import Delta, check_modalities
 from lib.llm.messages import Message
@@ -36,7 +36,7 @@ TEXT_ONLY: Final = frozenset({"text"})
 _OK: Final = 200
 
 
-class WireClient:
+class ModelClient:
     """Posts bodies to one path of a server, and gives what it answers to a builder.
 
     A subclass says what a body is, how a reply is built, and what a refusal means.
@@ -82,7 +82,7 @@ class WireClient:
         self._url = address + self._path
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = server_headers(api_key, self._host) | own
-        self._wire = Wire(
+        self._http = HTTPClient(
             http=http,
             transport=transport,
             timeout_s=timeout_s,
@@ -96,7 +96,7 @@ class WireClient:
 
     async def aclose(self) -> None:
         """Close the connections that it has opened; another call opens new ones."""
-        await self._wire.aclose()
+        await self._http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,7 +144,7 @@ class WireClient:
         async with AsyncExitStack() as stack:
             try:
                 answer = await stack.enter_async_context(
-                    self._wire.post(self._url, content, headers)
+                    self._http.post(self._url, content, headers)
                 )
             except LLMError as error:
                 if error.retryable:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.version import __version__
 from lib.errors import ExportError, RemoteError
-from lib.http.client import Answer, Wire
+from lib.http.client import Answer, HTTPClient
 from lib.http.failures import retry_after_s
 from lib.observe.dialect import AttributeValue, Dialect
 from lib.observe.otlp.answer import rejected_spans
@@ -95,7 +95,7 @@ class OTLPSender:
             "user-agent": f"lib-agents/{__version__}",
             **{name.lower(): value for name, value in headers.items()},
         }
-        self._wire = Wire(
+        self._http = HTTPClient(
             http=http,
             timeout_s=timeout_s,
             max_bytes=MAX_ANSWER_BYTES,
@@ -147,7 +147,7 @@ class OTLPSender:
         Exports under way are waited for, no longer than one request may take.
         """
         await self._calls.ended(self._timeout_s)
-        await self._wire.aclose()
+        await self._http.aclose()
 
     async def _deliver(
         self, batch: Sequence[Encoded], resource: Mapping[str, AttributeValue], tally: _Tally
@@ -167,7 +167,7 @@ class OTLPSender:
     async def _post(self, body: bytes, count: int, tally: _Tally) -> tuple[int, int]:
         """Return the status, and how many of the spans were not taken; raise what ends it all."""
         try:
-            async with self._wire.post(self._url, body, self._headers) as answer:
+            async with self._http.post(self._url, body, self._headers) as answer:
                 return answer.status, await self._judged(answer, count, tally)
         except RemoteError as error:
             # Its cause may quote a header that is not valid, so it is left behind.

@@ -16,7 +16,7 @@ from lib._util.clock import Clock
 from lib._util.json import canonical, parse
 from lib.errors import ExportError, RemoteError
 from lib.evals import Score
-from lib.http.client import Wire
+from lib.http.client import HTTPClient
 from lib.http.failures import status_error
 from lib.observe.otlp.calls import Calls
 
@@ -68,7 +68,7 @@ class RestAPI:
         self._backend, self._base_url, self._clock = backend, base_url, clock
         self._headers = {**_JSON, **headers}
         self._calls = Calls()
-        self._wire = Wire(
+        self._http = HTTPClient(
             http=http,
             timeout_s=_TIMEOUT_S,
             max_bytes=_MAX_BYTES,
@@ -105,13 +105,13 @@ class RestAPI:
     async def aclose(self) -> None:
         """Close the connections, unless they are the caller's; what is under way ends before."""
         await self._calls.ended(_TIMEOUT_S)
-        await self._wire.aclose()
+        await self._http.aclose()
 
     async def _call(
         self, method: str, url: str, content: bytes | None, also: Collection[int]
     ) -> Reply:
         try:
-            async with self._wire.request(method, url, self._headers, content) as answer:
+            async with self._http.request(method, url, self._headers, content) as answer:
                 if answer.status // 100 == 2 or answer.status in also:  # noqa: PLR2004 - HTTP
                     return Reply(answer.status, _decoded(await answer.read()))
                 start, headers = await answer.read_start(), answer.headers

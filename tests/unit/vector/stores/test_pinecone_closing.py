@@ -18,7 +18,7 @@ async def test_a_client_of_its_own_is_closed_and_one_that_is_given_is_not() -> N
     server = PineconeServer()
     async with opened(server) as store:
         await store.setup()
-        client: Any = store._api._wire._client  # pyright: ignore[reportPrivateUsage] - what it keeps open is tested
+        client: Any = store._api._http._client  # pyright: ignore[reportPrivateUsage] - what it keeps open is tested
         await store.close()
 
         assert not client.is_closed

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from lib._util.json import parse
 from lib._util.version import __version__
 from lib.errors import RemoteError
-from lib.http.client import Answer, Wire
+from lib.http.client import Answer, HTTPClient
 from lib.tools.builtin.search.provider import SearchFailedError
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Endpoint:
             "accept-encoding": "gzip, deflate",
             **headers,
         }
-        self._wire = Wire(
+        self._http = HTTPClient(
             transport=transport,
             environment_proxy=environment_proxy,
             timeout_s=timeout_s + _GRACE_S,  # the deadline counts, not this
@@ -114,7 +114,7 @@ class Endpoint:
         """
         url = f"{self._url}?{urlencode(parameters, quote_via=quote)}"
         try:
-            async with self._wire.request("GET", url, self._headers) as answer:
+            async with self._http.request("GET", url, self._headers) as answer:
                 body = await _body(answer)
                 return Answered(answer.status, answer.headers, answer.media_type, body)
         except _TooLarge:
@@ -127,7 +127,7 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        await self._wire.aclose()
+        await self._http.aclose()
 
 
 async def _body(answer: Answer) -> bytes:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 from lib._util.clock import Clock
 from lib._util.json import parse
 from lib.errors import StoreUnavailable
-from lib.http.client import Wire
+from lib.http.client import HTTPClient
 from lib.http.failures import RETRYABLE, retry_after_s
 from lib.resilience import RetryPolicy, retry
 
@@ -76,7 +76,7 @@ class Api:
             "accept": "application/json",
             "content-type": "application/json",
         }
-        self._wire = Wire(
+        self._http = HTTPClient(
             http=client,
             timeout_s=TIMEOUT_S,
             max_bytes=MAX_REPLY_BYTES,
@@ -103,7 +103,7 @@ class Api:
 
     async def aclose(self) -> None:
         """Close the connections, unless they are the caller's."""
-        await self._wire.aclose()
+        await self._http.aclose()
 
     async def _retried(self, method: str, url: str, content: bytes | None) -> Reply:
         async def attempt() -> Reply:
@@ -112,7 +112,7 @@ class Api:
         return await retry(attempt, policy=self._retries, clock=self._clock, random=self._jitter)
 
     async def _once(self, method: str, url: str, content: bytes | None) -> Reply:
-        async with self._wire.request(method, url, self._headers, content) as answer:
+        async with self._http.request(method, url, self._headers, content) as answer:
             if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP
                 start = await answer.read_start()
                 asked_s = retry_after_s(answer.headers, self._clock.now())

@@ -1,4 +1,4 @@
-"""Clients that are handed to the wire: whose they stay, and what becomes of their failures."""
+"""httpx clients of the caller: they stay open, and their failures become remote errors."""
 
 import asyncio
 import threading
@@ -11,20 +11,20 @@ import httpx2
 import pytest
 
 from lib.errors import LLMError
-from lib.http.client import Wire
+from lib.http.client import HTTPClient
 from lib.testing.aio import run
 
-from .http_kit import Server, ask, wire
+from .http_kit import Server, embed, make_client
 
 # Each is made before the event loop: the first of all loads modules, which blocks.
 
 
-async def test_a_client_that_is_handed_in_stays_open(server: Server) -> None:
+async def test_a_callers_client_stays_open(server: Server) -> None:
     http = httpx2.AsyncClient()
 
     async with http:
-        shared = wire(http=http)
-        assert await ask(shared, server.url) == 1
+        shared = make_client(http=http)
+        assert await embed(shared, server.url) == 1
         await shared.aclose()
         assert not http.is_closed
 
@@ -40,40 +40,40 @@ ASKED: list[tuple[str, dict[str, str]]] = [
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
 @pytest.mark.parametrize(("url", "headers"), ASKED, ids=ascii)
-async def test_what_cannot_be_asked_is_a_failure_that_does_not_repeat_it(
+async def test_an_invalid_address_or_header_is_an_error_that_does_not_repeat_it(
     library: Any, url: str, headers: dict[str, str]
 ) -> None:
     http = library.AsyncClient()
 
     async with http:
         with pytest.raises(LLMError, match="address or a header is not valid") as failed:
-            async with wire(http=http).post(url, b"", headers):
+            async with make_client(http=http).post(url, b"", headers):
                 pass
 
     assert not failed.value.retryable
     assert "secret" not in "".join(format_exception(failed.value))
 
 
-def fail(wire: Wire, url: str) -> LLMError:
+def fail(client: HTTPClient, url: str) -> LLMError:
     with pytest.raises(LLMError) as raised:
-        run(ask(wire, url))
+        run(embed(client, url))
     return raised.value
 
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-def test_a_client_that_is_closed_is_a_failure_that_stays(library: Any, server: Server) -> None:
+def test_a_closed_client_is_an_error_that_is_not_retried(library: Any, server: Server) -> None:
     http = library.AsyncClient()
     run(http.aclose())
 
-    error = fail(wire(http=http), server.url)
+    error = fail(make_client(http=http), server.url)
 
-    assert str(error) == "the client that was given as http is closed"
+    assert str(error) == "the client passed as http is closed"
     assert not error.retryable
 
 
 @pytest.mark.parametrize("raised", [KeyError("secret"), RuntimeError("secret"), OSError("secret")])
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-async def test_whatever_the_hook_of_a_client_raises_is_a_failure(
+async def test_an_error_of_a_clients_hook_is_a_remote_error(
     library: Any, raised: Exception, server: Server
 ) -> None:
     async def hook(_: object) -> None:
@@ -83,7 +83,7 @@ async def test_whatever_the_hook_of_a_client_raises_is_a_failure(
 
     async with http:
         with pytest.raises(LLMError) as failed:
-            await ask(wire(http=http), server.url)
+            await embed(make_client(http=http), server.url)
         error = failed.value
 
     assert str(error) == f"the HTTP client failed: {type(raised).__name__}"
@@ -92,13 +92,13 @@ async def test_whatever_the_hook_of_a_client_raises_is_a_failure(
 
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-def test_a_client_of_another_event_loop_is_a_failure(library: Any, server: Server) -> None:
+def test_a_client_of_another_event_loop_is_an_error(library: Any, server: Server) -> None:
     http = library.AsyncClient()
 
     async def main() -> LLMError:
         async with http:
-            shared = wire(http=http)
-            await ask(shared, server.url)
+            shared = make_client(http=http)
+            await embed(shared, server.url)
             return await asyncio.to_thread(fail, shared, server.url)
 
     error = run(main())
@@ -129,7 +129,7 @@ async def test_a_header_of_authorization_wins_over_what_the_client_would_send(li
 
     async def main(url: str) -> None:
         async with http:
-            shared = wire(http=http)
+            shared = make_client(http=http)
             for headers in ({"Authorization": "Bearer key"}, {"x-api-key": "key"}):
                 async with shared.post(url, b"", headers):
                     pass
@@ -144,7 +144,7 @@ async def test_a_header_of_authorization_wins_over_what_the_client_would_send(li
     assert server.seen == ["Bearer key", "Basic dXNlcjpwYXNzd29yZA=="]
 
 
-@pytest.mark.parametrize("given", [object(), "http://host", 7, httpx2.Client, httpx.Client()])
-def test_what_is_no_client_is_refused_at_once(given: object) -> None:
-    with pytest.raises(TypeError, match=r"http is of \w+, not an httpx2.AsyncClient"):
-        wire(http=given)
+@pytest.mark.parametrize("other", [object(), "http://host", 7, httpx2.Client, httpx.Client()])
+def test_another_object_than_a_client_is_refused_at_once(other: object) -> None:
+    with pytest.raises(TypeError, match=r"expected an httpx2.AsyncClient as http, got \w+"):
+        make_client(http=other)
