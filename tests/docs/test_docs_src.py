@@ -137,6 +137,15 @@ def test_every_public_package_has_a_page_of_the_api() -> None:
     assert packages - others <= update_docs.PACKAGES.keys()
 
 
+def test_every_public_module_has_one_level_of_stability() -> None:
+    page = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(lib[\w.]*)` \|", page, re.MULTILINE)
+    modules = {f"lib.{each.name}" for each in pkgutil.iter_modules(lib.__path__)}
+    public = {module for module in modules if not module.startswith("lib._")}
+
+    assert sorted(listed) == sorted(public | update_docs.PACKAGES.keys())
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == lib.__version__
