@@ -21,7 +21,7 @@ from typing import Any, Final, Self, TypeAlias, cast
 from fakes.llm_dialects import DIALECTS, ServerDialect, completion, event_stream
 from lib.errors import ScriptError
 from lib.llm import Reply, Text, Usage
-from lib.testing.llm_rules import error_body, refusal
+from lib.testing.providers import error_body, refusal
 
 API_KEY: Final = "sk-test-0123456789abcdef"
 MODEL: Final = "test-model"

@@ -68,12 +68,12 @@ class AlgorithmContract(ABC):
         return Engine(store, handlers, algorithms=[world.algorithm], clock=ManualClock())
 
     def _play(self) -> tuple[Result, list[Event], list[list[NewEvent]]]:
-        store, said = _Recording(), self.world().input
+        store, text = _Recording(), self.world().input
         engine = self._engine(store)
 
         async def main() -> tuple[Result, list[Event]]:
             async with engine:
-                started = await engine.start(said)
+                started = await engine.start(text)
                 return await started.result(), await store.read(started.id)
 
         result, log = run(main())
@@ -124,12 +124,12 @@ class AlgorithmContract(ABC):
             check_conversation([*left, Message.user("and now?")])
 
     def test_every_request_of_its_log_is_decided_again_from_the_log_before_it(self) -> None:
-        store, said = _Recording(), self.world().input
+        store, text = _Recording(), self.world().input
         engine = self._engine(store)
 
         async def main() -> list[object]:
             async with engine:
-                started = await engine.start(said)
+                started = await engine.start(text)
                 await started.result()
                 check = request_check([self.world().algorithm])
                 return list(check(await started.info(), await store.read(started.id)))

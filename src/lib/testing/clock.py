@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class ManualClock:
-    """Stands still until `advance`; whoever sleeps on it wakes when its time has come."""
+    """Stands still until `advance`, which wakes the sleepers whose time has come."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         """Begin at `start`."""
@@ -33,11 +33,11 @@ class ManualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many are asleep."""
+        """The number of tasks that are asleep."""
         return sum(not woken.done() for _, woken in self._sleepers)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass and wake those whose time has come."""
+        """Let time pass and wake the sleepers whose time has come."""
         self._passed_s += seconds
         due = [woken for at, woken in self._sleepers if at <= self._passed_s]
         self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[1] not in due]

@@ -23,12 +23,12 @@ from lib.observe.span import SPAN_KINDS
 from lib.testing.extra import pytest
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
-_SECRET: Final = "hunter2"  # noqa: S105 - what must not be told
+_SECRET: Final = "hunter2"  # noqa: S105 - must not appear
 _CONTENT: Final = re.compile(
     r"messages?\b|(input|output)\.value|\.(input|output|arguments|result|documents|text)$"
     r"|documents|gen_ai\.(prompt|completion)|instructions|\bparameters$"
 )
-"""Names of attributes that hold what was said, in one dialect or another."""
+"""Names of attributes that hold messages, in one dialect or another."""
 
 _USAGE: Final = {"gen_ai.usage.input_tokens": 1200, "gen_ai.usage.output_tokens": 30}
 _INT64: Final = range(-(2**63), 2**63)
@@ -54,11 +54,13 @@ def make_span(kind: SpanKind, **fields: Any) -> Span:
 
 def captured(span: Span) -> Span:
     """Return the span with content, whose text is the same everywhere."""
-    asked, answered = [{"role": "user", "content": _SECRET}], _SECRET
+    question, answered = [{"role": "user", "content": _SECRET}], _SECRET
     if span.kind == "llm":
         parts = [{"type": "text", "text": _SECRET}]
-        return replace(span, input=asked, output={"role": "assistant", "parts": parts})
-    return replace(span, input=asked if span.kind == "agent" else {"q": _SECRET}, output=answered)
+        return replace(span, input=question, output={"role": "assistant", "parts": parts})
+    return replace(
+        span, input=question if span.kind == "agent" else {"q": _SECRET}, output=answered
+    )
 
 
 def odd_values() -> dict[str, Any]:
@@ -177,11 +179,11 @@ class DialectContract:
     ) -> None:
         bare, full = make_span(kind), captured(make_span(kind))
 
-        told = {name: str(value) for name, value in dialect.attributes(full).items()}
+        sent = {name: str(value) for name, value in dialect.attributes(full).items()}
 
-        assert sum(_SECRET in value for value in told.values()) >= 2
+        assert sum(_SECRET in value for value in sent.values()) >= 2
         for name, value in dialect.attributes(bare).items():
-            assert not _CONTENT.search(name) or value == "{}", f"{name} is told without content"
+            assert not _CONTENT.search(name) or value == "{}", f"{name} is sent without content"
 
     def test_usage_stands_on_leaves_only(self, dialect: Dialect, kind: SpanKind) -> None:
         used = {
@@ -190,11 +192,11 @@ class DialectContract:
             "lib.usage.input_tokens": 4,
         }
 
-        told = dialect.attributes(make_span(kind, attributes=used))
+        sent = dialect.attributes(make_span(kind, attributes=used))
 
-        counted = any("98765" in str(value) for value in told.values())
+        counted = any("98765" in str(value) for value in sent.values())
         assert counted == (kind not in {"agent", "session", "workflow"})
-        assert 4 in told.values()
+        assert 4 in sent.values()
 
     def test_odd_values_become_valid_ones(self, dialect: Dialect, kind: SpanKind) -> None:
         odd = odd_values()
@@ -216,8 +218,8 @@ class DialectContract:
     def test_a_long_conversation_stays_within_bounds(
         self, dialect: Dialect, kind: SpanKind
     ) -> None:
-        said = [{"role": "user", "content": f"message {number}"} for number in range(1000)]
-        span = make_span(kind, input=said, output=said)
+        messages = [{"role": "user", "content": f"message {number}"} for number in range(1000)]
+        span = make_span(kind, input=messages, output=messages)
 
         assert len(dialect.attributes(span)) < 1000
 

@@ -104,10 +104,10 @@ class EmbedderContract:
     def test_documents_are_what_is_embedded_unless_said_otherwise(self, kind: EmbedderKind) -> None:
         async def main() -> None:
             async with kind.opened() as embedder:
-                unsaid = await embedder.embed(TEXTS)
-                said = await embedder.embed(TEXTS, purpose="document")
+                undeclared = await embedder.embed(TEXTS)
+                declared = await embedder.embed(TEXTS, purpose="document")
 
-                assert kind.same(unsaid, said)
+                assert kind.same(undeclared, declared)
 
         run(main())
 

@@ -23,8 +23,8 @@ def make_log(
     Args:
         entries: times are seconds after noon of 2026-01-01, in UTC.
         run_id: the run.
-        tenant: who owns it.
-        user: who caused every event.
+        tenant: the owner of the run.
+        user: the user of every event.
     """
     return [
         Event(run_id, seq, kind, data, at(seconds), tenant, user)

@@ -48,7 +48,7 @@ class RerankerKind:
 
     Attributes:
         open: makes a new one. If it has `aclose`, that is awaited in the end.
-        calls: how often the newest one has asked its judge, if that can be seen.
+        calls: how many requests the newest one has made, None if that cannot be seen.
     """
 
     open: Callable[[], Reranker]

@@ -7,7 +7,7 @@ import pytest
 from fakes.llm_server import API_KEY, ChatServer
 from lib.errors import LLMError, ScriptError
 from lib.llm import ChatClient, Message, Reply
-from lib.testing.llm_rules import refusal
+from lib.testing.providers import refusal
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

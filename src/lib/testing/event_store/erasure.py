@@ -1,4 +1,4 @@
-"""The contract of an event store: what is left of erased runs, and who uses a blob."""
+"""The contract of an event store: what is left of erased runs, and which runs use a blob."""
 
 from __future__ import annotations
 
@@ -269,8 +269,8 @@ class ErasureContract(StoreTests):
     def test_what_only_looks_like_a_reference_is_none(self, using: Using, value: Any) -> None:
         async def body(store: EventStore) -> None:
             part = {"type": "of-a-newer-release", "blob": value}
-            said = {"role": "user", "content": "x", "file": value}
-            log = await begin(store, "run", input=[said, {"role": "user", "parts": [part]}])
+            message = {"role": "user", "content": "x", "file": value}
+            log = await begin(store, "run", input=[message, {"role": "user", "parts": [part]}])
             log += await store.append("run", [NewEvent(NOTE, {"file": value}, AT)], expected=1)
 
             assert await store.read("run") == log

@@ -222,8 +222,8 @@ class LogContract(StoreTests):
             assert [out for out in outcomes[1::3] if not isinstance(out, refusals)] == []
             for name in ("run", "other"):
                 texts = [event.data.get("text") for event in await store.read(name)]
-                told = [str(number) for number in range(1, len(REFUSED) + 1)]
-                assert texts == [None, *told, *(["later"] if name == "run" else [])]
+                numbers = [str(number) for number in range(1, len(REFUSED) + 1)]
+                assert texts == [None, *numbers, *(["later"] if name == "run" else [])]
 
         using(body)
 

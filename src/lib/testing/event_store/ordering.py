@@ -28,7 +28,7 @@ _IDLE_S: Final = 0.005
 
 
 class OrderingContract(StoreTests):
-    """The order of commits, as those see it who follow."""
+    """The order of commits, as readers of the feed see it."""
 
     def test_whoever_follows_while_many_write_sees_every_event_once_and_in_order(
         self, using: Using
@@ -103,7 +103,7 @@ async def _follow(
     events: list[Event] = []
     cursor = START
     while True:
-        over = writing.done()  # asked before the page is read, which then holds the last event
+        over = writing.done()  # read before the page, which then holds the last event
         limit = random_.choice([1, 7, 100, 512])
         page = await store.feed(cursor, limit=limit, partition=partition)
         events += page.events

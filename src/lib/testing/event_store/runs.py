@@ -1,4 +1,4 @@
-"""The contract of an event store: the list of runs, and who drives them."""
+"""The contract of an event store: the list of runs, and the workers that hold their leases."""
 
 from __future__ import annotations
 
@@ -390,8 +390,8 @@ class LeaseContract(StoreTests):
             await store.release(lease, idle_at=3)
             free = await store.run("run")
 
-            told = fold(await store.read("run"))
-            assert held == replace(told, owner="me", lease_until=lease.until)
-            assert free == told
+            folded = fold(await store.read("run"))
+            assert held == replace(folded, owner="me", lease_until=lease.until)
+            assert free == folded
 
         using(body)

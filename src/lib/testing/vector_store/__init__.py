@@ -13,7 +13,7 @@ The suite asks the store for what it declares: `capabilities`, as hybrid search,
 as operators that its filters do not have. What is not declared is not tested.
 
 `check_against_memory` holds a store against `InMemoryVectorStore` over random operations, and
-`check_tenants` lets tenants who share it try to get at each other's records.
+`check_tenants` lets tenants that share a store try to read each other's records.
 """
 
 from lib.testing import extra as extra

@@ -162,11 +162,11 @@ class SearchContract(StoreTests):
 
 def counted_out(vectors: Any, query: Any, metric: Metric) -> list[float]:
     """Return the score of every vector, computed in 64 bits."""
-    wide, asked = vectors.astype(np.float64), query.astype(np.float64)
+    wide, wanted = vectors.astype(np.float64), query.astype(np.float64)
     if metric == "euclidean":
-        return np.linalg.norm(wide - asked, axis=1).tolist()
-    lengths = np.linalg.norm(wide, axis=1) * np.linalg.norm(asked)
-    return ((wide @ asked) / (lengths if metric == "cosine" else 1.0)).tolist()
+        return np.linalg.norm(wide - wanted, axis=1).tolist()
+    lengths = np.linalg.norm(wide, axis=1) * np.linalg.norm(wanted)
+    return ((wide @ wanted) / (lengths if metric == "cosine" else 1.0)).tolist()
 
 
 def agree(found: list[Match], wanted: list[int], scores: list[float]) -> None:

@@ -1,4 +1,4 @@
-"""Tenants who share a store, and try everything to get at each other's records."""
+"""Tenants that share a store try to read and write each other's records."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class _Tenants(RuleBasedStateMachine):
 
     @rule(tenant=tenants, suffix=suffixes, other=tenants, wanted=names)
     def claim(self, tenant: str, suffix: str, other: str, wanted: list[str]) -> None:
-        """Write a record that says it is somebody else's, among good ones."""
+        """Write a record with another tenant's id, among good ones."""
         if other != tenant:
             good = [Record(name, [1, 2, 3]) for name in wanted]
             forged = Record("1", [1, 2, 3], "", {"tenant": other})
@@ -133,7 +133,7 @@ class _Tenants(RuleBasedStateMachine):
 
     @rule(tenant=tenants, suffix=suffixes, other=tenants, beside=suffixes)
     def reach(self, tenant: str, suffix: str, other: str, beside: str) -> None:
-        """Ask for the namespace of somebody else, or of a sibling."""
+        """Search the namespace of another tenant, or of a sibling."""
         view = self._view((tenant, suffix))
         named = other + beside
         if named == view.namespace:
@@ -198,7 +198,7 @@ class _Tenants(RuleBasedStateMachine):
 
     @rule(tenant=tenants, suffix=suffixes, other=tenants, wanted=names, sign=st.booleans())
     def plant(self, tenant: str, suffix: str, other: str, wanted: list[str], sign: bool) -> None:
-        """Write somebody else's records, or nobody's, past the view."""
+        """Write another tenant's records, or records without a tenant, past the view."""
         if other == tenant:
             return
         meta = {"colour": "red", **({"tenant": other} if sign else {})}
@@ -271,7 +271,7 @@ def hostile_filter(random: Random, other: str) -> Filter:
             ~(F("tenant") == "a"),
             ~~Or((forged, F("colour") == "blue")),
             Or((And(()), forged)),
-            F("tenant") != "nobody",
+            F("tenant") != "no-tenant",
             F("tenant").in_([*TENANTS]),
             F("tenant").not_in([]),
             F("tenant").exists(),
