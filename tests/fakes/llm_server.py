@@ -133,7 +133,7 @@ class ModelServer(ABC):
         """
         if not callable(self._answers) and self._played != len(self._answers):
             raise ScriptError(
-                f"the server's script has {len(self._answers)} answers, {self._played} were asked"
+                f"the server's script has {len(self._answers)} answers, got {self._played} requests"
             )
 
     # -- the wire ------------------------------------------------------------------------------

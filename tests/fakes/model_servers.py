@@ -274,7 +274,7 @@ def _texts(given: Any, limit: int, name: str, *, blank_too: bool = False) -> lis
 
 
 def _ranked(query: str, documents: Sequence[str], limit: int | None) -> list[Fields]:
-    """Return the results best first; of equal ones the last comes first, which nobody promised."""
+    """Return the results best first; of equal ones the last comes first, as any may."""
     if limit is not None and limit < 1:
         raise Refused("the number of results must be at least 1")
     scores = [relevance(query, document) for document in documents]

@@ -1,7 +1,7 @@
 """Random logs that keep every rule of a log, for property tests of whatever reads them.
 
-They look like those of agents, and have more in them than any agent of today writes: kinds that
-nobody knows, signals that come twice or too late, clocks that go back, takeovers at any moment.
+They look like those of agents, and have more in them than any agent of today writes: unknown
+kinds, signals that come twice or too late, clocks that go back, takeovers at any moment.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def logs(
         draw: given by hypothesis.
         run_id: the run.
         parent: for a child run: `root`, and the `run_id` and `key` of what started it.
-        content: what people, models and tools say.
-        words: what they, and servers, call things: tools, calls, models, errors, reasons.
+        content: the texts of people, models and tools.
+        words: the names of tools, calls, models, errors and reasons.
         max_steps: about how many events there are at most.
     """
-    said = st.text(max_size=12) if content is None else content
-    log = _Log(draw, run_id, said, _WORDS if words is None else words)
+    texts = st.text(max_size=12) if content is None else content
+    log = _Log(draw, run_id, texts, _WORDS if words is None else words)
     log.start(dict(parent) if parent else None)
     for _ in range(draw(st.integers(0, max_steps) | st.just(max_steps))):
         steps = log.possible()
@@ -196,7 +196,7 @@ class _Log:
             **self._some(
                 comment=self._say,
                 meta=lambda: {"note": self._say()},
-                source=lambda: self._draw(st.sampled_from(["llm", "human", "nobody"])),
+                source=lambda: self._draw(st.sampled_from(["llm", "human", "other"])),
                 span_id=self._span_id,
             ),
         }
@@ -208,8 +208,8 @@ class _Log:
     def _decide(self) -> None:
         """Say yes or no to a call, whether it still waits or not."""
         key = self._draw(st.sampled_from([*self._asked, "nothing"]))
-        said = {"signal_id": key, "key": key, "approved": self._draw(st.booleans())}
-        self._add(k.APPROVAL_DECIDED, {**said, **self._some(comment=self._say)})
+        decision = {"signal_id": key, "key": key, "approved": self._draw(st.booleans())}
+        self._add(k.APPROVAL_DECIDED, {**decision, **self._some(comment=self._say)})
 
     # -- requests --------------------------------------------------------------------------
 
@@ -249,8 +249,8 @@ class _Log:
         if self._draw(st.integers(0, 3)):
             effects = self._draw(st.sampled_from(["none", "idempotent", "once"]))
             more = {"effects": effects, "idempotency_key": f"{self._run_id}:{data['call_id']}"}
-            told = {"method": "tools/call", "session_id": self._word(), "uri": self._say()}
-            more |= self._some(mcp=lambda: told, invalid=self._say)
+            call = {"method": "tools/call", "session_id": self._word(), "uri": self._say()}
+            more |= self._some(mcp=lambda: call, invalid=self._say)
             self._add(k.TOOL_REQUESTED, {**data, **more})
         else:
             request = self._add(k.TOOL_REQUESTED, {**data, "unstarted": True})
@@ -325,11 +325,11 @@ class _Log:
             self._add(k.MEMORY_FAILED, {**key, "error": self._error()})
 
     def _answer_run(self, request: Event) -> None:
-        told = self._some(output=self._say, reason=self._word, error=self._error)
-        told |= {**request.data, "outcome": self._outcome()}
+        result = self._some(output=self._say, reason=self._word, error=self._error)
+        result |= {**request.data, "outcome": self._outcome()}
         turn = request.kind == k.TURN_STARTED
-        told |= {"signal_id": told["key"]} if turn else {}
-        self._add(k.TURN_COMPLETED if turn else k.CHILD_COMPLETED, told)
+        result |= {"signal_id": result["key"]} if turn else {}
+        self._add(k.TURN_COMPLETED if turn else k.CHILD_COMPLETED, result)
 
     # -- drawing ---------------------------------------------------------------------------
 

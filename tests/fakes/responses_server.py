@@ -42,7 +42,7 @@ class ResponsesServer(ModelServer):
 
     Attributes:
         sent: for each request that was in order, how many items came with it.
-        refused: how many handles it did not know any more.
+        refused: how many unknown handles came.
         keeps: False keeps nothing, whatever a request says, as for organizations without retention.
         opens: False refuses all sealed reasoning, as OpenAI does after a change of organization.
         goes_on: False takes every handle, and answers as if there were none, as some gateways.
@@ -99,7 +99,7 @@ class ResponsesServer(ModelServer):
         return {**body, "input": self._conversation(body)}
 
     def write(self, reply: Reply, body: dict[str, Any]) -> bytes | Iterable[bytes]:
-        """Return the answer in the server's dialect, and keep what was said."""
+        """Return the answer in the server's dialect, and keep the conversation."""
         self._made += 1
         reply = replace(
             reply,
@@ -110,11 +110,11 @@ class ResponsesServer(ModelServer):
         if self.keeps and body.get("store", True):
             items = items_of(reply, self._dialect)
             self._kept[reply.id] = [*self._conversation(body), *items]
-        told = body if self.goes_on else {**body, "previous_response_id": None}
-        told = told if self.keeps else {**told, "store": False}
+        answered = body if self.goes_on else {**body, "previous_response_id": None}
+        answered = answered if self.keeps else {**answered, "store": False}
         if body.get("stream") and self._dialect.streams:
-            return event_stream(reply, told, self._dialect)
-        return json.dumps(response(reply, told, self._dialect)).encode()
+            return event_stream(reply, answered, self._dialect)
+        return json.dumps(response(reply, answered, self._dialect)).encode()
 
     def _conversation(self, body: Mapping[str, Any]) -> list[Any]:
         known = self._kept.get(body.get("previous_response_id", ""), [])
@@ -159,7 +159,7 @@ def _pairs(items: Sequence[_Item]) -> Iterator[str]:
                 yield f"no tool call found for function call output with call_id {call_id}"
             waiting.pop(call_id, None)
         elif item.get("role") == "user" and waiting:
-            break  # OpenAI takes an output later on; a model that is told so late is confused
+            break  # OpenAI takes an output later on; so late it confuses a model
     for call_id in waiting:
         yield f"no tool output found for function call {call_id}"
 

@@ -34,12 +34,12 @@ class ResponsesDialect:
     """How a server's answers are written; the defaults are OpenAI's way.
 
     Attributes:
-        deltas: items are told while they are written, not only when they are done.
+        deltas: items come while they are written, not only when they are done.
         items: streams say which items there are, not only the response that ends them.
         output: the response that ends a stream holds the items.
-        usage: the usage is told.
+        usage: replies carry the usage.
         sealed: reasoning comes with its encrypted content.
-        strangers: events and items of types that nobody knows stand between the others.
+        strangers: events and items of unknown types stand between the others.
         types: the JSON of an event says its type, not only the line before it.
         streams: False answers a request for a stream with a whole response.
         newline: ends lines of a stream.
@@ -123,10 +123,10 @@ def response(
     """Return the reply as a `response` object.
 
     Args:
-        reply: what the model said.
+        reply: the answer of the model.
         body: of the request, whose parameters a response repeats.
         dialect: how it is written.
-        status: as which it is told of before it has ended.
+        status: its status before it has ended.
     """
     ended = not status
     reason = _REASONS.get(reply.stop)

@@ -91,7 +91,7 @@ class _Stub:
 
 
 @dataclass(slots=True)
-class AskedOfSearXNG:
+class SearXNGQuery:
     """How the server understood a query: some of its words are commands."""
 
     query: str
@@ -99,7 +99,7 @@ class AskedOfSearXNG:
     languages: list[str] = field(default_factory=list[str])
     timeout_limit_s: float | None = None
     external_bang: str | None = None
-    lucky: bool = False  # which redirects those who ask for HTML
+    lucky: bool = False  # which redirects a client that wants HTML
 
 
 class SearXNGServer(_Stub):
@@ -109,7 +109,7 @@ class SearXNGServer(_Stub):
         formats: `search.formats` of its settings, which is HTML alone by default.
         limiter: whether it is on, for clients that are not pass-listed.
         more: parts of the body beside the results, as `{"answers": [...]}`.
-        asked: how it understood what it was asked.
+        queries: how it understood each query.
     """
 
     SHORTCUTS: Final = ("g", "ddg", "wp", "lt")
@@ -124,7 +124,7 @@ class SearXNGServer(_Stub):
     ) -> None:
         super().__init__(pages)
         self.formats, self.limiter, self.more = formats, limiter, dict(more or {})
-        self.asked: list[AskedOfSearXNG] = []
+        self.queries: list[SearXNGQuery] = []
         self._api_requests = 0
         self._http.routes = {("GET", "/"): self._get, ("POST", "/"): self._get}
 
@@ -134,15 +134,15 @@ class SearXNGServer(_Stub):
             return Response(status=308, headers={"location": f"/search?{query}"})
         if (scripted := self._scripted()) is not None:
             return scripted
-        told = {name: values[-1] for name, values in request.query.items()}
-        form = told.get("format", "html")
+        parameters = {name: values[-1] for name, values in request.query.items()}
+        form = parameters.get("format", "html")
         if form in {"json", "csv", "rss"} and form not in self.formats:
             return Response(status=403, headers=_HTML, body=_FORBIDDEN)
         if self.limiter and self._limited(request, form):
             return Response(status=429, headers=_TEXT, body=b"Too Many Requests")
         if form != "json":  # an unknown one, too
             return Response(headers=_HTML, body=b"<!DOCTYPE html><html><body>results</body></html>")
-        return self._refusal(told) or self._found(told)
+        return self._refusal(parameters) or self._found(parameters)
 
     def _limited(self, request: Request, form: str) -> bool:
         """Tell whether the limiter turns the client away: `searx/botdetection/`."""
@@ -159,8 +159,8 @@ class SearXNGServer(_Stub):
             or self._api_requests > 4  # an hour
         )
 
-    def _refusal(self, told: Mapping[str, str]) -> Response | None:
-        if not told.get("q", "").strip():
+    def _refusal(self, parameters: Mapping[str, str]) -> Response | None:
+        if not parameters.get("q", "").strip():
             return Response.of({"error": "No query"}, 400)
         rules = {
             "safesearch": r"[012]",
@@ -169,23 +169,23 @@ class SearXNGServer(_Stub):
             "time_range": r"(day|week|month|year)?",
         }
         for name, rule in rules.items():
-            if name in told and not re.fullmatch(rule, told[name]):
-                error = f"Invalid value {told[name]} for parameter {name}"
+            if name in parameters and not re.fullmatch(rule, parameters[name]):
+                error = f"Invalid value {parameters[name]} for parameter {name}"
                 return Response.of({"error": error}, 400)
         return None
 
-    def _found(self, told: Mapping[str, str]) -> Response:
-        asked = self._understood(told["q"])
-        self.asked.append(asked)
-        if asked.external_bang:
-            to = f"https://www.google.com/search?q={quote(asked.query)}"
+    def _found(self, parameters: Mapping[str, str]) -> Response:
+        understood = self._understood(parameters["q"])
+        self.queries.append(understood)
+        if understood.external_bang:
+            to = f"https://www.google.com/search?q={quote(understood.query)}"
             return Response(status=302, headers={"location": to})
-        pages = found(self.pages, asked.query)
+        pages = found(self.pages, understood.query)
         about_you = {"answer": "IP: 127.0.0.1", "url": None, "engine": "plugin: self_info"}
         body = {
-            "query": asked.query,
+            "query": understood.query,
             "results": [_searxng_result(place, page) for place, page in enumerate(pages, 1)],
-            "answers": [about_you] if asked.query == "ip" else [],
+            "answers": [about_you] if understood.query == "ip" else [],
             "corrections": [],
             "infoboxes": [],
             "suggestions": [],
@@ -193,27 +193,27 @@ class SearXNGServer(_Stub):
         }
         return Response.of({**body, **self.more})
 
-    def _understood(self, query: str) -> AskedOfSearXNG:
+    def _understood(self, query: str) -> SearXNGQuery:
         """Take commands out of the query, each word of which may be one: `searx/query.py`."""
-        asked, words = AskedOfSearXNG(""), list[str]()
+        understood, words = SearXNGQuery(""), list[str]()
         for word in query.split():
-            if not self._command(asked, word):
+            if not self._command(understood, word):
                 words.append(word)
-        asked.query = " ".join(words)
-        return asked
+        understood.query = " ".join(words)
+        return understood
 
-    def _command(self, asked: AskedOfSearXNG, word: str) -> bool:
+    def _command(self, understood: SearXNGQuery, word: str) -> bool:
         if word[0] == "<" and word[1:].isdigit():
             limit = int(word[1:])
-            asked.timeout_limit_s = limit if limit < 100 else limit / 1_000
+            understood.timeout_limit_s = limit if limit < 100 else limit / 1_000
         elif word[0] == ":" and re.fullmatch(r"[a-z]{2,3}([-_][a-zA-Z]{2})?|auto", word[1:]):
-            asked.languages.append(word[1:])
+            understood.languages.append(word[1:])
         elif word == "!!":
-            asked.lucky = True
+            understood.lucky = True
         elif word.startswith("!!") and word[2:] in self.SHORTCUTS:
-            asked.external_bang = word[2:]
+            understood.external_bang = word[2:]
         elif word[0] == "!" and word[1:] in self.SHORTCUTS:
-            asked.engines.append(word[1:])
+            understood.engines.append(word[1:])
         else:
             return False
         return True
@@ -267,8 +267,8 @@ class BraveServer(_Stub):
     def _get(self, request: Request) -> Reaction:
         if (scripted := self._scripted()) is not None:
             return scripted
-        told = {name: values[-1] for name, values in request.query.items()}
-        if refusal := self._refusal(request, told):
+        parameters = {name: values[-1] for name, values in request.query.items()}
+        if refusal := self._refusal(request, parameters):
             return refusal
         now = self.clock.monotonic()
         self._served_at = [at for at in self._served_at if at > now - 1]
@@ -277,7 +277,7 @@ class BraveServer(_Stub):
             return self._limited()
         self.searches += 1
         self._served_at.append(now)
-        body = json.dumps(_brave_body(told, found(self.pages, told["q"]))).encode()
+        body = json.dumps(_brave_body(parameters, found(self.pages, parameters["q"]))).encode()
         headers = {"content-type": "application/json", **self._rates()}
         if "gzip" in request.headers.get("accept-encoding", ""):
             packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
@@ -285,15 +285,15 @@ class BraveServer(_Stub):
             headers["content-encoding"] = "gzip"
         return Response(headers=headers, body=body)
 
-    def _refusal(self, request: Request, told: Mapping[str, str]) -> Response | None:
+    def _refusal(self, request: Request, parameters: Mapping[str, str]) -> Response | None:
         key = request.headers.get("x-subscription-token")
         if key is None:
             return _invalid(["header", "x-subscription-token"], None)
         if key != API_KEY:
             detail = f"The provided subscription token is invalid: {key}"
             return _brave_error(422, "SUBSCRIPTION_TOKEN_INVALID", detail, "authentication")
-        fault = next(_faults(told), None)
-        return _invalid(["query", fault], told.get(fault)) if fault else None
+        fault = next(_faults(parameters), None)
+        return _invalid(["query", fault], parameters.get(fault)) if fault else None
 
     def _limited(self) -> Response:
         meta = {
@@ -317,8 +317,8 @@ class BraveServer(_Stub):
         }
 
 
-def _faults(told: Mapping[str, str]) -> Iterator[str]:
-    query = told.get("q", "")
+def _faults(parameters: Mapping[str, str]) -> Iterator[str]:
+    query = parameters.get("q", "")
     if not 1 <= len(query) <= 400 or len(query.split()) > 50:
         yield "q"
     rules = {
@@ -329,7 +329,7 @@ def _faults(told: Mapping[str, str]) -> Iterator[str]:
         "text_decorations": r"true|false|0|1",
     }
     for name, rule in rules.items():
-        if name in told and not re.fullmatch(rule, told[name]):
+        if name in parameters and not re.fullmatch(rule, parameters[name]):
             yield name
 
 
@@ -361,15 +361,15 @@ def _brave_error(
     )
 
 
-def _brave_body(told: Mapping[str, str], pages: Sequence[WebPage]) -> dict[str, Any]:
-    count = int(told.get("count", "20"))
-    decorated = told.get("text_decorations", "true") in {"true", "1"}
+def _brave_body(parameters: Mapping[str, str], pages: Sequence[WebPage]) -> dict[str, Any]:
+    count = int(parameters.get("count", "20"))
+    decorated = parameters.get("text_decorations", "true") in {"true", "1"}
     body: dict[str, Any] = {
         "type": "search",
-        "query": {"original": told["q"], "more_results_available": len(pages) > count},
+        "query": {"original": parameters["q"], "more_results_available": len(pages) > count},
         "mixed": {"type": "mixed", "main": [], "top": [], "side": []},
     }
-    results = [_brave_result(page, told["q"], decorated=decorated) for page in pages[:count]]
+    results = [_brave_result(page, parameters["q"], decorated=decorated) for page in pages[:count]]
     if results:
         body["web"] = {"type": "search", "results": results, "family_friendly": True}
     return body
@@ -381,7 +381,7 @@ def _brave_result(page: WebPage, query: str, *, decorated: bool) -> dict[str, An
         words = "|".join(map(re.escape, re.findall(r"\w+", query)))
         text = re.sub(rf"(?i)\b({words})\b", r"<strong>\1</strong>", text)
     parts = urlsplit(page.url)
-    told = {
+    result = {
         "title": html.escape(page.title),
         "url": page.url,
         "is_source_local": False,
@@ -395,5 +395,5 @@ def _brave_result(page: WebPage, query: str, *, decorated: bool) -> dict[str, An
         "meta_url": {"scheme": parts.scheme, "netloc": parts.netloc, "path": parts.path},
     }
     if page.published:
-        told |= {"page_age": page.published, "age": "3 days ago"}
-    return told
+        result |= {"page_age": page.published, "age": "3 days ago"}
+    return result

@@ -22,7 +22,7 @@ USAGE = Usage(input_tokens=10, output_tokens=5, cost=0.25)
 Think = Callable[[Sequence[Message]], Any]
 
 
-def told(messages: Sequence[Message]) -> list[ToolResult]:
+def tool_results(messages: Sequence[Message]) -> list[ToolResult]:
     """Return the results of all calls in a conversation."""
     return [part for m in messages for part in m.parts if isinstance(part, ToolResult)]
 
@@ -43,17 +43,17 @@ def task(number: int, text: str, *, name: str = "helper") -> ToolCall:
 
 
 def boss_of(*calls: ToolCall) -> Think:
-    """Return a model that makes the calls, and then says what has come of them."""
+    """Return a model that makes the calls, and then answers with their results."""
 
     def think(messages: Sequence[Message]) -> Reply:
-        results = told(messages)
+        results = tool_results(messages)
         return say("|".join(result.content for result in results)) if results else call(*calls)
 
     return think
 
 
 def echo(messages: Sequence[Message]) -> Reply:
-    """Answer with what was asked."""
+    """Answer with the last message."""
     return say(f"done: {messages[-1].text}")
 
 

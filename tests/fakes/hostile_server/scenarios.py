@@ -57,7 +57,7 @@ def charset(name: bytes, body: bytes) -> bytes:
 
 
 def later(make: Callable[[], bytes]) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
-    """Return a scenario whose bytes are made when it is asked for, in a thread."""
+    """Return a scenario whose bytes are made when it is requested, in a thread."""
 
     async def send(writer: asyncio.StreamWriter) -> None:
         writer.write(await asyncio.to_thread(make))
@@ -211,7 +211,7 @@ SENT_AHEAD: Final[Mapping[str, bytes]] = {
     ),
     "sent_ahead_at_the_end_of_a_read": answer(b"x" * (64 * 1024 - 100)) + b"\r\n" * 50 + _POISON,
 }
-"""Answers with another one behind them, which nobody has asked for."""
+"""Answers with a second one behind them, which was not requested."""
 
 _TYPES: Final[Mapping[str, Scenario]] = {
     "no_content_type_html": raw(

@@ -16,14 +16,14 @@ from fakes.hostile_server.scenarios import SCENARIOS, answer, ends_by_itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What somebody asked for.
+class Received:
+    """A request that came.
 
     Attributes:
         scheme: "http" or "https".
         target: path and query as they stood in the request line.
         headers: by name in lower case; a name that came twice has both values.
-        server_name: what TLS was told (SNI), None without TLS or where it was not told.
+        server_name: the name in the TLS handshake (SNI), None without TLS or without a name.
         connection: the number of the connection, from 0.
     """
 
@@ -35,7 +35,7 @@ class Asked:
 
     @property
     def url(self) -> str:
-        """What was asked for, by its Host header."""
+        """The URL that was requested, by its Host header."""
         return f"{self.scheme}://{self.headers.get('host', '')}{self.target}"
 
 
@@ -45,7 +45,7 @@ class HostileServer:
     Attributes:
         redirects: where each URL redirects to; headers of an answer that is no scenario.
         status: of a redirect.
-        asked: what was asked for, in order.
+        requests: what came, in order.
         http_port: where http is served, https_port where https is, if a certificate was given.
     """
 
@@ -65,7 +65,7 @@ class HostileServer:
         """
         self.redirects, self.status = dict(redirects or {}), status
         self._certificate = certificate
-        self.asked: list[Asked] = []
+        self.requests: list[Received] = []
         self.http_port = self.https_port = 0
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,15 +130,15 @@ class HostileServer:
             known = headers.get(name.lower())
             headers[name.lower()] = value.strip() if known is None else f"{known}, {value.strip()}"
         ssl_object = writer.get_extra_info("ssl_object")
-        asked = Asked(
+        received = Received(
             scheme="http" if ssl_object is None else "https",
             target=head[0].split(" ")[1],
             headers=headers,
             server_name=self._names.get(id(ssl_object)),
             connection=number,
         )
-        self.asked.append(asked)
-        location = self.redirects.get(asked.url)
+        self.requests.append(received)
+        location = self.redirects.get(received.url)
         if location is not None:
             writer.write(
                 f"HTTP/1.1 {self.status} Moved\r\nLocation: {location}\r\n"
@@ -146,7 +146,7 @@ class HostileServer:
             )
             await writer.drain()
             return True
-        path = asked.target.partition("?")[0]
+        path = received.target.partition("?")[0]
         name = path.rpartition("/")[2] if "://" in path else path.strip("/")  # as to a proxy
         scenario = SCENARIOS.get(name)
         if scenario is None:

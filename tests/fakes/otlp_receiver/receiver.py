@@ -163,7 +163,7 @@ def partial_success(rejected: int, message: str = "", *, keep: bool = True) -> R
     Args:
         rejected: how many; 0 with a message is a warning.
         message: why.
-        keep: whether the spans are held, which of them were dropped not being said.
+        keep: whether the spans are held, without naming the dropped ones.
     """
     answer = ExportTraceServiceResponse()
     answer.partial_success.rejected_spans = rejected

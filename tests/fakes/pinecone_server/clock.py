@@ -8,7 +8,7 @@ from lib.testing.clock import ManualClock
 
 
 class HurryingClock(ManualClock):
-    """Lets time pass as soon as somebody wants to sleep."""
+    """Lets time pass as soon as a task wants to sleep."""
 
     async def sleep(self, delay_s: float) -> None:
         """Return at once, so much later."""

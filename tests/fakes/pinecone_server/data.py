@@ -58,7 +58,7 @@ class Index:
     namespaces: dict[str, Namespace] = field(default_factory=dict[str, Namespace])
 
     def describe(self) -> dict[str, Any]:
-        """Answer `GET /indexes/{name}`; being asked brings it nearer to being ready."""
+        """Answer `GET /indexes/{name}`; each request brings it nearer to being ready."""
         ready = self.not_ready <= 0
         self.not_ready -= 1
         return {
@@ -127,7 +127,7 @@ class Index:
         size = body["topK"]
         if not isinstance(size, int) or not 1 <= size <= limits.MAX_RESULTS:
             raise Refused(400, f"topK must be 1 to {limits.MAX_RESULTS}")
-        asked = self._check(body["vector"])
+        wanted = self._check(body["vector"])
         passes(body.get("filter", {}), {})
         name = limits.check_name(body["namespace"], "Namespace")
         namespace = self.existing(name, queries=1)
@@ -136,7 +136,7 @@ class Index:
             for row in namespace.rows.values()
             if passes(body.get("filter", {}), row["metadata"])
         ]
-        scored = [(score, row) for score, row in zip(self._scores(rows, asked), rows, strict=True)]
+        scored = [(score, row) for score, row in zip(self._scores(rows, wanted), rows, strict=True)]
         scored.sort(key=lambda pair: pair[0], reverse=self.metric != "euclidean")
         best = scored[:size]
         if len(best) >= 3:
@@ -157,9 +157,9 @@ class Index:
             raise Refused(400, "Dense vectors must contain at least one non-zero value")
         return cast(list[float], values)
 
-    def _scores(self, rows: list[dict[str, Any]], asked: list[float]) -> list[float]:
+    def _scores(self, rows: list[dict[str, Any]], wanted: list[float]) -> list[float]:
         held = [np.array(row["values"], np.float32).astype(np.float64) for row in rows]
-        query = np.array(asked, np.float32).astype(np.float64)
+        query = np.array(wanted, np.float32).astype(np.float64)
         if self.metric == "euclidean":
             return [float(((row - query) ** 2).sum()) for row in held]
         products = [float((row * query).sum()) for row in held]

@@ -94,19 +94,19 @@ class PineconeServer:
             return self._create(body)
         index = self.indexes.get(unquote(request.url.path).removeprefix("/indexes/"))
         if index is None:
-            told = {"error": {"code": "NOT_FOUND", "message": "Resource not found"}, "status": 404}
-            return _answer(told, status=404)
+            body = {"error": {"code": "NOT_FOUND", "message": "Resource not found"}, "status": 404}
+            return _answer(body, status=404)
         return _answer(index.describe())
 
     def _create(self, body: dict[str, Any]) -> httpx2.Response:
         if body.keys() != {"name", "dimension", "metric", "vector_type", "spec"}:
             raise Refused(422, "the request is not that of version 2025-10")
         if body["name"] in self.indexes:
-            told = {
+            body = {
                 "error": {"code": "ALREADY_EXISTS", "message": "Resource exists"},
                 "status": 409,
             }
-            return _answer(told, status=409)
+            return _answer(body, status=409)
         index = self.make_index(body["name"], dimension=body["dimension"], metric=body["metric"])
         index.not_ready = self.not_ready
         return _answer(index.describe(), status=201)

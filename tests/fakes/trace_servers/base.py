@@ -53,8 +53,8 @@ class TraceServer(OTLPReceiver):
         """Every byte that came: targets, headers, and bodies as they were sent and unpacked."""
         parts: list[bytes] = []
         for one in self.requests:
-            told = [one.method, one.path, repr(one.query), repr(one.headers)]
-            parts += [" ".join(told).encode(), one.content, one.body]
+            head = [one.method, one.path, repr(one.query), repr(one.headers)]
+            parts += [" ".join(head).encode(), one.content, one.body]
         return b"\n".join(parts)
 
     def refuse(self, request: Request) -> None:
@@ -86,15 +86,15 @@ class TraceServer(OTLPReceiver):
         return answer
 
 
-def text(status: int, told: str) -> Response:
+def text(status: int, message: str) -> Response:
     """Return an answer in words."""
     headers = {"content-type": "text/plain; charset=utf-8"}
-    return Response(status=status, headers=headers, body=told.encode())
+    return Response(status=status, headers=headers, body=message.encode())
 
 
 def too_many(retry_after: str = "7") -> Response:
     """Return the answer of a backend whose limit is reached."""
-    told = text(429, "rate limit exceeded")
+    answer = text(429, "rate limit exceeded")
     return Response(
-        status=429, headers={**told.headers, "retry-after": retry_after}, body=told.body
+        status=429, headers={**answer.headers, "retry-after": retry_after}, body=answer.body
     )

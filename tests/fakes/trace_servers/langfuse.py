@@ -111,13 +111,13 @@ class LangfuseServer(TraceServer):
     # -- reading -------------------------------------------------------------------------------
 
     def _observations(self, request: Request) -> Response:
-        asked = {name: values[0] for name, values in request.query.items()}
-        fields = set(asked.get("fields", "core,basic").split(","))
-        limit = int(asked.get("limit", _PAGE))
+        query = {name: values[0] for name, values in request.query.items()}
+        fields = set(query.get("fields", "core,basic").split(","))
+        limit = int(query.get("limit", _PAGE))
         if not fields <= _FIELDS or not 0 < limit <= _MAX_PAGE:
             raise Refused(400, {"message": "Invalid request data"})
-        seen = [span for span in self._seen() if span.trace_id.hex() == asked["traceId"]]
-        start, size = int(asked.get("cursor", 0)), min(limit, self.page)
+        seen = [span for span in self._seen() if span.trace_id.hex() == query["traceId"]]
+        start, size = int(query.get("cursor", 0)), min(limit, self.page)
         data = [
             {"id": span.span_id.hex(), "traceId": span.trace_id.hex(), "type": "SPAN"}
             for span in seen[start : start + size]

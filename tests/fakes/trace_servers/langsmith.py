@@ -114,10 +114,10 @@ class LangSmithServer(TraceServer):
         return Response.of({"message": "feedback updated"})
 
 
-def _is_start(told: Any, span: Any) -> bool:
-    if not isinstance(told, str):
+def _is_start(start_time: Any, span: Any) -> bool:
+    if not isinstance(start_time, str):
         return False
-    since = datetime.fromisoformat(told) - _EPOCH
+    since = datetime.fromisoformat(start_time) - _EPOCH
     return since // timedelta(microseconds=1) == span.start_time_unix_nano // 1000
 
 

@@ -17,7 +17,7 @@ from fakes.team import (
     say,
     task,
     team,
-    told,
+    tool_results,
     until,
     verified,
 )
@@ -195,7 +195,7 @@ async def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> N
 
 async def test_agents_that_call_each_other_end_at_the_last_level() -> None:
     def again(messages: Sequence[Message]) -> Reply:
-        results = told(messages)
+        results = tool_results(messages)
         other = "helper" if messages[0].text == "boss" else "boss"
         return say(results[0].content) if results else call(task(0, "again", name=other))
 

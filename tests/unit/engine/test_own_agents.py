@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakes.team import boss_of, call, say, task, told
+from fakes.team import boss_of, call, say, task, tool_results
 from lib.algorithms import React
 from lib.engine import AgentTool, Budget, ChildHandler, Engine, LLMHandler
 from lib.events import MemoryEventStore, RunQuery
@@ -41,7 +41,7 @@ async def test_who_names_no_tools_is_offered_all_agents_but_itself() -> None:
             return boss_of(task(0, "go"))(messages)
         if messages[-1].role == "user":
             return call(task(0, "again"))  # it was not told of itself, and makes it up
-        return say(told(messages)[0].content)
+        return say(tool_results(messages)[0].content)
 
     client = Offered(think)
     boss, helper = React("boss", system="boss"), React("helper", system="helper")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fakes.team import boss_of, call, child_of, say, task, team, told
+from fakes.team import boss_of, call, child_of, say, task, team, tool_results
 from lib.engine import Engine, Result, Run, Spend, Turn, WaitingFor
 from lib.engine.core.waiting import condition
 from lib.events import RunInfo
@@ -130,7 +130,7 @@ async def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
 
 async def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCaptureFixture) -> None:
     def helper(messages: Any) -> Any:
-        results = told(messages)
+        results = tool_results(messages)
         return say(results[0].content) if results else call(*ask("pay", amount=7).tool_calls)
 
     async def main() -> None:
@@ -276,11 +276,11 @@ def test_an_owner_is_dead_whose_lease_has_ended_or_ends_later_than_any_lease_can
         owner="worker",
     )
 
-    def told(until: timedelta) -> str:
+    def tool_results(until: timedelta) -> str:
         return condition(replace(info, lease_until=now + until), WaitingFor(), now)
 
     assert [
-        told(until)
+        tool_results(until)
         for until in (
             timedelta(0),
             timedelta(seconds=30),

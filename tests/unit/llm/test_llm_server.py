@@ -76,7 +76,7 @@ def test_a_request_that_breaks_a_rule_is_refused_in_the_words_of_the_rule(
 
 
 async def test_answers_that_nobody_asked_for_are_a_failure():
-    with pytest.raises(ScriptError, match="has 1 answers, 0 were asked"):
+    with pytest.raises(ScriptError, match="has 1 answers, got 0 requests"):
         async with ChatServer(["one"]):
             pass
     with pytest.raises(KeyError):
@@ -98,7 +98,7 @@ async def test_a_question_too_many_is_refused_and_a_failure():
                 await ask(server)
             assert not caught.value.retryable
 
-    with pytest.raises(ScriptError, match="has 0 answers, 1 were asked"):
+    with pytest.raises(ScriptError, match="has 0 answers, got 1 requests"):
         await main()
 
 

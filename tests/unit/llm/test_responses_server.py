@@ -134,7 +134,7 @@ async def test_a_question_too_many_is_refused_and_a_failure() -> None:
             with pytest.raises(LLMError, match="script_exhausted"):
                 await client.complete(HI)
 
-    with pytest.raises(ScriptError, match="has 0 answers, 1 were asked"):
+    with pytest.raises(ScriptError, match="has 0 answers, got 1 requests"):
         await main()
 
 

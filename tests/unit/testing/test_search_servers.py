@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from fakes.search_server import API_KEY, AskedOfSearXNG, BraveServer, SearXNGServer, WebPage
+from fakes.search_server import API_KEY, BraveServer, SearXNGQuery, SearXNGServer, WebPage
 
 PAGES = [
     WebPage(url="https://rust.example/book", title="Rust & you", text="Rust isn't iron <oxide>."),
@@ -17,16 +17,16 @@ PAGES = [
 async def test_searxng_obeys_what_is_not_taken_away() -> None:
     http = httpx2.AsyncClient(timeout=200)
 
-    async def main() -> tuple[int, str, AskedOfSearXNG]:
+    async def main() -> tuple[int, str, SearXNGQuery]:
         async with SearXNGServer(PAGES) as server, http as client:
             parameters = {"q": "!!g my :de !wp secret <3 !!", "format": "json"}
             answer = await client.get(f"{server.base_url}/search", params=parameters)
-            return answer.status_code, answer.headers["location"], server.asked[0]
+            return answer.status_code, answer.headers["location"], server.queries[0]
 
     assert (await main()) == (
         302,
         "https://www.google.com/search?q=my%20secret",
-        AskedOfSearXNG("my secret", ["wp"], ["de"], 3, "g", lucky=True),
+        SearXNGQuery("my secret", ["wp"], ["de"], 3, "g", lucky=True),
     )
 
 

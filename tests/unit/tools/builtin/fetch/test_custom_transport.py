@@ -141,8 +141,8 @@ async def test_a_second_name_on_an_address_does_not_get_the_connection_of_the_fi
             cut = await fetcher.fetch("https://a.example.com/content_length_large")
             assert (cut.body, cut.truncated) == (b"a page", True)
         assert transport.closed
-        assert [request.connection for request in server.asked] == [0, 1, 2, 3]
-        assert {request.server_name for request in server.asked} == {"a.example.com"}
+        assert [request.connection for request in server.requests] == [0, 1, 2, 3]
+        assert {request.server_name for request in server.requests} == {"a.example.com"}
 
 
 async def test_a_transport_of_no_known_package_is_spoken_to_in_terms_of_httpx2() -> None:

@@ -117,7 +117,7 @@ async def test_hosts_of_one_domain_hold_few_connections_and_others_are_served(
         ]
         assert (await fetcher.fetch("http://good.com/")).body == b"a page"
         await turns(50)
-        held = len(internet.server.asked) - 1
+        held = len(internet.server.requests) - 1
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

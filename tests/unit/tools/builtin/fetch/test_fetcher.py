@@ -51,7 +51,7 @@ def test_what_is_sent(fetch: Any, internet: Any) -> None:
     policy = FetchPolicy(user_agent="me/1")
     fetch("x?y=%20", policy)
 
-    (request,) = internet.server.asked
+    (request,) = internet.server.requests
     accept = request.headers["accept"]
     assert request.target == "/x?y=%20"
     assert accept.startswith("text/markdown, text/html;q=0.9")
@@ -95,7 +95,7 @@ async def test_extra_headers_go_by_https_to_the_hosts_that_are_named(
     async with server as internet.server, fetcher:
         await fetcher.fetch(url)
 
-    (request,) = internet.server.asked
+    (request,) = internet.server.requests
     assert ("x-api-key" in request.headers) == gets
     assert (request.headers["accept"] == "application/json") == gets
 
@@ -230,7 +230,7 @@ async def test_the_deadline_is_over_all_redirects_together(internet: Any) -> Non
 
     with pytest.raises(ToolError, match=r"no complete answer within 0\.4 s"):
         await main()
-    assert len(internet.server.asked) < 4
+    assert len(internet.server.requests) < 4
 
 
 def test_redirects_end(fetch: Any, internet: Any) -> None:
@@ -238,10 +238,10 @@ def test_redirects_end(fetch: Any, internet: Any) -> None:
 
     with pytest.raises(FetchBlocked, match="too many redirects"):
         fetch("a", redirects=moved)
-    assert len(internet.server.asked) == 6
+    assert len(internet.server.requests) == 6
     with pytest.raises(FetchBlocked, match="a redirect to the same URL"):
         fetch("a", redirects={"http://srv.test/a": "http://SRV.test:80/a#b"})
-    assert len(internet.server.asked) == 1
+    assert len(internet.server.requests) == 1
 
 
 def test_the_body_of_a_redirect_is_not_read_and_its_cookie_not_kept(
@@ -249,8 +249,8 @@ def test_the_body_of_a_redirect_is_not_read_and_its_cookie_not_kept(
 ) -> None:
     fetch("a", redirects={"http://srv.test/a": "/b"})
 
-    assert [request.connection for request in internet.server.asked] == [0, 1]
-    assert all("cookie" not in request.headers for request in internet.server.asked)
+    assert [request.connection for request in internet.server.requests] == [0, 1]
+    assert all("cookie" not in request.headers for request in internet.server.requests)
 
 
 async def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any) -> None:
@@ -269,7 +269,7 @@ async def test_a_redirect_to_another_origin_gets_no_extra_headers(internet: Any)
     async with server as internet.server, fetcher:
         await fetcher.fetch("https://a.example.com/")
 
-    got = ["x-api-key" in request.headers for request in internet.server.asked]
+    got = ["x-api-key" in request.headers for request in internet.server.requests]
     assert got == [True, False, False, False]
 
 
@@ -289,7 +289,7 @@ async def test_hosts_that_redirects_lead_to_may_be_judged_by_the_caller(internet
     with pytest.raises(FetchBlocked, match="needs approval"):
         await main()
     assert judged == ["c.com"]
-    assert len(internet.server.asked) == 2
+    assert len(internet.server.requests) == 2
 
 
 def test_what_cannot_be_a_fetcher() -> None:

@@ -39,7 +39,7 @@ async def test_a_connection_serves_one_request(internet: Any) -> None:
         for _ in range(3):
             await fetcher.fetch("http://srv.test/")
 
-    assert [request.connection for request in internet.server.asked] == [0, 1, 2]
+    assert [request.connection for request in internet.server.requests] == [0, 1, 2]
     assert (names.lookups, internet.dialled) == (3, [("93.184.216.34", 80)] * 3)
 
 
@@ -131,7 +131,7 @@ async def test_a_connection_that_leads_elsewhere_is_not_used(peer: Any, internet
 
     with pytest.raises(FetchBlocked, match="connected elsewhere"):
         await main()
-    assert internet.server.asked == []
+    assert internet.server.requests == []
 
 
 async def test_no_connection_leads_to_a_unix_socket() -> None:
@@ -150,7 +150,7 @@ async def test_real_sockets_on_a_private_network_that_is_allowed() -> None:
                 await fetcher.fetch(f"http://{host}:{server.http_port}/")
                 for host in ("127.0.0.1", "[::ffff:127.0.0.1]", "localhost")
             ]
-    assert [request.headers["host"] for request in server.asked] == [
+    assert [request.headers["host"] for request in server.requests] == [
         f"{host}:{server.http_port}" for host in ("127.0.0.1", "[::ffff:7f00:1]", "localhost")
     ]
     assert [page.body for page in pages] == [b"a page"] * 3
@@ -195,7 +195,7 @@ async def test_a_fetcher_that_was_closed_opens_connections_again(internet: Any) 
             await fetcher.aclose()
             await fetcher.aclose()
 
-    assert [request.connection for request in internet.server.asked] == [0, 1]
+    assert [request.connection for request in internet.server.requests] == [0, 1]
 
 
 async def test_a_fetch_may_be_cancelled_before_anything_is_open(internet: Any) -> None:
@@ -211,7 +211,7 @@ async def test_a_fetch_may_be_cancelled_before_anything_is_open(internet: Any) -
             return await fetcher.fetch("http://srv.test/")
 
     assert (await main()).body == b"a page"
-    assert len(internet.server.asked) == 1
+    assert len(internet.server.requests) == 1
 
 
 @pytest.mark.parametrize("where", ["slow_headers", "slow_body", "silence"])
@@ -221,7 +221,7 @@ async def test_a_fetch_that_is_cancelled_leaves_the_fetcher_usable(
     async def main() -> Page:
         async with HostileServer() as internet.server, SafeFetcher(resolver=Names(TWO)) as fetcher:
             task = asyncio.create_task(fetcher.fetch(f"http://srv.test/{where}"))
-            while not internet.server.asked:
+            while not internet.server.requests:
                 await SYSTEM_CLOCK.sleep(0.001)
             await SYSTEM_CLOCK.sleep(0.2)  # some of the answer comes
             task.cancel()
@@ -282,8 +282,8 @@ async def test_a_proxy_makes_the_connections_and_hosts_are_judged_before() -> No
                 with pytest.raises(FetchBlocked):
                     await fetcher.fetch(blocked)
     assert page.body == b"a page"
-    assert [request.target for request in server.asked] == ["http://example.com:80/x"]
-    assert "proxy-authorization" in server.asked[0].headers
+    assert [request.target for request in server.requests] == ["http://example.com:80/x"]
+    assert "proxy-authorization" in server.requests[0].headers
 
     assert names.lookups == 0
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from fakes.hostile_server import Asked, HostileServer, blackhole
+from fakes.hostile_server import Received, HostileServer, blackhole
 from lib.errors import FetchBlocked, ToolError
 from lib.tools import ToolContext
 from lib.tools.builtin.fetch.address import read
@@ -165,7 +165,7 @@ def check_refusal(error: ToolError, case: Case) -> None:
     assert error.__context__ is None
 
 
-def check_hops(requests: Sequence[Asked], case: Case) -> None:
+def check_hops(requests: Sequence[Received], case: Case) -> None:
     """Hold that extra headers stay with the first origin, by https, and cookies nowhere."""
     left = False
     for request in requests:
@@ -241,7 +241,7 @@ async def check_pinned(case: Case, internet: Any, caplog: pytest.LogCaptureFixtu
     assert outcome == case.expected or case.id in OUR_CHOICE
     assert outcome == "blocked" or TEXTS.get(case.scenario, bool)(text)
     check_dialled(internet.dialled, case, outcome)
-    check_hops(internet.server.asked if case.kind == "redirect" else (), case)
+    check_hops(internet.server.requests if case.kind == "redirect" else (), case)
     assert not [secret for secret in case.names.may_be_dialled() if secret in caplog.text]
 
 

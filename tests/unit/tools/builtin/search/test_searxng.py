@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakes.search_server import AskedOfSearXNG, SearXNGServer
+from fakes.search_server import SearXNGQuery, SearXNGServer
 from lib.errors import ToolError
 from lib.tools.builtin import MetaSearchProvider, SearXNGProvider
 from lib.tools.builtin.search.searxng import obedient
@@ -76,7 +76,7 @@ async def test_no_word_of_a_query_commands_the_server(query: str, sent: str) -> 
     found, server = await served(query)
 
     assert not isinstance(found, ToolError)
-    assert [asdict(each) for each in server.asked] == [asdict(AskedOfSearXNG(sent))]
+    assert [asdict(each) for each in server.queries] == [asdict(SearXNGQuery(sent))]
 
 
 async def test_a_query_of_nothing_but_commands_is_empty() -> None:

@@ -56,7 +56,7 @@ async def test_a_model_is_not_told_the_address_of_the_machine_it_runs_on() -> No
     found, server = await served("ip")
 
     assert isinstance(found, SearchResults)
-    assert (found.answers, server.asked[0].query) == ((), "ip")
+    assert (found.answers, server.queries[0].query) == ((), "ip")
 
 
 async def test_an_infobox_may_hold_anything() -> None:
