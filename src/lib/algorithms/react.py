@@ -23,7 +23,7 @@ from lib.engine.core.settle import call_result
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, Reply, ToolCall, ToolResult, message_from_json, reply_from_json
-from lib.llm.empty import ASK_AGAIN
+from lib.llm.replies import ASK_AGAIN
 
 REPAIRS = 1
 """How often a model may repair a reply that does not fit the output schema."""

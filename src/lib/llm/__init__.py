@@ -37,8 +37,8 @@ from lib.llm.parts import (
     part_from_json,
     part_to_json,
 )
-from lib.llm.pieces import deltas_of, estimate_tokens
 from lib.llm.prices import PriceBook
+from lib.llm.replies import deltas_of, estimate_tokens
 
 if TYPE_CHECKING:
     from lib.llm.chat import ChatClient

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from lib._util.json import parse
 from lib.errors import InvalidReply
+from lib.llm.api.fields import is_shallow
 from lib.llm.client import Output, Reply
 from lib.llm.schema import violations
-from lib.llm.wire.fields import is_shallow
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

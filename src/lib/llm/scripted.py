@@ -18,10 +18,9 @@ from lib._util.contexts import AsyncClosable
 from lib._util.json import canonical, digest
 from lib.errors import ScriptError
 from lib.llm.client import Delta, Output, Reply, ToolSpec, Usage, check_modalities
-from lib.llm.empty import ASK_AGAIN, is_empty
 from lib.llm.messages import Message, message_to_json
 from lib.llm.parts import Text, ToolCall, ToolResult
-from lib.llm.pieces import deltas_of, estimate_tokens
+from lib.llm.replies import ASK_AGAIN, deltas_of, estimate_tokens, is_empty
 
 T = TypeVar("T")
 

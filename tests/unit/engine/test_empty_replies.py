@@ -27,7 +27,7 @@ from lib.llm import (
     ToolCall,
     Usage,
 )
-from lib.llm.empty import ASK_AGAIN, is_empty
+from lib.llm.replies import ASK_AGAIN, is_empty
 from lib.observe.spans import spans_from_events
 from lib.testing.agents import make_engine
 from lib.testing.providers import KeepingClient

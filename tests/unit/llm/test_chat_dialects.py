@@ -13,11 +13,11 @@ from openai.types.chat import ChatCompletion
 from fakes.llm_dialects import DIALECTS, ServerDialect, completion, event_stream
 from fakes.llm_server import API_KEY, ChatServer, refused
 from lib.llm import ChatClient, Message, Reply, Text, Thinking, ToolCall, ToolSpec, Usage
+from lib.llm.api.streams import END_OF_STREAM, EventDecoder
 from lib.llm.chat.client import take_event
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.client import Delta, Stop
 from lib.llm.parts import Part
-from lib.llm.wire.sse import END_OF_STREAM, EventDecoder
 
 texts = st.text(max_size=24)
 plain = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts

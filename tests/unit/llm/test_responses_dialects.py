@@ -21,12 +21,12 @@ from fakes.responses_wire import (
     response,
 )
 from lib.llm import Delta, Message, Reply, Text, Thinking, ToolCall, Usage
+from lib.llm.api.streams import END_OF_STREAM, EventDecoder
 from lib.llm.client import Stop
 from lib.llm.parts import Part
 from lib.llm.responses.client import take_event
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import unsealed
-from lib.llm.wire.sse import END_OF_STREAM, EventDecoder
 
 from .responses_kit import HI, HOST, SPEC, connected
 

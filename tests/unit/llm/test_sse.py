@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.llm.wire.sse import END_OF_STREAM, EventDecoder, ServerEvent
+from lib.llm.api.streams import END_OF_STREAM, EventDecoder, ServerEvent
 
 STREAM = (
     "\ufeffdata: one\n\n"

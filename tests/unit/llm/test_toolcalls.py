@@ -7,8 +7,8 @@ import pytest
 
 from lib.errors import InvalidReply
 from lib.llm import ToolCall, ToolCallDelta
-from lib.llm.chat.toolcalls import ToolCallAssembler
-from lib.llm.wire.arguments import read_arguments
+from lib.llm.api.fields import read_arguments
+from lib.llm.chat.reply import ToolCallAssembler
 
 Fragment = dict[str, Any]
 

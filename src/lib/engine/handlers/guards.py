@@ -15,7 +15,7 @@ from lib.events import kinds as k
 from lib.guards import Guard, GuardContent, Stage, check_all
 from lib.llm import Attachment, Message, Part, Reply, Thinking, ToolCall, ToolResult
 from lib.llm.messages import text_of
-from lib.llm.pieces import arguments_text
+from lib.llm.replies import arguments_text
 
 
 class RequestGuards:

@@ -22,11 +22,10 @@ from lib.events import Event
 from lib.events import kinds as k
 from lib.guards import Guard
 from lib.llm import LLMClient, Reply, ToolCall, ToolSpec, parse_output, reply_to_json
+from lib.llm.api.fields import is_shallow
 from lib.llm.client import usage_to_json
-from lib.llm.empty import is_empty
-from lib.llm.pieces import deltas_of
 from lib.llm.prices import PriceBook, with_cost
-from lib.llm.wire.fields import is_shallow
+from lib.llm.replies import deltas_of, is_empty
 from lib.resilience import RetryPolicy, retry
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
 from lib.http.failures import reported_error
-from lib.llm.chat.final import with_final_tool, without_final_call
+from lib.llm.api.client import TEXT_ONLY, ModelClient, used_ids
+from lib.llm.api.openai import OPENAI_HOST
+from lib.llm.api.streams import ServerEvent, new_call_id, read_json
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
-from lib.llm.pieces import deltas_of
-from lib.llm.wire.client import TEXT_ONLY, ModelClient, used_ids
-from lib.llm.wire.openai import OPENAI_HOST
-from lib.llm.wire.sse import ServerEvent
-from lib.llm.wire.streams import new_call_id, read_json
+from lib.llm.output import output_schema
+from lib.llm.parts import Part, Text, ToolCall
+from lib.llm.replies import arguments_text, deltas_of
 
 
 class ChatClient(ModelClient):
@@ -198,3 +199,41 @@ def _documents(data: str) -> list[str]:
     lines = [line.strip() for line in data.split("\n")]
     several = all(line.startswith("{") or line in {"", "[DONE]"} for line in lines)
     return lines if several else [data]
+
+
+FINAL_ANSWER: Final = "final_answer"
+_FINAL_DESCRIPTION: Final = (
+    "Give the final answer. Call this once you have it, instead of writing text."
+)
+
+
+def with_final_tool(
+    output: Output, tools: Sequence[ToolSpec], settings: Mapping[str, Any] | None
+) -> tuple[Sequence[ToolSpec], Mapping[str, Any]]:
+    """Return the tools and settings that make the model answer through a tool.
+
+    For servers that cannot constrain a reply and take tools at once: Ollama and llama.cpp constrain
+    the whole reply to the schema, which leaves no token with which the model could call a tool. So
+    the answer becomes the arguments of one more tool.
+    """
+    final = ToolSpec(FINAL_ANSWER, _FINAL_DESCRIPTION, output_schema(output))
+    return (*tools, final), {
+        "tool_choice": "required" if tools else FINAL_ANSWER,
+        **(settings or {}),
+    }
+
+
+def without_final_call(reply: Reply) -> Reply:
+    """Return the reply with the answer as its text.
+
+    An answer beside calls of other tools is dropped: it cannot rest on their results.
+    """
+    finals = [call for call in reply.tool_calls if call.name == FINAL_ANSWER]
+    if not finals:
+        return reply
+    others = [part for part in reply.parts if part not in finals]
+    if any(isinstance(part, ToolCall) for part in others):
+        return replace(reply, parts=tuple(others))
+    thinking: list[Part] = [part for part in others if not isinstance(part, Text)]
+    stop = "stop" if reply.stop == "tool_calls" else reply.stop
+    return replace(reply, parts=(*thinking, Text(arguments_text(finals[0]))), stop=stop)

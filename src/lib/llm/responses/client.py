@@ -8,14 +8,13 @@ from typing import Any, Final
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
 from lib.http.client import Answer
+from lib.llm.api.client import TEXT_ONLY, ModelClient, used_ids
+from lib.llm.api.streams import ServerEvent, new_call_id, read_json
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
-from lib.llm.responses.kept import ignored, is_unopened, refused, split
 from lib.llm.responses.reply import ReplyBuilder
 from lib.llm.responses.request import build_body
-from lib.llm.wire.client import TEXT_ONLY, ModelClient, used_ids
-from lib.llm.wire.sse import ServerEvent
-from lib.llm.wire.streams import new_call_id, read_json
+from lib.llm.responses.state import ignored, is_unopened, refused, split
 
 MODALITIES: Final = frozenset({"text", "image", "file"})
 """What the wire can carry."""

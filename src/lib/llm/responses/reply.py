@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from lib.errors import InvalidReply, LLMError
+from lib.llm.api import fields
+from lib.llm.api.fields import arguments_text, read_arguments
 from lib.llm.client import Delta, Reply, Stop, ToolCallDelta, Usage
 from lib.llm.parts import Part, Text, Thinking, ToolCall
-from lib.llm.responses.kept import handle, ignored, reported
 from lib.llm.responses.request import PHASE, sealed
-from lib.llm.wire import fields
-from lib.llm.wire.arguments import arguments_text, read_arguments
+from lib.llm.responses.state import handle, ignored, reported
 
 _TEXT: Final = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _THINKING: Final = frozenset(

@@ -15,12 +15,12 @@ from typing import Any, Final, cast
 
 from lib._util.json import canonical
 from lib.errors import LLMError
+from lib.llm.api import fields
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import Attachment, File, Image, Part, Text, Thinking, ToolCall, ToolResult
 from lib.llm.strict import strict_schema
-from lib.llm.wire import fields
 
 PHASE: Final = "phase"
 """Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""

@@ -14,18 +14,17 @@ from lib._util.trace_context import CURRENT_CALL
 from lib.errors import InvalidReply, LLMError
 from lib.http.client import Answer, HTTPClient
 from lib.http.failures import status_error
-from lib.llm.client import Delta, check_modalities
-from lib.llm.messages import Message
-from lib.llm.parts import ToolCall
-from lib.llm.wire.openai import (
+from lib.llm.api.openai import (
     host_and_port,
     provider_of,
     server_address,
     server_headers,
     server_of,
 )
-from lib.llm.wire.sse import ServerEvent
-from lib.llm.wire.streams import Builder, deltas, read_json
+from lib.llm.api.streams import Builder, ServerEvent, deltas, read_json
+from lib.llm.client import Delta, check_modalities
+from lib.llm.messages import Message
+from lib.llm.parts import ToolCall
 
 B = TypeVar("B", bound=Builder)
 

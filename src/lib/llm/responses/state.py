@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 from lib._util.json import parse
 from lib.errors import LLMError
 from lib.http.failures import reported_error, status_error
+from lib.llm.api import fields
 from lib.llm.messages import Message
-from lib.llm.wire import fields
 
 _PARAMETER: Final = "previous_response_id"
 _LOST: Final = frozenset({"previous_response_not_found", "previous_response_id_not_found"})

@@ -1,10 +1,12 @@
-"""Fields of JSON that a stranger wrote: of the expected type, or as if they were not there."""
+"""Fields of JSON that a server wrote: of the expected type, or as if they were not there."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
+
+from lib._util.json import canonical, parse
 
 MAX_NESTING: Final = 100
 
@@ -55,3 +57,23 @@ def _children(value: Any) -> Collection[Any]:
     if isinstance(value, dict):
         return cast(dict[str, Any], value).values()
     return cast(list[Any], value) if isinstance(value, list) else ()
+
+
+def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments, or none and the text that is not a JSON object."""
+    if not text.strip():
+        return {}, None
+    try:
+        value = parse(text)
+    except (ValueError, RecursionError):
+        return {}, text
+    if isinstance(value, dict) and is_shallow(cast(Any, value)):
+        return cast(dict[str, Any], value), None
+    return {}, text
+
+
+def arguments_text(value: Any) -> str:
+    """Return arguments as text, which those of some servers are not."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return canonical(value) if is_shallow(value) else "(nested too deeply)"
