@@ -1,4 +1,4 @@
-"""What the library asks of a model, and what it gets back.
+"""Calls of models: what a client takes and returns.
 
 `LLMClient` is the only thing that an engine, a reranker or a judge knows of a model. A client is
 one provider's wire: it neither retries nor remembers, its callers do.
@@ -34,7 +34,7 @@ class Usage:
         cache_read_tokens: the part of the input that the provider's cache held.
         cache_write_tokens: the part of the input that the provider put into its cache.
         reasoning_tokens: the part of the output that the model wrote for itself.
-        cost: in US dollars, None where nobody knows.
+        cost: in US dollars, None if unknown.
     """
 
     input_tokens: int = 0
@@ -111,7 +111,7 @@ class Reply:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that it asks for, in order."""
+        """The tool calls in it, in order."""
         return tool_calls_of(self.parts)
 
 
@@ -150,7 +150,7 @@ def reply_from_json(value: Mapping[str, Any]) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What a model is told about a tool; `input_schema` is the JSON schema of its arguments."""
+    """The description of a tool for a model; `input_schema` is the JSON schema of its arguments."""
 
     name: str
     description: str
@@ -159,7 +159,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call: `index` says of which one, `arguments` is a piece of its JSON."""
+    """A piece of a tool call: the number of the call in its reply, and a piece of its JSON."""
 
     index: int
     id: str = ""
@@ -169,7 +169,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a reply, for whoever watches: the `Reply` that ends the stream is whole."""
+    """A piece of a reply, for display: the `Reply` that ends the stream is whole."""
 
     text: str = ""
     thinking: str = ""
@@ -182,9 +182,9 @@ class LLMClient(Protocol):
     Both calls raise `LLMError` with `retryable` where the same call may succeed later, and
     `UnsupportedModality` before any I/O for a message that they cannot carry. Neither retries.
 
-    A client may say more of itself, in an attribute that need not be there: `provider: str | None`,
-    who is paid, as OpenTelemetry's `gen_ai.provider.name` has it: "openai", "anthropic",
-    "gcp.gemini". It goes into the log with every call, and prices are looked up by it.
+    A client may have one more attribute, `provider: str | None`: the provider that bills calls, as
+    OpenTelemetry's `gen_ai.provider.name` has it, such as "openai", "anthropic" or "gcp.gemini". It
+    goes into the log with every call, and prices are looked up by it.
     """
 
     @property
@@ -194,7 +194,7 @@ class LLMClient(Protocol):
 
     @property
     def model(self) -> str:
-        """The model that it asks for when a call names none."""
+        """The model of calls that name none."""
         ...
 
     @property
@@ -225,7 +225,7 @@ class LLMClient(Protocol):
                 others. One that does not know what its provider keeps ignores it.
 
         Raises:
-            LLMError: the call failed; `state_lost` says that it did for the handle.
+            LLMError: the call failed; `state_lost` is True if the server has lost the handle.
             UnsupportedModality: a message carries what the client did not declare.
         """
         ...

@@ -51,7 +51,7 @@ class GenAIPrices:
         """Load the table, which takes a fifth of a second.
 
         Args:
-            provider: who is paid for calls of which the log does not say it, such as "openai";
+            provider: the provider of calls whose log names none, such as "openai";
                 None leaves them without a price. The name of a model does not tell: a model of
                 that name may run on a machine of your own.
 
@@ -63,8 +63,8 @@ class GenAIPrices:
         self._ids = frozenset(each.id for each in self._table.providers)
         self._default = provider
         if provider is not None and self._known(provider) is None:
-            known = ", ".join(sorted(self._ids))
-            raise ValueError(f"no prices of provider {provider!r}: the table has {known}")
+            names = ", ".join(sorted(self._ids))
+            raise ValueError(f"no prices of provider {provider!r}: the table has {names}")
 
     def price(
         self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
@@ -73,13 +73,13 @@ class GenAIPrices:
 
         See `PriceBook.price`.
         """
-        who = self._known(provider or self._default)
+        paid_id = self._known(provider or self._default)
         counts = {name: count for name in _RATES if (count := usage.get(name))}
-        if who is None or not counts:
+        if paid_id is None or not counts:
             return None
-        told = {**counts, _REASONING: usage.get("reasoning_tokens", 0)}
+        billed = {**counts, _REASONING: usage.get("reasoning_tokens", 0)}
         try:
-            found = self._table.calc(told, model, who, None, at)
+            found = self._table.calc(billed, model, paid_id, None, at)
         except (LookupError, ValueError):  # an unknown model; counts that contradict each other
             return None
         return found.total_price if _is_whole(found, counts, at) else None
@@ -93,7 +93,7 @@ class GenAIPrices:
 def _bundled() -> DataSnapshot:
     """Return the table that comes with the package, whatever else the process has loaded."""
     try:
-        from genai_prices.data import providers  # noqa: PLC0415 - loaded by whoever needs it
+        from genai_prices.data import providers  # noqa: PLC0415 - loaded with the first price
         from genai_prices.data_snapshot import DataSnapshot  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise MissingDriver("GenAIPrices", driver="genai-prices", extra="prices") from error
@@ -101,14 +101,14 @@ def _bundled() -> DataSnapshot:
 
 
 def _is_whole(found: PriceCalculation, counts: Mapping[str, int | float], at: datetime) -> bool:
-    """Tell whether every count has a rate, at that time."""
+    """Return True if every count has a rate at that time."""
     rates = found.model_price
     priced = all(getattr(rates, _RATES[name]) is not None for name in counts)
     return priced and _is_in_force(found.model, at)
 
 
 def _is_in_force(model: ModelInfo, at: datetime) -> bool:
-    """Tell whether one of the prices is valid then: if none is, the table takes the first."""
+    """Return True if one of the prices is valid then: if none is, the table takes the first."""
     if not isinstance(model.prices, list):
         return True
     return any(each.constraint is None or each.constraint.active(at) for each in model.prices)

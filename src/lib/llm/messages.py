@@ -34,8 +34,8 @@ class Message:
     """One turn of a conversation.
 
     Attributes:
-        role: who speaks.
-        parts: what was said, in order.
+        role: the author of the message.
+        parts: its content, in order.
         extra: keys of its JSON that this release does not know.
     """
 
@@ -70,7 +70,7 @@ class Message:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that it asks for, in order."""
+        """The tool calls in it, in order."""
         return tool_calls_of(self.parts)
 
 

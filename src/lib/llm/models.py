@@ -16,7 +16,7 @@ def open_client(model: str) -> LLMClient:
     OPENAI_BASE_URL.
 
     Raises:
-        ValueError: the name has another form, or the provider is not known.
+        ValueError: the name has another form, or the provider is unknown.
         TypeError: it is not text.
     """
     check_model(model)
@@ -30,8 +30,8 @@ def check_model(model: object) -> None:
         raise TypeError(f"expected a model as provider:model, got {type(model).__name__}")
     provider, _, name = model.partition(":")
     if not name.strip() or provider not in _PROVIDERS:
-        known = ", ".join(f"{each}:MODEL" for each in _PROVIDERS)
-        raise ValueError(f"expected one of {known}, got {model!r}: or give a client of your own")
+        forms = ", ".join(f"{each}:MODEL" for each in _PROVIDERS)
+        raise ValueError(f"expected one of {forms}, got {model!r}: or pass a client of your own")
 
 
 def _openai(model: str) -> LLMClient:

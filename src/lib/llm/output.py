@@ -1,4 +1,4 @@
-"""Replies that must have a shape: the schema that is asked for, and the value that came."""
+"""Replies that must have a shape: the schema of an output, and the value that came."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FENCED: Final = re.compile(r"\A```[a-zA-Z]*\n(.*)\n```\Z", re.DOTALL)
 
 
 def output_schema(output: Output) -> dict[str, Any]:
-    """Return the JSON schema of an asked output.
+    """Return the JSON schema of an output.
 
     Raises:
         TypeError: it is neither a JSON schema nor a pydantic model.
     """
     if isinstance(output, Mapping):
         return dict(output)
-    if isinstance(output, type) and hasattr(output, "model_json_schema"):  # pyright: ignore[reportUnnecessaryIsInstance] - said to whoever has no type checker
+    if isinstance(output, type) and hasattr(output, "model_json_schema"):  # pyright: ignore[reportUnnecessaryIsInstance] - checked for callers without a type checker
         return output.model_json_schema()
     raise TypeError(f"output is a JSON schema or a pydantic model, got {type(output).__name__}")
 
@@ -46,7 +46,7 @@ def parse_output(reply: Reply, output: Output) -> Any:
 
     Raises:
         InvalidReply: the reply was cut short or declined, is not JSON, or does not fit; the
-            message says what to correct, and does not quote the reply.
+            message names what to correct, and does not quote the reply.
     """
     if reply.stop == "length":
         raise InvalidReply("the reply was cut off at its token limit")

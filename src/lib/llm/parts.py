@@ -127,7 +127,7 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model asks for.
+    """A call of a tool, as the model wrote it.
 
     Attributes:
         id: pairs the call with its `ToolResult`.

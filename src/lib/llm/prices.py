@@ -1,4 +1,4 @@
-"""What model calls cost: who knows prices, and how a price gets into a reply. Pure."""
+"""What model calls cost: price books, and the cost of a reply. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class PriceBook(Protocol):
     def price(
         self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
     ) -> Decimal | None:
-        """Return the cost of one call in US dollars, None if it is not known for certain.
+        """Return the cost of one call in US dollars, None unless it is certain.
 
         It is pure, quick, and does not raise: a call that it has no price for is None, never 0.
 
         Args:
-            provider: who is paid, as OpenTelemetry's `gen_ai.provider.name` or the price book
-                names it; None if the log does not say.
+            provider: the provider that bills it, named as in OpenTelemetry's
+                `gen_ai.provider.name` or as in the price book; None if the log names none.
             model: as the provider names it.
             usage: counts by their names in `lib.llm.Usage`; what is missing is 0.
             at: when the call was made; prices change.
@@ -48,19 +48,19 @@ def as_cost(value: object) -> Decimal | None:
 def with_cost(
     reply: Reply, prices: PriceBook, *, provider: str | None, model: str, at: datetime
 ) -> Reply:
-    """Return the reply with its cost: what its provider has stated, else what the book says.
+    """Return the reply with its cost: the one that its provider states, else the book's.
 
     Args:
         reply: the answer.
-        prices: asked only if the reply states no cost.
-        provider: who is paid, None if nobody knows.
-        model: what was asked for, for a reply that does not say which model answered.
+        prices: used only if the reply states no cost.
+        provider: the provider that bills it, None if unknown.
+        model: of the request, for a reply that does not name its model.
         at: when the reply came.
     """
     if reply.usage.cost is not None:
         return reply
-    told = prices.price(provider, reply.model or model, usage_to_json(reply.usage), at)
-    cost = as_cost(told)
+    price = prices.price(provider, reply.model or model, usage_to_json(reply.usage), at)
+    cost = as_cost(price)
     if cost is None:
         return reply
     return replace(reply, usage=replace(reply.usage, cost=float(cost)))

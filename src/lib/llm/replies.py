@@ -89,9 +89,9 @@ _UNSEEN: Final = re.compile(
 
 
 def is_empty(reply: Reply) -> bool:
-    """Tell whether a reply has nothing that a reader could see: at most thinking and whitespace.
+    """Return True if a reader would see nothing: at most thinking and whitespace.
 
-    Tool calls and attachments are something, and so is a part of a type that is not known here.
+    Tool calls and attachments are something, and so is a part of an unknown type.
     """
     if not all(isinstance(part, Text | Thinking) for part in reply.parts):
         return False

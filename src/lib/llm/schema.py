@@ -23,21 +23,21 @@ Schema: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """Where the check is: the whole schema, the path to the value, and how deep it has gone."""
 
     root: Any
     path: str = ""
     depth: int = 0
 
-    def into(self, step: str) -> _Place:
-        return _Place(self.root, f"{self.path}{step}", self.depth + 1)
+    def into(self, step: str) -> _Position:
+        return _Position(self.root, f"{self.path}{step}", self.depth + 1)
 
-    def again(self) -> _Place:
-        return _Place(self.root, self.path, self.depth + 1)
+    def again(self) -> _Position:
+        return _Position(self.root, self.path, self.depth + 1)
 
-    def says(self, problem: str) -> str:
-        return f"{self.path.lstrip('.') or 'the value'} {problem}"
+    def problem(self, text: str) -> str:
+        return f"{self.path.lstrip('.') or 'the value'} {text}"
 
 
 def violations(value: Any, schema: Any) -> Iterator[str]:
@@ -48,22 +48,22 @@ def violations(value: Any, schema: Any) -> Iterator[str]:
     Raises:
         ValueError: the schema refers to something that is not in it.
     """
-    return _check(value, schema, _Place(schema))
+    return _check(value, schema, _Position(schema))
 
 
-def _check(value: Any, schema: Any, place: _Place) -> Iterator[str]:
+def _check(value: Any, schema: Any, position: _Position) -> Iterator[str]:
     if schema is False:
-        yield place.says("is not allowed")
-    if place.depth > MAX_DEPTH:
-        yield place.says(f"is nested deeper than {MAX_DEPTH}")
+        yield position.problem("is not allowed")
+    if position.depth > MAX_DEPTH:
+        yield position.problem(f"is nested deeper than {MAX_DEPTH}")
         return
     if not isinstance(schema, Mapping):
         return
-    known = cast(Schema, schema)
-    for keyword, operand in known.items():
+    keywords = cast(Schema, schema)
+    for keyword, operand in keywords.items():
         rule = _RULES.get(keyword)
         if rule is not None:
-            yield from rule(value, operand, known, place)
+            yield from rule(value, operand, keywords, position)
 
 
 # -- any value ---------------------------------------------------------------------------------
@@ -84,10 +84,10 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def _type(value: Any, wanted: str | Sequence[str], _: Schema, place: _Place) -> Iterator[str]:
+def _type(value: Any, wanted: str | Sequence[str], _: Schema, position: _Position) -> Iterator[str]:
     names = [wanted] if isinstance(wanted, str) else wanted
     if not any(_TYPES[name](value) for name in names if name in _TYPES):
-        yield place.says(f"must be of type {' or '.join(names)}")
+        yield position.problem(f"must be of type {' or '.join(names)}")
 
 
 def _plain(value: Any) -> str:
@@ -107,25 +107,25 @@ def _whole(value: Any) -> Any:
             return value
 
 
-def _enum(value: Any, allowed: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+def _enum(value: Any, allowed: Sequence[Any], _: Schema, position: _Position) -> Iterator[str]:
     if _plain(value) not in [_plain(one) for one in allowed]:
-        yield place.says(f"must be one of {canonical(list(allowed))}")
+        yield position.problem(f"must be one of {canonical(list(allowed))}")
 
 
-def _const(value: Any, wanted: Any, _: Schema, place: _Place) -> Iterator[str]:
+def _const(value: Any, wanted: Any, _: Schema, position: _Position) -> Iterator[str]:
     if _plain(value) != _plain(wanted):
-        yield place.says(f"must be {canonical(wanted)}")
+        yield position.problem(f"must be {canonical(wanted)}")
 
 
 # -- numbers and sizes -------------------------------------------------------------------------
 
-Rule: TypeAlias = Callable[[Any, Any, Schema, _Place], Iterator[str]]
+Rule: TypeAlias = Callable[[Any, Any, Schema, _Position], Iterator[str]]
 
 
 def _bound(holds: Callable[[Any, Any], bool], words: str) -> Rule:
-    def rule(value: Any, limit: Any, _: Schema, place: _Place) -> Iterator[str]:
+    def rule(value: Any, limit: Any, _: Schema, position: _Position) -> Iterator[str]:
         if _is_number(value) and not holds(value, limit):
-            yield place.says(f"must be {words} {limit}")
+            yield position.problem(f"must be {words} {limit}")
 
     return rule
 
@@ -137,9 +137,9 @@ def _divides(value: Any, step: Any) -> bool:
 
 
 def _size(kind: type, holds: Callable[[int, int], bool], words: str) -> Rule:
-    def rule(value: Any, limit: int, _: Schema, place: _Place) -> Iterator[str]:
+    def rule(value: Any, limit: int, _: Schema, position: _Position) -> Iterator[str]:
         if isinstance(value, kind) and not holds(len(cast(Sequence[Any], value)), limit):
-            yield place.says(words.format(limit))
+            yield position.problem(words.format(limit))
 
     return rule
 
@@ -152,9 +152,9 @@ def _at_most(got: Any, limit: Any) -> bool:
     return got <= limit
 
 
-def _pattern(value: Any, pattern: str, _: Schema, place: _Place) -> Iterator[str]:
+def _pattern(value: Any, pattern: str, _: Schema, position: _Position) -> Iterator[str]:
     if isinstance(value, str) and not _finds(pattern, value):
-        yield place.says(f"must match the pattern {pattern!r}")
+        yield position.problem(f"must match the pattern {pattern!r}")
 
 
 def _finds(pattern: str, text: str) -> bool:
@@ -167,52 +167,52 @@ def _finds(pattern: str, text: str) -> bool:
 # -- arrays ------------------------------------------------------------------------------------
 
 
-def _items(value: Any, each: Any, schema: Schema, place: _Place) -> Iterator[str]:
+def _items(value: Any, each: Any, schema: Schema, position: _Position) -> Iterator[str]:
     if isinstance(value, list):
         first = len(schema.get("prefixItems", ()))
         for number, item in enumerate(cast(list[Any], value)[first:], first):
-            yield from _check(item, each, place.into(f"[{number}]"))
+            yield from _check(item, each, position.into(f"[{number}]"))
 
 
-def _prefix_items(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+def _prefix_items(value: Any, each: Sequence[Any], _: Schema, position: _Position) -> Iterator[str]:
     if isinstance(value, list):
         for number, (item, one) in enumerate(zip(cast(list[Any], value), each, strict=False)):
-            yield from _check(item, one, place.into(f"[{number}]"))
+            yield from _check(item, one, position.into(f"[{number}]"))
 
 
-def _unique(value: Any, wanted: bool, _: Schema, place: _Place) -> Iterator[str]:
+def _unique(value: Any, wanted: bool, _: Schema, position: _Position) -> Iterator[str]:
     if wanted and isinstance(value, list):
         items = [_plain(item) for item in cast(list[Any], value)]
         if len(set(items)) < len(items):
-            yield place.says("must not repeat an item")
+            yield position.problem("must not repeat an item")
 
 
 # -- objects -----------------------------------------------------------------------------------
 
 
-def _required(value: Any, names: Sequence[str], _: Schema, place: _Place) -> Iterator[str]:
+def _required(value: Any, names: Sequence[str], _: Schema, position: _Position) -> Iterator[str]:
     if isinstance(value, dict):
         for name in names:
             if name not in value:
-                yield place.says(f"lacks the property {name!r}")
+                yield position.problem(f"lacks the property {name!r}")
 
 
-def _properties(value: Any, each: Schema, _: Schema, place: _Place) -> Iterator[str]:
+def _properties(value: Any, each: Schema, _: Schema, position: _Position) -> Iterator[str]:
     if isinstance(value, dict):
         for name, schema in each.items():
             if name in value:
-                yield from _check(value[name], schema, place.into(f".{name}"))
+                yield from _check(value[name], schema, position.into(f".{name}"))
 
 
-def _pattern_properties(value: Any, each: Schema, _: Schema, place: _Place) -> Iterator[str]:
+def _pattern_properties(value: Any, each: Schema, _: Schema, position: _Position) -> Iterator[str]:
     if isinstance(value, dict):
         for name, item in cast(dict[str, Any], value).items():
             for pattern, schema in each.items():
                 if _finds(pattern, name):
-                    yield from _check(item, schema, place.into(f".{name[:_NAME_CHARS]}"))
+                    yield from _check(item, schema, position.into(f".{name[:_NAME_CHARS]}"))
 
 
-def _additional(value: Any, rest: Any, schema: Schema, place: _Place) -> Iterator[str]:
+def _additional(value: Any, rest: Any, schema: Schema, position: _Position) -> Iterator[str]:
     if not isinstance(value, dict):
         return
     named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
@@ -220,27 +220,27 @@ def _additional(value: Any, rest: Any, schema: Schema, place: _Place) -> Iterato
         if name in named or any(_finds(pattern, name) for pattern in patterns):
             continue
         if rest is False:
-            yield place.says(f"has the unknown property {name[:_NAME_CHARS]!r}")
+            yield position.problem(f"has the unknown property {name[:_NAME_CHARS]!r}")
         else:
-            yield from _check(item, rest, place.into(f".{name[:_NAME_CHARS]}"))
+            yield from _check(item, rest, position.into(f".{name[:_NAME_CHARS]}"))
 
 
 # -- combinations and references ---------------------------------------------------------------
 
 
-def _fits(value: Any, schema: Any, place: _Place) -> bool:
-    return next(_check(value, schema, place.again()), None) is None
+def _fits(value: Any, schema: Any, position: _Position) -> bool:
+    return next(_check(value, schema, position.again()), None) is None
 
 
-def _all_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+def _all_of(value: Any, each: Sequence[Any], _: Schema, position: _Position) -> Iterator[str]:
     for schema in each:
-        yield from _check(value, schema, place.again())
+        yield from _check(value, schema, position.again())
 
 
-def _any_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
+def _any_of(value: Any, each: Sequence[Any], _: Schema, position: _Position) -> Iterator[str]:
     telling: list[list[str]] = []  # each is checked once: twice would double with every level
     for schema in each:
-        problems = [*_check(value, schema, place.again())]
+        problems = [*_check(value, schema, position.again())]
         if not problems:
             return
         if schema != {"type": "null"}:
@@ -248,22 +248,22 @@ def _any_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterat
     if len(telling) == 1:  # an optional value: say what is wrong with it
         yield from telling[0]
     else:
-        yield place.says(f"fits none of its {len(each)} alternatives")
+        yield position.problem(f"fits none of its {len(each)} alternatives")
 
 
-def _one_of(value: Any, each: Sequence[Any], _: Schema, place: _Place) -> Iterator[str]:
-    fitting = sum(_fits(value, schema, place) for schema in each)
+def _one_of(value: Any, each: Sequence[Any], _: Schema, position: _Position) -> Iterator[str]:
+    fitting = sum(_fits(value, schema, position) for schema in each)
     if fitting != 1:
-        yield place.says(f"must fit one of its {len(each)} alternatives, it fits {fitting}")
+        yield position.problem(f"must fit one of its {len(each)} alternatives, it fits {fitting}")
 
 
-def _not(value: Any, refused: Any, _: Schema, place: _Place) -> Iterator[str]:
-    if _fits(value, refused, place):
-        yield place.says("is of a refused form")
+def _not(value: Any, refused: Any, _: Schema, position: _Position) -> Iterator[str]:
+    if _fits(value, refused, position):
+        yield position.problem("is of a refused form")
 
 
-def _ref(value: Any, reference: str, _: Schema, place: _Place) -> Iterator[str]:
-    return _check(value, resolve(reference, place.root), place.again())
+def _ref(value: Any, reference: str, _: Schema, position: _Position) -> Iterator[str]:
+    return _check(value, resolve(reference, position.root), position.again())
 
 
 def resolve(reference: str, root: Any) -> Any:

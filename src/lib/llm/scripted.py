@@ -1,4 +1,4 @@
-"""Clients for tests: one plays a script and complains about deviations, one asks a function.
+"""Clients for tests: one plays a script and fails on deviations, one calls a function.
 
 Neither counts calls: a script's step is chosen by the conversation that is sent, so a run that is
 resumed in another process goes on where it was, and several runs share one client.
@@ -46,7 +46,7 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a client was asked."""
+    """A call that a client got."""
 
     messages: tuple[Message, ...]
     model: str | None = None
@@ -78,8 +78,8 @@ class FunctionClient(AsyncClosable):
 
         Args:
             answer: returns the answer to the messages.
-            modalities: what the client says it can read.
-            model: what the client says is its model.
+            modalities: of the client.
+            model: of the client.
             keep_calls: how many of the last calls `calls` holds, None for all, 0 for none.
 
         Raises:
@@ -169,8 +169,8 @@ class FunctionClient(AsyncClosable):
     def _reply(self, answer: object, call: Call) -> Reply:
         reply = _as_reply(answer)
         if not isinstance(reply, Reply):
-            told = f"an answer is a text, a Reply or a CutOff, not {type(reply).__name__}"
-            raise ScriptError(f"{told}: write calls as Reply((ToolCall(…),))")
+            expected = f"expected a text, a Reply or a CutOff, got {type(reply).__name__}"
+            raise ScriptError(f"{expected}: write calls as Reply((ToolCall(…),))")
         if reply.usage == Usage():
             read, written = self._read(call.messages), estimate_tokens(reply.parts)
             reply = replace(reply, usage=Usage(input_tokens=read, output_tokens=written))
@@ -234,7 +234,7 @@ class ScriptedClient(FunctionClient):
         """
         if len(self._played) < len(self._steps):
             raise ScriptError(
-                f"the script has {len(self._steps)} steps, only {len(self._played)} were asked for"
+                f"the script has {len(self._steps)} steps, got only {len(self._played)} calls"
             )
 
     def _choose(self, call: Call) -> Answer | Awaitable[Answer]:
@@ -320,8 +320,8 @@ class ScriptedClient(FunctionClient):
             number = self._next.get(conversation, number)
             self._next[conversation] = min(number + 1, answer)
         if position > len(self._answers) or number >= len(self._steps):
-            asked = max(position, number) + 1
-            raise ScriptError(f"call {asked} of a script that has {len(self._steps)} steps")
+            count = max(position, number) + 1
+            raise ScriptError(f"call {count} of a script that has {len(self._steps)} steps")
         return number
 
 
@@ -334,7 +334,7 @@ def _fails(step: Step) -> bool:
 
 
 def _is_reply(message: Message) -> bool:
-    """Tell whether a message is a reply, or stands for an empty one."""
+    """Return True if a message is a reply, or stands for an empty one."""
     return message.role == "assistant" or message == ASK_AGAIN
 
 
@@ -344,7 +344,7 @@ def _equals(message: Message, step: Step) -> bool:
 
 
 def _resembles(message: Message, step: Step) -> bool:
-    """Tell whether the reply makes the calls of the step, or none as the step does."""
+    """Return True if the reply makes the calls of the step, or none as the step does."""
     if message == ASK_AGAIN:
         return isinstance(step, str | Reply) and is_empty(_as_reply(step))
     return [call.name for call in message.tool_calls] == [call.name for call in _calls(step)]

@@ -32,15 +32,15 @@ _FORMATS: Final = frozenset(
 
 
 class _NotStrict(Exception):
-    """The schema says what strict mode cannot."""
+    """The schema needs what strict mode cannot express."""
 
 
 def strict_schema(schema: Schema) -> Schema | None:
     """Return the schema in strict form, or None where it has none.
 
-    Properties become required: a reply that leaves out an optional one is then no longer asked
-    for. Objects with free keys, `allOf` of several, `not` and conditions have no strict form, and
-    nothing but an object has.
+    Properties become required, so that a reply cannot leave out an optional one. Objects with free
+    keys, `allOf` of several, `not` and conditions have no strict form, and nothing but an object
+    has.
     """
     try:
         strict = _strict(schema, schema, ())

@@ -60,7 +60,7 @@ async def test_steps_are_played_in_order_and_recorded():
 async def test_an_answer_of_another_kind_is_refused_with_the_way_out():
     bare: Any = [ToolCall("c1", "f", {"a": 1})]
 
-    with pytest.raises(ScriptError, match=r"not ToolCall: write calls as Reply\(\(ToolCall"):
+    with pytest.raises(ScriptError, match=r"got ToolCall: write calls as Reply\(\(ToolCall"):
         await ScriptedClient(bare).complete(HI)
 
 
@@ -98,7 +98,7 @@ async def test_an_error_is_raised_and_a_cut_comes_after_its_text():
 
 async def test_a_call_too_many_and_steps_left_over_are_failures():
     client = ScriptedClient(["one"])
-    with pytest.raises(ScriptError, match="1 steps, only 0 were asked for"):
+    with pytest.raises(ScriptError, match="1 steps, got only 0 calls"):
         client.verify()
     await client.complete(HI)
     client.verify()

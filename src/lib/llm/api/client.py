@@ -38,13 +38,13 @@ _OK: Final = 200
 class ModelClient:
     """Posts bodies to one path of a server, and gives what it answers to a builder.
 
-    A subclass says what a body is, how a reply is built, and what a refusal means.
+    A subclass builds the body and the reply, and names the error of a refusal.
 
     Attributes:
-        name: the wire that it speaks.
-        model: what to ask for when a call names no model.
+        name: the API that it speaks.
+        model: the model of calls that name none.
         modalities: what messages may carry.
-        provider: who is paid, None where nobody knows.
+        provider: the provider that bills calls, None if unknown.
         server: `address` and `port` of the server, as spans show them.
     """
 
@@ -131,7 +131,7 @@ class ModelClient:
         Args:
             answer: its status and headers.
             start: of its content.
-            body: what was asked.
+            body: of the request.
         """
         return status_error(answer.status, start, answer.headers, self._clock.now(), LLMError)
 

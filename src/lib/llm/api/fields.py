@@ -44,7 +44,7 @@ def mappings(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def is_shallow(value: Any) -> bool:
-    """Tell whether a value is nested so little that it can be written down again."""
+    """Return True if a value is nested so little that it can be stored."""
     level = [value]
     for _ in range(MAX_NESTING):
         level = [child for item in level for child in _children(item)]

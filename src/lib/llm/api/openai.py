@@ -1,4 +1,4 @@
-"""Where an OpenAI-compatible server is, and what every request to it says."""
+"""The address of an OpenAI-compatible server, and the headers of every request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "generativelanguage.googleapis.com": "gcp.gemini",
     "openrouter.ai": "openrouter",
 }
-"""Who is paid at an address, in OpenTelemetry's words where it has one."""
+"""The provider that bills calls to a host, by OpenTelemetry's name where it has one."""
 
 
 def server_address(base_url: str | None) -> tuple[str, str]:
@@ -70,7 +70,7 @@ def server_of(address: str) -> Mapping[str, Any]:
 
 
 def provider_of(host: str) -> str | None:
-    """Return who is paid for calls to this host, None if that is not known."""
+    """Return the provider that bills calls to this host, None if unknown."""
     return "azure.ai.openai" if host.endswith(_AZURE) else _PROVIDERS.get(host)
 
 

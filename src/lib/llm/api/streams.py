@@ -72,11 +72,11 @@ _DRAIN_S: Final = 0.25
 
 
 class Builder(Protocol):
-    """Makes a reply of what a server says.
+    """Makes a reply of a server's JSON.
 
     Attributes:
         complete: the reply is whole, whatever may follow.
-        ended: the server has said that nothing follows.
+        ended: the server has sent its mark of the end.
     """
 
     complete: bool
@@ -93,7 +93,7 @@ def new_call_id() -> str:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return what the text says.
+    """Return the value that the text holds.
 
     Raises:
         InvalidReply: it is not JSON.
@@ -107,7 +107,7 @@ def read_json(text: str | bytes) -> Any:
 async def deltas(
     answer: Answer, builder: B, take: Callable[[ServerEvent, B], Iterable[Delta]]
 ) -> AsyncGenerator[Delta]:
-    """Yield what the answer adds to the builder, until the server says that nothing follows.
+    """Yield what the answer adds to the builder, until the server sends its mark of the end.
 
     Args:
         answer: a stream of events, or the whole answer of a server that does not stream.

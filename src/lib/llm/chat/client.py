@@ -55,25 +55,25 @@ class ChatClient(ModelClient):
         """Prepare a client; nothing is opened before the first call.
 
         Args:
-            model: what to ask for when a call names no model.
+            model: the model of calls that name none.
             api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
             base_url: up to and with `/v1`; defaults to OPENAI_BASE_URL, else OpenAI.
             timeout_s: seconds for each whole answer, streams included.
             http: an `httpx2.AsyncClient` to use; it is not closed.
             transport: an httpx2 transport instead of the network, for tests and gateways.
             modalities: what the model takes beside "text": "image", "audio", "file".
-            stream_tools: False asks for whole answers whenever there are tools, for servers that
+            stream_tools: False requests whole answers whenever there are tools, for servers that
                 lose tool calls in streams.
-            output_tool: True asks for outputs by way of a tool, for servers that cannot constrain
+            output_tool: True requests outputs by way of a tool, for servers that cannot constrain
                 a reply and take tools at once, as Ollama and llama.cpp.
             thinking_field: where the server wants its thinking back, as "reasoning_content" for
                 DeepSeek; "" leaves thinking out of the conversation.
             max_tokens_field: defaults to "max_completion_tokens" at OpenAI, else "max_tokens".
             headers: sent with each request.
-            provider: who is paid, such as "openai" behind a proxy; defaults to what the address
-                says, None for one that does not.
+            provider: the provider that bills calls, such as "openai" behind a proxy; defaults to
+                the one of the address, None for an unknown host.
             max_reply_bytes: content of one answer at most.
-            clock: tells what a date in Retry-After means in seconds.
+            clock: turns a date in Retry-After into seconds.
             new_id: makes ids for tool calls that come without a usable one.
 
         Raises:
@@ -128,7 +128,7 @@ class ChatClient(ModelClient):
     ) -> AsyncIterator[Delta | Reply]:
         """Yield the answer in pieces, then whole; see `LLMClient.stream`.
 
-        Whoever stops in the middle closes the iterator, which closes the connection.
+        A caller that stops in the middle closes the iterator, which closes the connection.
         """
         if not self._stream_tools and (tools or (output and self._output_tool)):
             options: dict[str, Any] = {"model": model, "output": output, "settings": settings}

@@ -37,8 +37,8 @@ class ReplyBuilder:
     """Takes the server's JSON objects and gives deltas, then the reply.
 
     Attributes:
-        complete: the server has said why the model stopped, so that the reply is whole.
-        ended: the server has said that nothing follows.
+        complete: the server has sent why the model stopped, so that the reply is whole.
+        ended: the server has sent its mark of the end.
     """
 
     def __init__(self, *, used_ids: Collection[str], new_id: Callable[[], str]) -> None:
@@ -69,15 +69,15 @@ class ReplyBuilder:
         """
         if not isinstance(chunk, dict):
             raise reported_error(chunk, LLMError) if isinstance(chunk, list) else _unreadable()
-        said = cast(dict[str, Any], chunk)
-        if said.get("error") or said.get("object") == "error":
-            raise reported_error(said, LLMError)
-        self._id = self._id or fields.text(said, "id")
-        self._model = self._model or fields.text(said, "model")
-        self._count(said)
-        self._count(fields.mapping(said, "x_groq"))
+        answer = cast(dict[str, Any], chunk)
+        if answer.get("error") or answer.get("object") == "error":
+            raise reported_error(answer, LLMError)
+        self._id = self._id or fields.text(answer, "id")
+        self._model = self._model or fields.text(answer, "model")
+        self._count(answer)
+        self._count(fields.mapping(answer, "x_groq"))
         deltas: list[Delta] = []
-        choices = [each for each in fields.mappings(said, "choices") if not each.get("index")]
+        choices = [each for each in fields.mappings(answer, "choices") if not each.get("index")]
         if whole and not choices:
             raise _unreadable()
         for choice in choices:
@@ -109,18 +109,18 @@ class ReplyBuilder:
         return Reply((*parts, *calls), self._usage, stop, self._model, self._id)
 
     def _choice(self, choice: Mapping[str, Any], *, whole: bool) -> Iterator[Delta]:
-        said = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
-        thinking = next((text for name in _THINKING if (text := fields.text(said, name))), "")
+        message = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
+        thinking = next((text for name in _THINKING if (text := fields.text(message, name))), "")
         if thinking:
             self._append(Thinking, thinking)
             yield Delta(thinking=thinking)
-        refusal = fields.text(said, "refusal")
+        refusal = fields.text(message, "refusal")
         self._refused = self._refused or bool(refusal)
-        for text in (_content(said.get("content")), refusal):
+        for text in (_content(message.get("content")), refusal):
             if text:
                 self._append(Text, text)
                 yield Delta(text=text)
-        for fragment in fields.mappings(said, "tool_calls"):
+        for fragment in fields.mappings(message, "tool_calls"):
             yield Delta(tool_call=self._calls.add(fragment, whole=whole))
         self._finish = fields.text(choice, "finish_reason") or self._finish
         self.complete = self.complete or whole or bool(self._finish)
@@ -174,7 +174,7 @@ class _Open:
         return bool(text.strip()) and read_arguments(text)[1] is None
 
     def is_begun_by(self, call_id: str, name: str, arguments: str) -> bool:
-        """Tell whether a fragment with a name repeats or completes the head of this call."""
+        """Return True if a fragment with a name repeats or completes the head of this call."""
         if self.name not in {"", name} or (self.id and call_id not in {"", self.id}):
             return False
         return not (arguments.lstrip().startswith("{") and self.is_complete())
@@ -256,11 +256,11 @@ class ToolCallAssembler:
         return out
 
     def _find(self, index: int | None, call_id: str, name: str, arguments: str) -> _Open | None:
-        indexed, known = self._by_index.get(index), self._by_id.get(call_id)
+        indexed, identified = self._by_index.get(index), self._by_id.get(call_id)
         if name:
-            call = known if index is None else indexed
+            call = identified if index is None else indexed
             return call if call and call.is_begun_by(call_id, name, arguments) else None
         if indexed and call_id == indexed.id:
             return indexed
         last = self._calls[-1] if self._calls and index is None else None
-        return known or indexed or last
+        return identified or indexed or last

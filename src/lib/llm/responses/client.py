@@ -26,7 +26,7 @@ class OpenAIClient(ModelClient):
     It neither retries nor remembers, and can serve many calls at once on one event loop. The
     server keeps the conversation unless `store=False`: `Reply.state` is the handle on it, and a
     call with that handle sends only what is new. A server that has once answered without what the
-    handle stands for is paid for that answer; this object gives and uses no handles any more. What
+    handle stands for bills that answer; this object gives and uses no handles any more. What
     an organization keeps or not is between it and OpenAI; nothing here deletes it there. Sealed
     reasoning that the server cannot open is left out of the next attempt, and of all later calls.
 
@@ -59,20 +59,20 @@ class OpenAIClient(ModelClient):
         """Prepare a client; nothing is opened before the first call.
 
         Args:
-            model: what to ask for when a call names no model.
+            model: the model of calls that name none.
             api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
             base_url: up to and with `/v1`; defaults to OPENAI_BASE_URL, else OpenAI.
             timeout_s: seconds for each whole answer, streams included.
             http: an `httpx2.AsyncClient` to use; it is not closed.
             transport: an httpx2 transport instead of the network, for tests and gateways.
             modalities: what the model takes beside "text": "image", "file".
-            store: False asks the server to keep nothing: replies bring no handle, handles are not
+            store: False makes the server keep nothing: replies bring no handle, handles are not
                 used, and each call sends the whole conversation.
             headers: sent with each request.
-            provider: who is paid, such as "openai" behind a proxy; defaults to what the address
-                says, None for one that does not.
-            max_reply_bytes: content of one answer at most; a stream says everything twice.
-            clock: tells what a date in Retry-After means in seconds.
+            provider: the provider that bills calls, such as "openai" behind a proxy; defaults to
+                the one of the address, None for an unknown host.
+            max_reply_bytes: content of one answer at most; a stream holds everything twice.
+            clock: turns a date in Retry-After into seconds.
             new_id: makes ids for tool calls that come without a usable one.
 
         Raises:
@@ -128,7 +128,7 @@ class OpenAIClient(ModelClient):
     ) -> AsyncIterator[Delta | Reply]:
         """Yield the answer in pieces, then whole; see `LLMClient.stream`.
 
-        Whoever stops in the middle closes the iterator, which closes the connection.
+        A caller that stops in the middle closes the iterator, which closes the connection.
         """
         previous, new = self._split(messages, state)
         body = self._body(new, model, tools, output, settings, previous=previous, stream=True)
@@ -181,7 +181,7 @@ class OpenAIClient(ModelClient):
         )
 
     def _leave_out(self, body: Mapping[str, Any]) -> bool:
-        """Note not to send the reasoning of this body again; tell whether there is any."""
+        """Stop sending the reasoning of this body; return True if there is any."""
         ids = {item["id"] for item in body["input"] if item.get("type") == "reasoning"}
         self._unopened |= ids
         return bool(ids)

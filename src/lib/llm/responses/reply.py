@@ -1,6 +1,6 @@
 """A reply from a response: from the events of a stream, or at once.
 
-What a stream shows on the way is for whoever watches. The reply is made of the finished items: of
+What a stream shows on the way is for display. The reply is made of the finished items: of
 those in the response that ends the stream, or, where a server leaves them out there, of those that
 it has called done.
 
@@ -61,9 +61,9 @@ class ReplyBuilder:
         Args:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
-            server: the host that is asked.
+            server: the host of the request.
             store: whether it may keep the conversation.
-            previous: the id of the response that it was told to go on from, "" for none.
+            previous: the id of the response that the request continues, "" for none.
             ignored: makes the error of a server that has gone on from nothing.
         """
         self._used_ids, self._new_id = used_ids, new_id
@@ -92,19 +92,19 @@ class ReplyBuilder:
         """
         if not isinstance(chunk, dict):
             raise _unreadable()
-        said = cast(_Object, chunk)
+        event = cast(_Object, chunk)
         if whole:
-            return [*self._end(said, "")]
-        kind = fields.text(said, "type") or name
-        if "error" in {kind, name} or (said.get("error") and not kind):
-            told = {key: value for key, value in said.items() if value != "error"}
-            raise reported(told, previous=self._previous)
+            return [*self._end(event, "")]
+        kind = fields.text(event, "type") or name
+        if "error" in {kind, name} or (event.get("error") and not kind):
+            error = {key: value for key, value in event.items() if value != "error"}
+            raise reported(error, previous=self._previous)
         if kind in _BEGUN:
-            self._begin(fields.mapping(said, "response"))
+            self._begin(fields.mapping(event, "response"))
         if kind in _ENDED:
             status = kind.removeprefix("response.")
-            return [*self._end(fields.mapping(said, "response"), status)]
-        return [*self._piece(kind, said)]
+            return [*self._end(fields.mapping(event, "response"), status)]
+        return [*self._piece(kind, event)]
 
     def reply(self) -> Reply:
         """Return the reply.
@@ -140,21 +140,21 @@ class ReplyBuilder:
         if self._previous and response.get("previous_response_id") != self._previous:
             raise self._ignored()
 
-    def _piece(self, kind: str, said: _Object) -> Iterator[Delta]:
-        number, delta = fields.count(said, "output_index"), fields.text(said, "delta")
+    def _piece(self, kind: str, event: _Object) -> Iterator[Delta]:
+        number, delta = fields.count(event, "output_index"), fields.text(event, "delta")
         if kind in _TEXT and delta:
             self._shown.add(number)
             yield Delta(text=delta)
         elif kind in _THINKING and delta:
-            yield Delta(thinking=self._paragraph(said, number) + delta)
+            yield Delta(thinking=self._paragraph(event, number) + delta)
             self._shown.add(number)
         elif kind == "response.function_call_arguments.delta" and delta:
             self._shown.add(number)
             yield Delta(tool_call=ToolCallDelta(self._place(number), arguments=delta))
         elif kind == "response.output_item.added":
-            yield from self._head(number, fields.mapping(said, "item"))
+            yield from self._head(number, fields.mapping(event, "item"))
         elif kind == "response.output_item.done":
-            self._items[number] = fields.mapping(said, "item")
+            self._items[number] = fields.mapping(event, "item")
             yield from self._rest(number, self._items[number])
 
     def _end(self, response: _Object, status: str) -> Iterator[Delta]:
@@ -174,9 +174,9 @@ class ReplyBuilder:
 
     # -- what is shown -------------------------------------------------------------------------
 
-    def _paragraph(self, said: _Object, number: int) -> str:
+    def _paragraph(self, event: _Object, number: int) -> str:
         """Return what stands between this piece of thinking and the one before it."""
-        index = max(fields.count(said, "summary_index"), fields.count(said, "content_index"))
+        index = max(fields.count(event, "summary_index"), fields.count(event, "content_index"))
         before, self._thought = self._thought, (number, index)
         return _PARAGRAPH if before[0] == number and before[1] != index else ""
 
@@ -276,8 +276,8 @@ def _is_refused(item: _Object) -> bool:
 def _reasoning_text(item: _Object) -> str:
     if item.get("type") != "reasoning":
         return ""
-    told = fields.mappings(item, "summary") or fields.mappings(item, "content")
-    return _PARAGRAPH.join([text for part in told if (text := fields.text(part, "text"))])
+    parts = fields.mappings(item, "summary") or fields.mappings(item, "content")
+    return _PARAGRAPH.join([text for part in parts if (text := fields.text(part, "text"))])
 
 
 def _usage(value: _Object) -> Usage:
@@ -289,7 +289,7 @@ def _usage(value: _Object) -> Usage:
         cache_read_tokens=fields.count(read, "cached_tokens"),
         cache_write_tokens=fields.count(read, "cache_write_tokens"),
         reasoning_tokens=fields.count(written, "reasoning_tokens"),
-        cost=fields.amount(value, "cost"),  # OpenRouter tells it
+        cost=fields.amount(value, "cost"),  # from OpenRouter
     )
 
 

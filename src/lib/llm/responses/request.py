@@ -52,7 +52,7 @@ def build_body(
     Args:
         messages: what is sent.
         model: which one.
-        server: the host that is asked, which gets back the reasoning that it has sealed.
+        server: the host of the request, which gets back the reasoning that it has sealed.
         previous: the id of the response that they follow, "" where they are all there is.
         tools: what the model may call.
         output: the shape that its text must have.
@@ -104,7 +104,7 @@ def _tool_result(part: Part) -> dict[str, Any]:
 
 
 def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
-    said = [number for number, part in enumerate(message.parts) if _is_said(part)]
+    contents = [number for number, part in enumerate(message.parts) if _is_content(part)]
     for number, part in enumerate(message.parts):
         match part:
             case Text(text):
@@ -115,13 +115,13 @@ def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
                 yield _tool_call(part)
             case Thinking():
                 # Servers refuse reasoning that nothing has come of.
-                if said and number < said[-1]:
+                if contents and number < contents[-1]:
                     yield from _reasoning(part, server)
             case _:
                 raise _misplaced(part, "assistant")
 
 
-def _is_said(part: Part) -> bool:
+def _is_content(part: Part) -> bool:
     return isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text))
 
 
@@ -206,7 +206,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _requires_all(schema: Any) -> bool:
-    """Tell whether every object of the schema requires all of its properties."""
+    """Return True if every object of the schema requires all of its properties."""
     if isinstance(schema, list):
         return all(_requires_all(item) for item in cast(list[Any], schema))
     if not isinstance(schema, dict):

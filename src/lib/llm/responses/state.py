@@ -32,7 +32,7 @@ _FINAL: Final = frozenset(
     | {"invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url"}
     | {"invalid_prompt", "misalignment_policy_violation", "unsupported_image_media_type"}
 )
-"""Codes of a failed response that stay true however often one asks."""
+"""Codes of a failed response that stay true with every attempt."""
 
 
 def handle(response_id: str, server: str) -> dict[str, Any]:
@@ -74,24 +74,24 @@ def refused(
 
 
 def is_unopened(start: bytes) -> bool:
-    """Tell whether the server refuses reasoning since it cannot open its seal.
+    """Return True if the server refuses reasoning since it cannot open its seal.
 
     OpenAI does so after a change of organization, and has done so without (openai/codex#8119).
     """
     return any(fields.text(each, "code") == _UNOPENED for each in _wrapped(_parsed(start)))
 
 
-def reported(told: Any, *, previous: str) -> LLMError:
+def reported(report: Any, *, previous: str) -> LLMError:
     """Return the error that a server reports inside of an answer."""
-    error = reported_error(told, LLMError)
-    if not _FINAL.isdisjoint([fields.text(each, "code") for each in _wrapped(told)]):
+    error = reported_error(report, LLMError)
+    if not _FINAL.isdisjoint([fields.text(each, "code") for each in _wrapped(report)]):
         error.retryable = False
-    error.state_lost = bool(previous) and (error.status in _GONE or _names_the_handle(told))
+    error.state_lost = bool(previous) and (error.status in _GONE or _names_the_handle(report))
     return error
 
 
 def ignored() -> LLMError:
-    """Return the error of a server that has answered without what it was said to keep."""
+    """Return the error of a server that has answered without the conversation of the handle."""
     return LLMError("the server does not go on from the response that was named", state_lost=True)
 
 
@@ -102,17 +102,17 @@ def _parsed(start: bytes) -> Any:
         return None
 
 
-def _names_the_handle(told: Any) -> bool:
+def _names_the_handle(report: Any) -> bool:
     return any(
         fields.text(each, "code") in _LOST or each.get("param") == _PARAMETER
-        for each in _wrapped(told)
+        for each in _wrapped(report)
     )
 
 
-def _wrapped(told: Any) -> list[Mapping[str, Any]]:
+def _wrapped(report: Any) -> list[Mapping[str, Any]]:
     """Return the error object and those inside of it, however a server has wrapped it."""
     found: list[Mapping[str, Any]] = []
-    while isinstance(told, dict) and len(found) < _WRAPPINGS:
-        found.append(cast(Mapping[str, Any], told))
-        told = found[-1].get("error")
+    while isinstance(report, dict) and len(found) < _WRAPPINGS:
+        found.append(cast(Mapping[str, Any], report))
+        report = found[-1].get("error")
     return found
