@@ -10,7 +10,7 @@ class AsyncClosable:
     """Closed by `aclose`, or at the end of `async with`."""
 
     async def aclose(self) -> None:
-        """Release what it holds: nothing, unless a subclass says otherwise; safe to repeat."""
+        """Release what it holds, by default nothing; safe to repeat."""
 
     async def __aenter__(self) -> Self:
         """Return the object itself."""

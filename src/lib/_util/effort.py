@@ -2,7 +2,7 @@
 
 A thread cannot be stopped from outside, and asyncio's time-outs leave it behind at work. What loops
 over content of strangers calls `check` now and then, which ends the work once its time is used up
-or nobody waits for it any more.
+or its caller has stopped waiting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Effort:
 
         Args:
             cpu_s: seconds of CPU of the thread that works.
-            clock: tells how many seconds the thread that asks has worked.
+            clock: returns how many seconds the calling thread has worked.
         """
         self._cpu_s, self._clock = cpu_s, clock
         self._end: float | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file's content durably; its directory is made when it is missing.
 
-    A crash leaves the old file, at worst beside a `.tmp` file that nobody reads. Blocks: call it
+    A crash leaves the old file, at worst beside a `.tmp` file that is never read. Blocks: call it
     in a thread.
 
     Raises:

@@ -46,7 +46,7 @@ def canonical(value: Any) -> str:
     """
     try:
         text = "".join(_chunks(value, 0)) if _chunks else _ENCODER.encode(value)
-    except RecursionError:  # a circle, or too deep: this says which
+    except RecursionError:  # a circle, or too deep: the next line finds out which
         text = _ENCODER.encode(value)
     if text.isascii():
         return text

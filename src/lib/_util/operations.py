@@ -100,6 +100,6 @@ def operation(kind: OperationKind, **facts: Any) -> Generator[dict[str, Any]]:
 
 
 def model_of(client: object) -> str | None:
-    """Return the name of the model that an embedder or a reranker asks, if it tells."""
+    """Return the name of an embedder's or a reranker's model, None if it has none."""
     model = getattr(client, "model", None)
     return model if isinstance(model, str) else None

@@ -106,7 +106,7 @@ def failure(place: str, error: psycopg.Error) -> Failure:
         return Failure(f"the pool given for {place} is not open: open it first", retryable=False)
     if isinstance(error, Overdue):
         return Failure(
-            f"{place} gave no answer in time: somebody holds a lock, or the server hangs",
+            f"{place} gave no answer in time: another session holds a lock, or the server hangs",
             retryable=True,
         )
     if error.sqlstate is not None:
@@ -119,12 +119,12 @@ def failure(place: str, error: psycopg.Error) -> Failure:
 
 
 def _unreached(place: str, error: psycopg.Error) -> Failure:
-    said = str(error)
-    if "FATAL" in said:  # the server was reached, and has refused
-        passing = next((reason for reason in _PASSING_REFUSALS if reason in said), None)
-        told = _PASSING_REFUSALS[passing] if passing else _REFUSAL
+    text = str(error)
+    if "FATAL" in text:  # the server was reached, and has refused
+        passing = next((reason for reason in _PASSING_REFUSALS if reason in text), None)
+        reason = _PASSING_REFUSALS[passing] if passing else _REFUSAL
         return Failure(
-            f"the server refused a connection for {place}: {told}", retryable=passing is not None
+            f"the server refused a connection for {place}: {reason}", retryable=passing is not None
         )
     if isinstance(error, psycopg.OperationalError):
         return Failure(
@@ -153,7 +153,7 @@ def _advice(error: psycopg.Error) -> str:
 
 
 def settings(dsn: str) -> dict[str, Any]:
-    """Return what a dsn says.
+    """Return the parts of a dsn.
 
     Raises:
         ValueError: it cannot be read.
@@ -205,7 +205,7 @@ class Connections:
 
     @asynccontextmanager
     async def first(self) -> AsyncGenerator[Connection]:
-        """Lend a connection before there is a pool: it fails at once, and says why."""
+        """Yield a connection before there is a pool, or fail at once with the reason."""
         if self._given is not None:
             async with self._given.connection() as connection:
                 yield connection
@@ -296,7 +296,7 @@ def _name_apart(connection: Connection) -> None:
 async def _is_alive(connection: Connection) -> bool:
     """Return whether the server still listens; if not, the connection is closed.
 
-    On an idle one there is nothing to read, unless the server has said goodbye: only then it is
+    On an idle one there is nothing to read, unless the server has closed it: only then it is
     worth asking.
     """
     with selectors.DefaultSelector() as selector:

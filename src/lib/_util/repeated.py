@@ -50,7 +50,7 @@ class RepeatedFailure:
         self._logged_at, self._logged, self._count = now, True, 0
 
     def ended(self, what: str) -> None:
-        """Log that it works again, if a line has told that it does not.
+        """Log that it works again, if a line was logged that it does not.
 
         Args:
             what: works again.

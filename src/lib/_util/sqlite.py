@@ -32,7 +32,7 @@ Failure = Literal["unwritable", "damaged", "interrupted", "other"]
 
 
 def failure(error: sqlite3.Error) -> Failure:
-    """Return what an error says of the file; "interrupted" leaves open what was written."""
+    """Return the state of the file after an error; "interrupted" leaves open what was written."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in _UNWRITABLE:
         return "unwritable"
@@ -42,12 +42,12 @@ def failure(error: sqlite3.Error) -> Failure:
 
 
 def may_pass(error: sqlite3.Error) -> bool:
-    """Tell whether the same call may succeed later: a lock, a full disk, a device that failed."""
+    """Return True if the same call may succeed later: a lock, a full disk, a device that failed."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Return a connection that may write and is in a transaction only when told to begin one."""
+    """Return a connection that may write and begins no transaction by itself."""
     return sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
 
@@ -55,7 +55,7 @@ def connect_to_read(path: str) -> sqlite3.Connection:
     """Return a connection that cannot write; ask `outdated` after having read.
 
     A file in a directory that cannot be written, with no log beside it, is taken as unchanging:
-    SQLite could not even note that somebody reads it.
+    SQLite could not even note that there is a reader.
     """
     before = _state(path)
     connection = _connect_uri(path, "mode=ro", sqlite3.Connection)
@@ -79,7 +79,7 @@ def connect_to_look(path: str) -> sqlite3.Connection:
 
 
 def outdated(connection: sqlite3.Connection) -> bool:
-    """Tell whether the file has changed and the connection cannot see it: what it read is void."""
+    """Return True if the file has changed unseen by the connection: what it read is void."""
     return isinstance(connection, _Unchanging) and connection.state != _state(connection.path)
 
 
@@ -122,7 +122,7 @@ class _Unchanging(sqlite3.Connection):
 
     Attributes:
         path: of the file.
-        state: what `_state` said before it was opened.
+        state: of the file before it was opened, from `_state`.
     """
 
     path = ""
@@ -136,7 +136,7 @@ class _Unchanging(sqlite3.Connection):
 
 
 def _state(path: str) -> object:
-    """Return something that differs once somebody writes to the file, or is about to."""
+    """Return a value that differs once a process writes to the file, or is about to."""
     try:
         now = Path(path).stat()
         return now.st_ino, now.st_size, now.st_mtime_ns, _has_log(path)
@@ -145,7 +145,7 @@ def _state(path: str) -> object:
 
 
 def _has_log(path: str) -> bool:
-    """Tell whether there may be more to the database than what the file says."""
+    """Return True if the database may hold more than its file."""
     return any(Path(path + ending).exists() for ending in ("-wal", "-journal"))
 
 

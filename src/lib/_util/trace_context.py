@@ -1,4 +1,4 @@
-"""The place of a call in somebody's distributed trace, as W3C Trace Context has it.
+"""The span of a distributed trace in which a call is made, as W3C Trace Context has it.
 
 Source: https://www.w3.org/TR/trace-context-2/ (level 2), sections 3.2 and 3.3.
 """
@@ -35,7 +35,7 @@ _MOST_TRACEPARENT: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A span of a distributed trace, for whoever goes on below it.
+    """A span of a distributed trace, the parent of what follows.
 
     Attributes:
         trace_id: 32 hex digits.
@@ -60,8 +60,8 @@ class TraceContext:
 
     def to_json(self) -> dict[str, str]:
         """Return it as the fields that `lib.run.started` has."""
-        told = {"traceparent": self.traceparent}
-        return {**told, "tracestate": self.state} if self.state else told
+        headers = {"traceparent": self.traceparent}
+        return {**headers, "tracestate": self.state} if self.state else headers
 
 
 def trace_context(traceparent: str, tracestate: str | None = None) -> TraceContext | None:
@@ -107,7 +107,7 @@ CURRENT_CALL: Final[ContextVar[TraceContext | None]] = ContextVar("trace_context
 def current_context() -> TraceContext | None:
     """Return the call, or the active span of OpenTelemetry, within which this code runs.
 
-    OpenTelemetry is not imported: without its API nobody can have an active span.
+    OpenTelemetry is not imported: without its API no span can be active.
     """
     return CURRENT_CALL.get() or _of_opentelemetry()
 
@@ -139,9 +139,9 @@ def span_id_of(run_id: str, family: str, key: str) -> str:
     """Return the id of a span: 16 hex digits.
 
     Args:
-        run_id: the run whose log tells of it.
+        run_id: the run whose log has it.
         family: what begins it, such as "llm" for `lib.llm.requested`; "run" for the run itself.
-        key: what tells it from others of its family in the run.
+        key: unique among the spans of its family in the run.
     """
     return _digits(f"{run_id}:{family}:{key}", 16)
 

@@ -28,7 +28,7 @@ async def turn() -> None:
 
 
 class _Rounds:
-    """When the current round of an event loop began, and who waits for a later one."""
+    """When the current round of an event loop began, and the tasks that wait for a later one."""
 
     def __init__(self) -> None:
         self._began: float | None = None  # when the first call of this round came

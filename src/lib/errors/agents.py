@@ -37,7 +37,7 @@ class UnsupportedModality(LLMError):
 
 
 class InvalidReply(LLMError):
-    """A model's reply could not be read, or does not fit the asked output."""
+    """A model's reply could not be read, or does not fit the output type."""
 
 
 class ScriptError(LLMError, AssertionError):
@@ -61,7 +61,7 @@ ToolErrorCode = Literal[
 
 
 class ToolError(LibError):
-    """A tool's failure, told to the model; the message is short, safe to show and actionable."""
+    """A tool's failure for the model to read: short, safe to show and actionable."""
 
     def __init__(self, code: ToolErrorCode, message: str) -> None:
         self.code: ToolErrorCode = code
@@ -74,7 +74,7 @@ class FetchBlocked(ToolError):
 
     Attributes:
         rule: the rule that it breaks, in words.
-        host: the host as asked, or None where it is an address, could not be read, or was named by
+        host: of the request, or None where it is an address, could not be read, or was named by
             a server.
         redirected: whether a server redirected to the URL, which is then not named.
     """

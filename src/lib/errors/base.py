@@ -44,7 +44,7 @@ class RemoteError(LibError):
     Attributes:
         status: the HTTP status, or None when no answer arrived.
         retryable: whether the same call may succeed later.
-        retry_after_s: what the server asked for, in seconds.
+        retry_after_s: the wait that the server wants, in seconds.
     """
 
     def __init__(

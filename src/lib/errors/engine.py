@@ -6,7 +6,7 @@ from lib.errors.base import LibError
 
 
 class EngineError(LibError):
-    """The engine was asked for something that it cannot do."""
+    """The engine cannot do what a caller requested."""
 
 
 class UnknownAlgorithm(EngineError):
@@ -29,7 +29,7 @@ class UnknownTool(EngineError):
 
 
 class MissingHandler(EngineError):
-    """A run asks for something that this engine has no handler for."""
+    """A run needs a handler that this engine does not have."""
 
     def __init__(self, run_id: str, what: str) -> None:
         self.run_id, self.what = run_id, what
@@ -50,7 +50,7 @@ class IdempotencyMismatch(EngineError):
 
 
 class NoOutput(EngineError):
-    """A run has no output of the asked type: it has not completed."""
+    """A run has no output of the expected type: it has not completed."""
 
     def __init__(self, run_id: str, *, outcome: str | None, reason: str) -> None:
         self.run_id, self.outcome, self.reason = run_id, outcome, reason
@@ -79,7 +79,7 @@ class RunAbandoned(EngineError):
 
 
 class SessionClosed(EngineError):
-    """A session has ended, or was asked to, before what was sent to it could be answered.
+    """A session has ended, or is to end, before a message to it could be answered.
 
     Attributes:
         outcome: how the session ends.

@@ -6,7 +6,7 @@ from lib.errors.base import LibError
 
 
 class StoreError(LibError):
-    """An event store could not do what it was asked.
+    """An event store could not carry out an operation.
 
     Attributes:
         retryable: whether the same call may succeed later. An append that lost its connection may
@@ -19,7 +19,7 @@ class StoreError(LibError):
 
 
 class Conflict(StoreError):
-    """An append expected another head of the log: somebody else has written."""
+    """An append expected another head of the log: another writer was faster."""
 
     def __init__(self, run_id: str, *, expected: int, actual: int) -> None:
         self.run_id, self.expected, self.actual = run_id, expected, actual
@@ -89,7 +89,7 @@ class MigrationNeeded(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """A write was asked of a store that cannot be written (opened so, or a read-only disk)."""
+    """A write to a store that cannot be written (opened so, or on a read-only disk)."""
 
 
 class StoreCorrupt(StoreError):
@@ -101,7 +101,7 @@ class StoreClosed(StoreError):
 
 
 class BlobError(LibError):
-    """A blob store could not do what it was asked."""
+    """A blob store could not carry out an operation."""
 
 
 class BlobMissing(BlobError):

@@ -9,7 +9,7 @@ class ExportError(LibError):
     """A sink did not deliver its spans; the observer logs it and the run is unaffected.
 
     Attributes:
-        retry_after_s: what the backend asked for, in seconds.
+        retry_after_s: the wait that the backend wants, in seconds.
         permanent: whether sending the same spans again cannot help.
         setup: whether that is so only as long as the sink is set up as it is: a wrong key or
             address, and nothing is wrong with the spans.

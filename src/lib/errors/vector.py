@@ -7,7 +7,7 @@ from lib.errors.events import StoreError
 
 
 class VectorError(LibError):
-    """A vector store could not do what it was asked."""
+    """A vector store could not carry out an operation."""
 
 
 class DimensionMismatch(VectorError, ValueError):
@@ -62,7 +62,7 @@ class UnsupportedFilter(VectorError):
 
 
 class HybridUnavailable(VectorError):
-    """Hybrid search was asked of a store without full-text support."""
+    """Hybrid search on a store without full-text support."""
 
     def __init__(self, store: str, reason: str) -> None:
         self.store, self.reason = store, reason
@@ -101,7 +101,7 @@ class TenantViolation(VectorError, StoreError):
     """A call tried to leave its tenant; nothing was written.
 
     Attributes:
-        tenant: whose view was asked.
+        tenant: of the view.
         what: what was tried.
     """
 
