@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar, cast
 from lib._util.clock import Clock
 from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
-from lib.llm.wire.openai import server_address, server_headers
+from lib.http.client import HTTPClient
+from lib.http.failures import reported_error, status_error
+from lib.llm.api.openai import server_address, server_headers
 from lib.resilience import RetryPolicy, retry
-from lib.wire.failures import status_error, told_error
-from lib.wire.http import Wire
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class ModelServer:
         """
         self._url = url
         self._headers = {**headers, "accept": "application/json"}
-        self._wire = Wire(
+        self._http = HTTPClient(
             http=http,
             transport=transport,
             timeout_s=timeout_s,
@@ -153,10 +153,10 @@ class ModelServer:
 
     async def aclose(self) -> None:
         """Close the connections that it has opened."""
-        await self._wire.aclose()
+        await self._http.aclose()
 
     async def _post(self, content: bytes) -> bytes:
-        async with self._wire.post(self._url, content, self._headers) as answer:
+        async with self._http.post(self._url, content, self._headers) as answer:
             if answer.status != _OK:
                 start = await answer.read_start()
                 raise status_error(
@@ -176,5 +176,5 @@ def _fields(content: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         return {}
     if cast(dict[str, Any], body).get("error"):  # some servers write `null` where there is none
-        raise told_error(cast(Any, body), LLMError)
+        raise reported_error(cast(Any, body), LLMError)
     return cast(dict[str, Any], body)

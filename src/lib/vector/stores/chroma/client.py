@@ -22,8 +22,8 @@ from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
 from lib.errors import LibError, StoreUnavailable
-from lib.wire.failures import RETRYABLE
-from lib.wire.leftovers import watch
+from lib.http.failures import RETRYABLE
+from lib.http.lifetime import watch
 
 TIMEOUT_S: Final = 120.0
 """For each answer of a server; Chroma's own client would wait for ever."""

@@ -13,8 +13,8 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from lib.errors import LibError, StoreCorrupt, StoreUnavailable
-from lib.wire.failures import RETRYABLE
-from lib.wire.leftovers import watch
+from lib.http.failures import RETRYABLE
+from lib.http.lifetime import watch
 
 _TOO_MANY: Final = 429
 _PASSING: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"}
