@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from fakes.hostile_server import Received, HostileServer, blackhole
+from fakes.hostile_server import HostileServer, Received, blackhole
 from lib.errors import FetchBlocked, ToolError
 from lib.tools import ToolContext
 from lib.tools.builtin.fetch.address import read
