@@ -41,19 +41,19 @@ def test_the_details_tell_everything_of_a_span(show: Show) -> None:
 
     page.locator("#row-1").click()
     assert details.locator("h2").inner_text() == "chat model-1"
-    told = details.inner_text()
-    assert "500 ms into the trace" in told
-    assert "2026-01-01 12:00:00.500 UTC" in told
-    assert "gen_ai.usage.input_tokens\n1020" in told
+    result = details.inner_text()
+    assert "500 ms into the trace" in result
+    assert "2026-01-01 12:00:00.500 UTC" in result
+    assert "gen_ai.usage.input_tokens\n1020" in result
     assert "Where is order 77?" in details.locator(".message").first.inner_text()
     assert "Let me see." in details.locator(".message").last.inner_text()
 
     details.locator(".link").click()
     assert details.locator("h2").inner_text() == "agent support"
-    told = details.inner_text()
-    assert "0.9 (code): well done" in told
-    assert "Event at 4 s" in told
-    assert "w2" in told
+    result = details.inner_text()
+    assert "0.9 (code): well done" in result
+    assert "Event at 4 s" in result
+    assert "w2" in result
 
     press(page, "Escape")
     expect(details).to_be_hidden()
@@ -63,7 +63,7 @@ def test_the_details_tell_everything_of_a_span(show: Show) -> None:
     expect(details).to_be_hidden()
 
 
-def test_a_page_without_content_says_how_to_get_it(show: Show) -> None:
+def test_a_page_without_content_shows_the_option_for_it(show: Show) -> None:
     page = show(render_page(TracePage(run_id="run", spans=SPANS[:1])))
 
     page.locator("#row-0").click()
@@ -71,7 +71,7 @@ def test_a_page_without_content_says_how_to_get_it(show: Show) -> None:
     assert "--content" in page.locator("#details .note").inner_text()
 
 
-def test_times_are_told_in_the_words_of_the_terminal(show: Show) -> None:
+def test_times_are_written_as_in_the_terminal(show: Show) -> None:
     times = [0.001, 1.5, 59.999999, 90, 3600 * 2, 86400 * 3 + 61.25]
     begun = [span(number, 0, "b", "tool", begin, None) for number, begin in enumerate(times, 1)]
     spans = [span(0, None, "a", "agent", 0, 86400 * 9), *begun]
@@ -79,8 +79,8 @@ def test_times_are_told_in_the_words_of_the_terminal(show: Show) -> None:
 
     for number, begin in enumerate(times, 1):
         page.locator(f"#row-{number}").click()
-        told = page.locator("#details").inner_text()
-        assert f"{label(round(begin * 1e6))} into" in told
+        result = page.locator("#details").inner_text()
+        assert f"{label(round(begin * 1e6))} into" in result
 
 
 # -- looks and reach ---------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_what_the_command_writes_is_what_the_browser_shows(
 HOSTILE = "# Plan\n\n- **one** `two`\n- <img src=x onerror=alert(1)>\n\n[here](javascript:alert(1))"
 
 
-def test_what_was_said_is_a_conversation_and_its_markdown_is_never_markup(show: Show) -> None:
+def test_messages_are_a_conversation_and_their_markdown_is_never_markup(show: Show) -> None:
     said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": HOSTILE}]
     spans = [span(0, None, "invoke_agent a", "agent", 0, 1, input=said, output=HOSTILE)]
     page = show(render_page(TracePage(run_id="run-one", spans=spans, content=True)))

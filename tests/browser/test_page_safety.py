@@ -84,11 +84,11 @@ def test_the_policy_stops_what_the_page_itself_would_never_do(browser: Browser) 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
     """Serves the page, and notes every request that it gets."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()
@@ -100,7 +100,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{served.server_port}", asked
+        yield f"http://127.0.0.1:{served.server_port}", requests
         served.shutdown()
         thread.join()
 
@@ -108,7 +108,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
 def test_no_request_leaves_the_page_even_if_markup_got_into_it(
     browser: Browser, server: tuple[str, list[str]]
 ) -> None:
-    url, asked = server
+    url, requests = server
     page = browser.new_page()
     page.goto(f"{url}/trace")
 
@@ -116,5 +116,5 @@ def test_no_request_leaves_the_page_even_if_markup_got_into_it(
     page.locator("#row-1").click()
     page.wait_for_load_state("networkidle")
 
-    assert asked == ["/trace"]
+    assert requests == ["/trace"]
     page.close()

@@ -16,7 +16,7 @@ from lib.observe.spans import interrupt
 from lib.observe.trace import is_dead
 from lib.testing.clock import ManualClock
 
-from .observed_world import GROUP, MARKER, Backend, Growing, Told
+from .observed_world import GROUP, MARKER, Backend, Growing, ScoreKey
 
 
 class Truth:
@@ -39,14 +39,14 @@ class Truth:
             return
         for span in self._spans(info):
             assert span.span_id in backend.held, (backend.name, span)
-        assert set(self._judgements(info)) <= set(backend.scores), backend.name
+        assert set(self._score_keys(info)) <= set(backend.scores), backend.name
 
     def _spans(self, info: RunInfo) -> list[Span]:
         above = self._growing.logs.get(info.parent_id or "", ())
         spans = spans_from_events(self._growing.logs[info.run_id], parent_events=above)
         return [span for span in spans if span.kind != "evaluator"]  # these backends keep scores
 
-    def _judgements(self, info: RunInfo) -> Iterator[Told]:
+    def _score_keys(self, info: RunInfo) -> Iterator[ScoreKey]:
         own = span_id_of(info.run_id, "run", "")
         for event in self._growing.logs[info.run_id]:
             score = score_of(event) if event.kind == k.EVAL_SCORE else None
@@ -67,22 +67,22 @@ class Truth:
             assert set(backend.held) <= spans
             for info in infos:
                 self._check_run(backend, info)
-            judged = {one for info in infos for one in self._judgements(info)}
+            judged = {one for info in infos for one in self._score_keys(info)}
             assert set(backend.scores) <= judged, backend.name
 
     def _check_run(self, backend: Backend, info: RunInfo) -> None:
         spans = self._spans(info)
         dead = is_dead(info, self._clock.now())
-        told = _cut(spans, self._growing.logs[info.run_id]) if dead else spans
-        for span, now in zip(spans, told, strict=True):
+        result = _cut(spans, self._growing.logs[info.run_id]) if dead else spans
+        for span, now in zip(spans, result, strict=True):
             held = backend.held.get(span.span_id, [])
             assert len(held) <= 1, (backend.name, held)
             self._compare(backend, held, span, now)
-        there = {span.span_id for span in told if span.end is not None}
+        there = {span.span_id for span in result if span.end is not None}
         if backend.updates == "replace" and info.parent_id is None:
             there.add(spans[0].span_id)
         if spans[0].span_id in there:  # a score waits for its span, and those after it with it
-            due = takewhile(lambda one: one[1] in there, self._judgements(info))
+            due = takewhile(lambda one: one[1] in there, self._score_keys(info))
             assert set(due) <= set(backend.scores), backend.name
 
     def _compare(self, backend: Backend, held: list[Span], span: Span, now: Span) -> None:
@@ -96,7 +96,7 @@ class Truth:
             assert held, where
 
     async def check_marks(self) -> None:
-        """Nothing is owed any more to anybody, and what is kept quotes nothing."""
+        """No trace is pending, and no mark quotes content."""
         for backend in self._backends:
             name = f"{GROUP}/{backend.name}"
             assert not await StoreOutbox(self._store, name, owner="x", claim_s=1).pending(), name

@@ -26,7 +26,7 @@ MARKER = "hunter2-swordfish"
 GROUP = "machine"
 SINK_TIMEOUT_S = 30.0
 
-Told = tuple[str, str, str, Any, Any]
+ScoreKey = tuple[str, str, str, Any, Any]
 """A score as a backend knows it: trace, span, name, value and time."""
 
 
@@ -40,14 +40,14 @@ class Backend:
         self.updates: Literal["replace", "first"] = updates
         self.name, self.knows = name, knows
         self.held: dict[str, list[Span]] = {}
-        self.scores = Counter[Told]()
+        self.scores = Counter[ScoreKey]()
         self.script: list[str] = []
         self.refused: set[str] = set()
         self.ever_refused: set[str] = set()
         self.calls = 0
 
     async def meet(self, action: Callable[[], None]) -> None:
-        """Do what was asked for, or what the script says instead."""
+        """Do the action, or what the script says instead."""
         self.calls += 1
         word = self.script.pop(0) if self.script else "well"
         if word.endswith("after"):

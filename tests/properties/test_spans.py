@@ -82,14 +82,14 @@ def test_a_child_does_not_move_when_its_parents_log_grows(drawn: list[list[Event
     key = log[0].data.get("parent", NOTHING).get("key")
     kinds = {k.TOOL_REQUESTED, k.CHILD_REQUESTED, k.TURN_REQUESTED}
     starters = [event for event in above if event.kind in kinds]
-    asked = [
+    request = [
         event.seq
         for event in starters
         if key in (event.data.get("key"), event.data.get("signal_id"))
     ]
     spans = spans_from_events(log, parent_events=above)
 
-    for size in range(min(asked, default=0), len(above)):
+    for size in range(min(request, default=0), len(above)):
         assert spans_from_events(log, parent_events=above[:size]) == spans
 
 
@@ -120,7 +120,7 @@ def test_each_judgement_is_one_span_whenever_and_however_often_it_comes(log: lis
 @given(logs())
 def test_open_are_exactly_the_spans_of_what_the_log_leaves_open(log: list[Event]):
     opened: dict[tuple[str, str], None] = {("run", ""): None}
-    asked: set[str] = set()
+    request: set[str] = set()
     for event in log:
         family = event.kind.removeprefix("lib.").rpartition(".")[0].replace("child", "tool")
         key = event.data.get("key") or event.data.get("signal_id", "")
@@ -132,9 +132,9 @@ def test_open_are_exactly_the_spans_of_what_the_log_leaves_open(log: list[Event]
             opened[family, key] = None
         elif (
             event.kind in {k.APPROVAL_REQUESTED, k.TURN_REQUESTED}
-            and f"{family}/{key}" not in asked
+            and f"{family}/{key}" not in request
         ):
-            asked.add(f"{family}/{key}")
+            request.add(f"{family}/{key}")
             opened[family, key] = None
         elif event.kind in k.RESULTS | {k.APPROVAL_DECIDED, k.TURN_COMPLETED}:
             opened.pop((family, key), None)
@@ -171,11 +171,11 @@ def test_nothing_that_was_said_is_in_a_span_unless_content_is_captured(
     drawn: list[list[Event]], limit: int
 ):
     for log in drawn:
-        for told in (log, log[: len(log) // 2 + 1]):
-            spans = spans_from_events(told, parent_events=drawn[0], content_limit=limit)
+        for result in (log, log[: len(log) // 2 + 1]):
+            spans = spans_from_events(result, parent_events=drawn[0], content_limit=limit)
             assert SECRET not in repr(spans)
             assert canonical(SECRET)[1:-1].encode() not in as_bytes(spans)
-            assert SECRET in repr(spans_from_events(told, capture_content=True))
+            assert SECRET in repr(spans_from_events(result, capture_content=True))
 
 
 @given(logs(content=st.just("swordfish")))

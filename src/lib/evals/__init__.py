@@ -1,4 +1,4 @@
-"""Judgements of what agents do: what a score is, and how it gets into the log of a run."""
+"""Scores of runs and spans, and their events in the log."""
 
 from __future__ import annotations
 

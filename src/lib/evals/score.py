@@ -23,9 +23,9 @@ class Score(BaseModel):
         name: what was judged, such as "helpfulness"; not blank.
         value: a finite number, True or False, or a label.
         comment: why; content, which leaves the process only where content is captured.
-        source: who judged.
+        source: code, a model or a person.
         at: when, with a time zone; None for the moment at which it is recorded.
-        meta: whatever else is known, as JSON; content, too.
+        meta: more facts, as JSON; content, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,12 +39,12 @@ class Score(BaseModel):
 
     @property
     def numeric(self) -> float | None:
-        """The value as a number: a verdict counts 0 or 1, a label is none."""
+        """The value as a number, 0 or 1 for a verdict; None for a label."""
         return None if isinstance(self.value, str) else float(self.value)
 
     @property
     def passed(self) -> bool | None:
-        """Whether it passed: a verdict says so itself, a number from 0.5 on, a label does not."""
+        """True or False for a verdict, or for a number from 0.5 on; None for a label."""
         if isinstance(self.value, bool):
             return self.value
         return None if isinstance(self.value, str) else self.value >= _PASSING
@@ -53,29 +53,29 @@ class Score(BaseModel):
 def as_score(
     score: Score | str | None = None, value: float | str | None = None, **fields: Any
 ) -> Score:
-    """Return what a caller has judged as a score.
+    """Return the score that the arguments of a call describe.
 
     Args:
-        score: a score, which nothing else is said beside; or the name of one.
+        score: a score without other arguments, or the name of one.
         value: see `Score`.
-        fields: those of `Score`; None where nothing is said.
+        fields: those of `Score`; None leaves one out.
 
     Raises:
         TypeError: a score and its fields are mixed, or no name or value is there.
         ValueError: it is no score, such as NaN or a blank name.
     """
-    told = {name: each for name, each in {"value": value, **fields}.items() if each is not None}
+    options = {name: each for name, each in {"value": value, **fields}.items() if each is not None}
     if isinstance(score, Score):
-        if told:
-            raise TypeError(f"expected a Score alone, got {', '.join(told)} beside it")
+        if options:
+            raise TypeError(f"expected a Score alone, got {', '.join(options)} beside it")
         return score
     if score is not None:
-        if "name" in told:
+        if "name" in options:
             raise TypeError("expected one name of a score, got two")
-        told["name"] = score
-    if "name" not in told or "value" not in told:
+        options["name"] = score
+    if "name" not in options or "value" not in options:
         raise TypeError("a score has a name and a value: write score(name=…, value=…) or Score(…)")
-    return Score.model_validate(told)
+    return Score.model_validate(options)
 
 
 def score_event(
@@ -89,17 +89,17 @@ def score_event(
         now: its time, if it has none of its own.
         span_id: the span that was judged; None for the run as a whole.
     """
-    told = score.model_dump(mode="json", exclude={"at"}, exclude_defaults=True)
-    data = {"signal_id": signal_id, **told}
+    fields = score.model_dump(mode="json", exclude={"at"}, exclude_defaults=True)
+    data = {"signal_id": signal_id, **fields}
     if span_id is not None:
         data["span_id"] = span_id
     return NewEvent(kind=k.EVAL_SCORE, data=data, at=score.at or now)
 
 
 def score_of(event: Event) -> Score | None:
-    """Return the score that an event tells of, at the event's time; None if it cannot be read."""
-    known = {name: event.data[name] for name in Score.model_fields if name in event.data}
+    """Return the score in an event, with the event's time; None if it cannot be read."""
+    fields = {name: event.data[name] for name in Score.model_fields if name in event.data}
     try:
-        return Score.model_validate({**known, "at": event.at})
+        return Score.model_validate({**fields, "at": event.at})
     except ValueError:
         return None

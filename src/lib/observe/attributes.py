@@ -88,7 +88,7 @@ TOTALS: Final[Mapping[str, str]] = {
     "llm_calls": "lib.usage.llm_calls",
     "tool_calls": "lib.usage.tool_calls",
 }
-"""What one run has used without its children, on the span of the run."""
+"""The usage of one run without its children, on the span of the run."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "frequency_penalty": "gen_ai.request.frequency_penalty",
@@ -113,7 +113,7 @@ MCP: Final[Mapping[str, str]] = {
     "session_id": "mcp.session.id",
     "transport": "network.transport",
 }
-"""What the log tells of a tool call that went to an MCP server."""
+"""Fields of a tool call that went to an MCP server."""
 
 KEY: Final = "lib.key"
 ATTEMPTS: Final = "lib.attempts"
@@ -164,4 +164,4 @@ TENANT: Final = "lib.tenant"
 USER: Final = "user.id"
 INPUT: Final = "lib.input"
 OUTPUT: Final = "lib.output"
-"""What dialects call the fields of a span that have no better name."""
+"""Names of fields of a span for dialects without a better name."""

@@ -1,4 +1,4 @@
-"""What a span is called on the wire: every backend has words of its own for the same things."""
+"""The protocol that translates spans to the attribute names of a backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from lib.observe.span import Span
 
 AttributeValue: TypeAlias = str | bool | int | float | Sequence[str | bool | int | float]
-"""What OpenTelemetry lets an attribute hold: a scalar, or a list of them."""
+"""The values that OpenTelemetry allows for an attribute: a scalar, or a list of scalars."""
 
 
 class Dialect(Protocol):
@@ -16,7 +16,7 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called, for people."""
+        """Its name, for people."""
         ...
 
     def attributes(self, span: Span) -> Mapping[str, AttributeValue]:

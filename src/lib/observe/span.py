@@ -44,10 +44,10 @@ SPAN_KINDS: Final[tuple[SpanKind, ...]] = get_args(SpanKind)
 Status = Literal["ok", "error"]
 
 LOST: Final = "run.lost"
-"""The `SpanEvent` of a run at the last moment in which its process was heard of."""
+"""The `SpanEvent` of a run at the last event of a process that died."""
 
 RESUMED: Final = "run.resumed"
-"""The `SpanEvent` of a run that another process has taken over."""
+"""The `SpanEvent` of a run at its takeover by another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Span:
         name: operation and object, such as `execute_tool search`.
         start: when it began, in UTC.
         end: when it ended, never before `start`; None while it is open.
-        status: "error" where the thing asked for did not happen, and nobody had called it off.
+        status: "error" where the operation did not succeed and was not called off.
         status_message: the error in words; content, so None unless content is captured.
         attributes: plain JSON values by name, sorted; see `lib.observe.attributes`.
         events: moments of the span, in order.
         run_id: the run whose log tells of it.
         input: what went in, if content is captured.
         output: what came out, if content is captured.
-        trace: what is known of the trace as a whole, as attributes, for backends that want it on
+        trace: attributes of the trace as a whole, for backends that want it on
             every span; an observer fills it in. Two spans that differ in it only are equal.
         remote_parent: the application's span that the root run hangs under, on every span of a
             trace that has one; `OTelSink` makes it the parent of the root, or links to it.
@@ -133,7 +133,7 @@ class Span:
 
 
 def has_remote_parent(span: Span) -> bool:
-    """Tell whether a span hangs under one of the application."""
+    """Return True if the parent of a span is a span of the application."""
     remote = span.remote_parent
     return remote is not None and (remote.trace_id, remote.span_id) == (
         span.trace_id,

@@ -1,7 +1,7 @@
-"""What runs have spent: a fold of their logs. Pure.
+"""The spend of runs: a fold of their logs. Pure.
 
 Every call counts once, in the log of the run that made it. A run's children have logs of their
-own: what `lib.child.completed` tells of a child is not added, so that the spend of a tree is the
+own: the spend in `lib.child.completed` is not added, so that the spend of a tree is the
 sum over its runs, and is what the root run counts against its budget. A request that another worker
 has carried out again is still one request.
 """
@@ -32,18 +32,18 @@ _EXACT: Final = Context(prec=1000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpend:
-    """What the answered calls of one model have used.
+    """The usage of the answered calls of one model.
 
     Attributes:
-        calls: answers of which a log tells: replies, and guards, summaries and memories that asked
+        calls: answers in the log: replies, and those to guards, summaries and memories that call
             a model.
         input_tokens: all of the input, read from a cache or not.
         output_tokens: all of the output, reasoning included.
         cache_read_tokens: the part of the input that the provider's cache held.
         cache_write_tokens: the part of the input that the provider put into its cache.
         reasoning_tokens: the part of the output that the model wrote for itself.
-        known_cost: US dollars, for the calls of which the cost is known.
-        unpriced: calls of which nobody knows the cost.
+        known_cost: US dollars, for the calls with a cost.
+        unpriced: calls without a cost or a price.
         failed: calls that were not answered, or whose answer was blocked.
     """
 
@@ -80,14 +80,14 @@ _MODEL_COUNTS: Final = tuple(each.name for each in fields(ModelSpend) if each.na
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalSpend:
-    """What one or many runs have spent; `sum(spends, TotalSpend())` adds them up.
+    """The spend of one or many runs; `sum(spends, TotalSpend())` adds them up.
 
     Attributes:
-        llm_calls: calls of models that runs asked for, whether they were answered or not.
+        llm_calls: requested calls of models, answered or not.
         tool_calls: calls of tools and of agents that were made, whether they succeeded or not.
         guard_calls: checks by guards.
         models: what was used, by the model that answered as its provider names it, else by the
-            model that was asked for; None for calls of which the log names none.
+            model that was requested; None for calls whose log names none.
     """
 
     llm_calls: int = 0
@@ -97,7 +97,7 @@ class TotalSpend:
 
     @property
     def total(self) -> ModelSpend:
-        """What all models together have used."""
+        """The sum over all models."""
         return sum(self.models.values(), ModelSpend())
 
     def __add__(self, other: TotalSpend) -> TotalSpend:
@@ -113,7 +113,7 @@ class TotalSpend:
 
 
 class SpendFold:
-    """Adds up what events tell of, page by page; keeps the calls that are open, and the sums."""
+    """Adds up events page by page; keeps the open calls and the sums."""
 
     def __init__(self, *, prices: PriceBook | None = None) -> None:
         """Begin with nothing.
@@ -129,7 +129,7 @@ class SpendFold:
 
     @property
     def spend(self) -> TotalSpend:
-        """What has been spent so far."""
+        """The spend so far."""
         return TotalSpend(**self._calls, models=dict(self._models))
 
     def add(self, events: Iterable[Event]) -> None:
@@ -157,7 +157,7 @@ class SpendFold:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
             case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.MEMORY_COMPLETED:
                 self._calls["guard_calls"] += event.kind == k.GUARD_VERDICT
-                if event.data.get("usage"):  # most of them ask no model
+                if event.data.get("usage"):  # most of them call no model
                     self._use(event, event.data)
             case _:
                 pass
@@ -171,20 +171,20 @@ class SpendFold:
             self._use(event, event.data, request)
         self._fail(event.data, request)
 
-    def _fail(self, *told: Mapping[str, Any]) -> None:
-        """Count a failure for the model that was asked, where the log names one."""
-        if (model := _name(told, "model")) is not None:
+    def _fail(self, *payloads: Mapping[str, Any]) -> None:
+        """Count a failure for the requested model, if the log names one."""
+        if (model := _name(payloads, "model")) is not None:
             spend = self._models.get(model, ModelSpend()) + ModelSpend(failed=1)
             self._models[model] = spend
 
-    def _use(self, event: Event, *told: Mapping[str, Any]) -> None:
-        """Add one answer; each of `told` may name its model and provider, and the first counts."""
-        usage = _object(told[0].get("usage"))
+    def _use(self, event: Event, *payloads: Mapping[str, Any]) -> None:
+        """Add one answer; the first of the payloads that names its model and provider counts."""
+        usage = _object(payloads[0].get("usage"))
         counts = {name: _count(usage.get(name)) for name in _COUNTS}
-        model, cost = _name(told, "model"), as_cost(usage.get("cost"))
+        model, cost = _name(payloads, "model"), as_cost(usage.get("cost"))
         if cost is None and self._prices is not None and model is not None:
             used = {name: count for name, count in counts.items() if count}
-            priced = self._prices.price(_name(told, "provider"), model, used, event.at)
+            priced = self._prices.price(_name(payloads, "provider"), model, used, event.at)
             cost = as_cost(priced)
         known, unpriced = (Decimal(0), 1) if cost is None else (cost, 0)
         spend = ModelSpend(calls=1, **counts, known_cost=known, unpriced=unpriced)
@@ -192,7 +192,7 @@ class SpendFold:
 
 
 def spend_of(events: Iterable[Event], *, prices: PriceBook | None = None) -> TotalSpend:
-    """Return what the events tell of; see `SpendFold.add`."""
+    """Return the spend in some events; see `SpendFold.add`."""
     fold = SpendFold(prices=prices)
     fold.add(events)
     return fold.spend
@@ -218,8 +218,8 @@ def _object(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _name(told: Iterable[Mapping[str, Any]], name: str) -> str | None:
-    found = (each.get(name) for each in told)
+def _name(payloads: Iterable[Mapping[str, Any]], name: str) -> str | None:
+    found = (each.get(name) for each in payloads)
     return next((value for value in found if isinstance(value, str) and value), None)
 
 

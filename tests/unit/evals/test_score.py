@@ -116,7 +116,7 @@ def test_a_score_is_json(score: Score) -> None:
     assert Score.model_validate_json(score.model_dump_json()) == score
 
 
-def test_the_event_holds_what_was_said_and_leaves_defaults_out() -> None:
+def test_the_event_of_a_score_omits_defaults() -> None:
     bare = score_event(Score(name="quality", value=True), signal_id="s", now=NOW)
     full = score_event(
         Score(name="quality", value="good", comment="why", source="human", meta={"a": 1}),
@@ -161,7 +161,7 @@ def test_a_time_of_its_own_comes_before_the_moment_of_recording() -> None:
         {"signal_id": "s", "name": "quality", "value": 1, "meta": "text"},
     ],
 )
-def test_an_event_that_cannot_be_read_tells_of_no_score(data: dict[str, Any]) -> None:
+def test_an_unreadable_event_has_no_score(data: dict[str, Any]) -> None:
     assert score_of(Event("run", 2, k.EVAL_SCORE, data, NOW)) is None
 
 

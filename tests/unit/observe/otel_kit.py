@@ -17,7 +17,7 @@ AT = datetime(2026, 11, 21, 3, 0, 0, 123456, tzinfo=UTC)
 
 
 class Exporter(SpanExporter):
-    """Keeps batches and answers as told, as exporters do: one call at a time, blocking."""
+    """Keeps batches and answers as configured: one call at a time, blocking, as exporters do."""
 
     def __init__(self, *answers: SpanExportResult | Exception, flushes: bool = True) -> None:
         self.answers = list(answers)

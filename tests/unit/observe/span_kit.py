@@ -13,5 +13,5 @@ ROOT = span_id_of("run", "run", "")
 FAILURE = {"code": "timeout", "message": "too slow"}
 
 
-def asked(call: str, name: str, **more: Any) -> dict[str, Any]:
+def call_payload(call: str, name: str, **more: Any) -> dict[str, Any]:
     return {"key": f"tool/1/{call}", "call_id": call, "name": name, "args": {"of": call}, **more}

@@ -105,7 +105,7 @@ def test_ticks_keep_their_distance_and_stay_on_the_axis(length: int, cells: int,
 
 
 @pytest.mark.parametrize(
-    ("time_us", "told"),
+    ("time_us", "expected"),
     [
         (0, "0"),
         (1, "0.001 ms"),
@@ -118,5 +118,5 @@ def test_ticks_keep_their_distance_and_stay_on_the_axis(length: int, cells: int,
         (90_000_000_000, "1 d 1 h"),
     ],
 )
-def test_a_time_is_told_exactly(time_us: int, told: str):
-    assert label(time_us) == told
+def test_a_time_is_written_exactly(time_us: int, expected: str):
+    assert label(time_us) == expected

@@ -1,4 +1,4 @@
-"""What a sink has, and what it is owed, is known after a restart."""
+"""Checkpoints and pending traces survive a restart."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ async def killed(engine: Engine, *sinks: Any, **options: Any) -> None:
     await observer.__aexit__(ZeroDivisionError, None, None)
 
 
-def test_what_was_due_when_a_process_died_is_exported_by_the_next_one_without_being_asked():
+def test_pending_traces_of_a_dead_process_are_exported_by_the_next_observer():
     backend = Backend()
 
     async def body(engine: Engine) -> None:
@@ -41,7 +41,7 @@ def test_what_was_due_when_a_process_died_is_exported_by_the_next_one_without_be
     assert backend.exports == [["one"], ["two"]]
 
 
-def test_what_a_sink_has_is_known_after_a_restart():
+def test_checkpoints_survive_a_restart():
     backend = Backend()
 
     async def body(engine: Engine) -> list[int]:
@@ -98,7 +98,7 @@ def test_a_ledger_goes_with_its_run():
     main(body)
 
 
-def test_a_run_that_is_erased_while_it_is_exported_leaves_no_ledger():
+def test_a_run_that_is_erased_while_it_is_exported_leaves_no_checkpoint():
     async def body(engine: Engine) -> None:
         async def erase() -> None:
             await engine.store.erase("run")
@@ -112,7 +112,7 @@ def test_a_run_that_is_erased_while_it_is_exported_leaves_no_ledger():
     main(body)
 
 
-def test_what_is_due_under_a_wrong_key_arrives_once_the_key_is_right():
+def test_traces_refused_for_a_wrong_key_arrive_once_the_key_is_right():
     wrong = ExportError("check the API key", permanent=True, setup=True)
     sink = Backend(*[wrong] * 4)
 
@@ -150,7 +150,7 @@ def test_an_observer_can_be_used_again():
     assert sink.exports == [["one"], ["two"]]
 
 
-def test_what_is_left_when_an_observer_is_used_again_is_struck_off_the_list_once(
+def test_an_observer_that_is_used_again_acks_its_pending_traces_once(
     caplog: pytest.LogCaptureFixture,
 ):
     sink = Backend(ExportError("down"), ExportError("still down"), ExportError("and still"))

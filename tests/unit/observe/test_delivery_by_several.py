@@ -33,7 +33,7 @@ def test_observers_of_one_group_share_the_work():
     main(body)
 
 
-def test_what_another_observer_exports_is_looked_at_again_when_its_claim_has_ended():
+def test_a_trace_claimed_by_another_observer_is_retried_when_the_claim_expires():
     gate = asyncio.Event()
     backend = Backend(gate.wait)
 
@@ -77,7 +77,7 @@ def test_one_of_two_concurrent_claims_of_a_trace_succeeds():
     assert [type(each) for each in found] == [Checkpoint, datetime]
 
 
-def test_a_trace_whose_exporter_has_died_is_exported_once_its_claim_has_ended():
+def test_a_trace_of_a_dead_observer_is_exported_once_its_claim_expires():
     backend = QueryableBackend()
 
     async def body(engine: Engine) -> None:
@@ -99,7 +99,7 @@ def test_a_trace_whose_exporter_has_died_is_exported_once_its_claim_has_ended():
     assert len(backend.spans) == 1
 
 
-def test_spans_that_had_arrived_when_their_exporter_died_are_not_sent_again_if_the_sink_can_tell():
+def test_spans_sent_by_a_dead_observer_are_not_sent_again_to_a_queryable_sink():
     async def body(engine: Engine, backend: Backend) -> int:
         await engine.has(ended("run"))
 

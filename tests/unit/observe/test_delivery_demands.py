@@ -71,7 +71,7 @@ def test_a_backend_that_needs_the_root_gets_nothing_before_it():
     assert [len(export) for export in sink.exports] == [2, 2]
 
 
-def test_what_is_known_of_a_trace_is_on_every_span_of_it():
+def test_attributes_of_a_trace_are_on_each_of_its_spans():
     sink = Backend()
 
     async def body(engine: Engine) -> None:

@@ -18,7 +18,7 @@ from .delivery_kit import Backend, Engine, begun, called, main
 # -- logs that make no sense -------------------------------------------------------------------
 
 
-def test_a_log_that_makes_no_sense_is_given_up():
+def test_a_damaged_log_is_abandoned():
     backend = Backend()
 
     class Odd(MemoryEventStore):
@@ -34,7 +34,7 @@ def test_a_log_that_makes_no_sense_is_given_up():
     assert not main(body, Engine(Odd()))
 
 
-def test_a_child_whose_log_makes_no_sense_does_not_take_its_trace_along(
+def test_a_damaged_log_of_a_child_leaves_the_rest_of_the_trace(
     caplog: pytest.LogCaptureFixture,
 ):
     sink = Backend()
@@ -133,7 +133,7 @@ def test_flushes_go_on_after_a_store_that_could_not_be_read(
     assert "open runs cannot be read for lib.observe" in caplog.text
 
 
-def test_what_cannot_be_written_down_is_told_and_sent_again():
+def test_a_failed_commit_is_logged_and_the_trace_is_sent_again():
     backend = Backend()
 
     class Full(MemoryEventStore):
@@ -163,7 +163,7 @@ def test_what_cannot_be_written_down_is_told_and_sent_again():
     assert backend.exports == [["run"], ["run"]]
 
 
-def test_a_lane_goes_on_where_its_list_of_what_is_due_cannot_be_read():
+def test_the_queue_goes_on_if_pending_traces_cannot_be_read():
     backend = Backend()
 
     class Broken(MemoryEventStore):
@@ -188,7 +188,7 @@ def test_a_lane_goes_on_where_its_list_of_what_is_due_cannot_be_read():
     assert backend.exports == [["run"]]
 
 
-def test_claims_that_cannot_be_given_back_run_out():
+def test_claims_that_cannot_be_released_expire():
     backend = Backend()
 
     class Stuck(MemoryEventStore):

@@ -74,15 +74,15 @@ def test_scores_follow_their_trace_late_ones_too_and_each_once():
 
     main(body)
 
-    told = [(trace_id, span_id, score.value) for trace_id, span_id, score in backend.scores]
+    result = [(trace_id, span_id, score.value) for trace_id, span_id, score in backend.scores]
     run_span = trace_id_of("run"), span_id_of("run", "run", "")
-    assert told == [(*run_span, 0.25), (*run_span, 0.75)]
+    assert result == [(*run_span, 0.25), (*run_span, 0.75)]
     assert all(score.at == at(90) for _, _, score in backend.scores)
     assert [span.kind for span in backend.spans] == ["agent"]  # scores are no spans here
 
 
 @pytest.mark.parametrize("captured", [True, False])
-def test_what_a_score_says_in_words_is_content(captured: bool):
+def test_the_label_of_a_score_is_content(captured: bool):
     backend = Scoring()
 
     async def body(engine: Engine) -> None:
@@ -214,7 +214,7 @@ def test_a_score_that_is_refused_for_good_holds_no_other_back_and_is_not_sent_ag
     assert sink.calls == 5
 
 
-def test_a_score_that_somebody_else_sends_is_left_to_them():
+def test_a_score_claimed_by_another_observer_is_not_sent():
     sink = PickyBackend()
 
     class Store(MemoryEventStore):
@@ -302,7 +302,7 @@ def test_two_scores_of_one_name_are_sent_one_after_the_other():
     assert sink.most == 1
 
 
-def test_a_score_of_a_score_is_one_of_what_that_one_is_of():
+def test_a_score_of_a_score_belongs_to_the_scored_span():
     sink = Busy(enough=1)
     judgement = span_id_of("run", "score", "run/1")
 

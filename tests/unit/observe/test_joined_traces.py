@@ -117,7 +117,7 @@ async def test_a_start_that_is_repeated_within_another_trace_is_the_same_run():
     assert (await main())[0].data["traceparent"] == HEADER
 
 
-async def test_a_redactor_leaves_the_ids_as_they_are_and_looks_at_what_others_noted():
+async def test_a_redactor_keeps_trace_ids_and_redacts_the_trace_state():
     async def main() -> Event:
         redactor = PatternRedactor()
         async with make_engine(ScriptedClient(["done"]), redactor=redactor) as engine:
@@ -245,7 +245,7 @@ async def test_agents_below_a_run_are_in_the_same_trace():
     assert [span.run_id for span in spans if span.parent_id is None] == [boss[0].run_id]
 
 
-async def test_a_session_joins_a_trace_only_if_it_is_told_to():
+async def test_a_session_joins_a_trace_only_on_request():
     client = FunctionClient(lambda _: "hello")
     async with make_engine(client) as engine:
         with TRACER.start_as_current_span("request"):

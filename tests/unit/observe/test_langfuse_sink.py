@@ -44,9 +44,9 @@ def test_spans_come_with_the_keys_and_the_version_of_their_ingestion():
 def test_environment_and_tags_are_on_every_span():
     server = served(lambda sink, _: sink.export(TRACE), environment="Prod", tags=["a", "b"])
 
-    told = [attributes_of(span) for span in server.spans]
-    assert [one["langfuse.environment"] for one in told] == ["prod"] * 3
-    assert [one["langfuse.trace.tags"] for one in told] == [["a", "b"]] * 3
+    output = [attributes_of(span) for span in server.spans]
+    assert [one["langfuse.environment"] for one in output] == ["prod"] * 3
+    assert [one["langfuse.trace.tags"] for one in output] == [["a", "b"]] * 3
 
 
 def test_without_environment_and_tags_there_are_none():
@@ -98,7 +98,7 @@ def test_one_bad_id_costs_the_whole_batch_and_is_permanent():
     assert error.permanent
 
 
-def test_batches_have_the_asked_size():
+def test_batches_have_the_configured_size():
     server = served(lambda sink, _: sink.export(TRACE), batch_size=2)
 
     assert len(server.exports) == 2
@@ -121,7 +121,7 @@ def test_a_dialect_and_resource_can_be_chosen():
 # -- what it has -------------------------------------------------------------------------------
 
 
-def test_it_tells_what_it_has_page_by_page():
+def test_stored_span_ids_are_read_page_by_page():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         await sink.export([*TRACE, *make_trace(2)])
         assert await sink.stored_span_ids(ROOT.trace_id) == {span.span_id for span in TRACE}
@@ -134,7 +134,7 @@ def test_it_tells_what_it_has_page_by_page():
     assert {page["fields"][0] for page in pages} == {"core"}
 
 
-def test_what_is_not_ingested_yet_is_not_known():
+def test_spans_that_are_not_ingested_yet_are_missing_in_stored_span_ids():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         await sink.export(TRACE)
         assert await sink.stored_span_ids(ROOT.trace_id) == frozenset()
@@ -143,7 +143,7 @@ def test_what_is_not_ingested_yet_is_not_known():
     served(work, server=LangfuseServer(lag=1))
 
 
-def test_an_older_server_that_merges_cannot_tell_and_need_not():
+def test_an_older_server_has_no_stored_span_ids():
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
         server.planned.append(Response(status=404))
         assert await sink.stored_span_ids(ROOT.trace_id) == frozenset()
@@ -306,7 +306,7 @@ def test_a_score_that_is_refused_is_an_export_error_and_sent_once(
     assert len(server.calls) == 1
 
 
-def test_a_limit_on_scores_tells_when_to_come_again():
+def test_a_rate_limit_on_scores_carries_retry_after():
     server = LangfuseServer()
     server.planned = [too_many("30")]
     scores = [Score(name="a", value=1, at=AT), Score(name="b", value=1, at=AT)]

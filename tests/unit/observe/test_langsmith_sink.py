@@ -33,7 +33,7 @@ def test_spans_come_with_the_key_and_the_project():
     assert list(server.runs) == [run_id_of(span.span_id) for span in TRACE]
 
 
-def test_the_project_is_that_of_the_environment_if_none_is_given(monkeypatch: pytest.MonkeyPatch):
+def test_the_default_project_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("LANGSMITH_PROJECT", raising=False)
     assert list(served(lambda sink, _: sink.export(TRACE)).projects) == ["default"]
     monkeypatch.setenv("LANGSMITH_PROJECT", "elsewhere")
@@ -53,20 +53,20 @@ async def test_an_endpoint_may_name_the_path_for_traces():
     assert (await main()) == 1
 
 
-def test_the_provider_is_said_of_model_calls_that_do_not_say_it():
+def test_model_calls_without_a_provider_get_the_configured_one():
     said = replace(TRACE[1], attributes={"gen_ai.provider.name": "anthropic"}, span_id="1" * 16)
 
     server = served(lambda sink, _: sink.export([*TRACE, said]), provider="openai")
 
-    told = [attributes_of(span).get("langsmith.metadata.ls_provider") for span in server.spans]
-    assert told == [None, "openai", None, "anthropic"]
+    expected = [attributes_of(span).get("langsmith.metadata.ls_provider") for span in server.spans]
+    assert expected == [None, "openai", None, "anthropic"]
 
 
 def test_what_is_an_error_has_the_event_that_makes_it_one_at_langsmith():
     server = served(lambda sink, _: sink.export(TRACE))
 
-    told = {span.name: [event.name for event in span.events] for span in server.spans}
-    assert told == {span.name: ["exception"] * (span.status == "error") for span in TRACE}
+    expected = {span.name: [event.name for event in span.events] for span in server.spans}
+    assert expected == {span.name: ["exception"] * (span.status == "error") for span in TRACE}
 
 
 def test_a_child_is_seen_once_its_parent_has_come():
@@ -78,7 +78,7 @@ def test_a_child_is_seen_once_its_parent_has_come():
     assert len(served(work).runs) == 3
 
 
-def test_a_child_whose_parent_never_comes_is_dropped_without_a_word():
+def test_a_child_without_its_parent_is_dropped_silently():
     async def work(sink: LangSmithSink, server: LangSmithServer) -> None:
         await sink.export(TRACE[1:])
         server.expire()
@@ -134,7 +134,7 @@ def test_a_score_is_feedback_of_a_fixed_id_on_a_run_of_a_project():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (True, {"score": True}),
         (False, {"score": False}),
@@ -143,7 +143,9 @@ def test_a_score_is_feedback_of_a_fixed_id_on_a_run_of_a_project():
         (-2.5, {"score": -2.5}),
     ],
 )
-def test_a_verdict_and_a_label_are_told_as_such(value: bool | float | str, told: dict[str, Any]):
+def test_verdicts_and_labels_are_sent_with_their_type(
+    value: bool | float | str, expected: dict[str, Any]
+):
     async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
         await sink.export(TRACE)
         score = Score(name="a", value=value, source="human")
@@ -151,7 +153,7 @@ def test_a_verdict_and_a_label_are_told_as_such(value: bool | float | str, told:
 
     [held] = served(work).feedback.values()
 
-    assert {name: held[name] for name in ("score", "value") if name in held} == told
+    assert {name: held[name] for name in ("score", "value") if name in held} == expected
     assert isinstance(value, str) or type(held["score"]) is type(Score(name="a", value=value).value)
     assert held["feedback_source"] == {"type": "api", "metadata": {"lib.source": "human"}}
     assert "created_at" not in held
@@ -177,8 +179,8 @@ def test_a_score_of_a_whole_trace_is_refused_since_there_is_no_run_to_put_it_on(
 def test_a_run_that_is_not_ingested_yet_is_waited_for(lag: int):
     server = served(judged, server=LangSmithServer(lag=lag))
 
-    asked = [(one.method, one.path) for one in server.calls]
-    assert asked == [("GET", "/sessions")] * (lag + 1) + [("POST", "/feedback")]
+    queries = [(one.method, one.path) for one in server.calls]
+    assert queries == [("GET", "/sessions")] * (lag + 1) + [("POST", "/feedback")]
     assert len(server.feedback) == 1
 
 
@@ -252,8 +254,8 @@ def test_feedback_that_is_refused_is_an_export_error(status: int, permanent: boo
     async def work(sink: LangSmithSink, backend: LangSmithServer) -> None:
         await judged(sink, backend)
         backend.planned = [Response(status=status, body=SECRET.encode())]
-        told = SCORE.model_copy(update={"comment": SECRET})
-        await sink.score(ROOT.trace_id, [told], span_id=ROOT.span_id)
+        expected = SCORE.model_copy(update={"comment": SECRET})
+        await sink.score(ROOT.trace_id, [expected], span_id=ROOT.span_id)
 
     assert failure(work).permanent is permanent
 
@@ -279,7 +281,7 @@ def test_an_address_that_cannot_be_is_refused_at_once(options: dict[str, Any]):
         LangSmithSink(API_KEY, **options)
 
 
-async def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
+async def test_scores_go_to_the_server_of_the_spans_by_default():
     async def main() -> tuple[int, int]:
         async with LangSmithServer() as one, LangSmithServer() as other:
             other.planned = [Response.of([{"id": "p"}]), Response.of({})]
@@ -295,15 +297,15 @@ async def test_scores_go_where_spans_go_unless_it_is_said_otherwise():
 
 
 def test_its_destination_names_host_and_project_and_no_key():
-    told = LangSmithSink(API_KEY, "shop").traits.destination
+    expected = LangSmithSink(API_KEY, "shop").traits.destination
 
-    assert told == "langsmith api.smith.langchain.com/otel shop"
+    assert expected == "langsmith api.smith.langchain.com/otel shop"
 
 
 # -- what a run is found by ------------------------------------------------------------------------
 
 
-def test_feedback_tells_when_its_run_began_as_far_as_the_sink_has_sent_it(
+def test_feedback_has_the_start_of_a_run_that_the_sink_has_sent(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr("lib.observe.sinks.langsmith._MAX_STARTS", 2)
@@ -327,13 +329,13 @@ def test_feedback_tells_when_its_run_began_as_far_as_the_sink_has_sent_it(
 # -- the environment -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", ["{}", "{}/", "{}/otel", "{}/otel/v1/traces"])
-async def test_the_server_of_the_environment_gets_spans_and_scores_unless_one_is_given(
-    told: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("expected", ["{}", "{}/", "{}/otel", "{}/otel/v1/traces"])
+async def test_spans_and_scores_go_to_the_server_of_the_environment_by_default(
+    expected: str, monkeypatch: pytest.MonkeyPatch
 ):
     async def main() -> list[str]:
         async with LangSmithServer() as server, LangSmithServer() as other:
-            monkeypatch.setenv("LANGSMITH_ENDPOINT", told.format(server.base_url))
+            monkeypatch.setenv("LANGSMITH_ENDPOINT", expected.format(server.base_url))
             for sink in (LangSmithSink(API_KEY), LangSmithSink(API_KEY, endpoint=other.endpoint)):
                 await sink.export(TRACE)
                 await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)
@@ -344,7 +346,7 @@ async def test_the_server_of_the_environment_gets_spans_and_scores_unless_one_is
     assert (await main()) == ["/otel/v1/traces", "/sessions", "/feedback"]
 
 
-def test_an_address_of_the_environment_is_checked_as_one_that_is_given(
+def test_an_address_of_the_environment_is_checked_like_an_argument(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("LANGSMITH_ENDPOINT", "smith.example")

@@ -18,7 +18,7 @@ def test_a_summary_is_a_moment_with_the_tokens_that_it_took():
     events = make_log((0, k.RUN_STARTED, START), (1, k.CONTEXT_SUMMARY, summary))
 
     root, span = spans_from_events(events)
-    told = spans_from_events(events, capture_content=True)[1]
+    result = spans_from_events(events, capture_content=True)[1]
 
     assert (span.name, span.kind, span.start, span.end) == (
         "context summary",
@@ -33,12 +33,12 @@ def test_a_summary_is_a_moment_with_the_tokens_that_it_took():
         "lib.context.covers": "ab12",
         "lib.cost.usd": 0.5,
     }
-    assert (span.output, told.output) == (None, "shoes, red")
+    assert (span.output, result.output) == (None, "shoes, red")
     assert root.attributes["lib.usage.cost_usd"] == 0.5
 
 
-def test_changing_a_memory_tells_which_one_and_how_much():
-    asked = {
+def test_a_memory_change_shows_store_record_and_count():
+    request = {
         "key": "m/1",
         "operation": "upsert_memory",
         "store": "facts",
@@ -47,7 +47,7 @@ def test_changing_a_memory_tells_which_one_and_how_much():
     }
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.MEMORY_REQUESTED, asked),
+        (1, k.MEMORY_REQUESTED, request),
         (2, k.MEMORY_COMPLETED, {"key": "m/1", "count": 3, "usage": {"input_tokens": 4}}),
     )
 

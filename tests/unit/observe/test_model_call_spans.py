@@ -8,7 +8,7 @@ from lib.events import kinds as k
 from lib.observe import Span, span_id_of, spans_from_events, trace_id_of
 from lib.testing.logs import at, make_log
 
-from .span_kit import FAILURE, ROOT, START, asked
+from .span_kit import FAILURE, ROOT, START, call_payload
 
 # -- model calls -------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def test_a_call_that_names_no_model_gets_its_name_from_the_reply():
     assert spans_from_events(events)[1].name == "chat qwen3:8b"
 
 
-def test_a_failed_model_call_tells_its_class_and_only_if_captured_its_words():
+def test_a_failed_model_call_shows_its_type_and_its_text_only_if_captured():
     error = {"type": "LLMError", "message": "the prompt was: secret", "status": 500}
     events = make_log(
         (0, k.RUN_STARTED, START),
@@ -88,10 +88,13 @@ def test_a_failed_model_call_tells_its_class_and_only_if_captured_its_words():
         (3, k.LLM_FAILED, {"key": "llm/1", "reason": "error", "error": error, "attempts": 4}),
     )
 
-    silent, told = spans_from_events(events)[1], spans_from_events(events, capture_content=True)[1]
+    silent, result = (
+        spans_from_events(events)[1],
+        spans_from_events(events, capture_content=True)[1],
+    )
 
     assert (silent.status, silent.status_message) == ("error", None)
-    assert (told.status, told.status_message) == ("error", "the prompt was: secret")
+    assert (result.status, result.status_message) == ("error", "the prompt was: secret")
     assert silent.attributes == {
         "error.type": "LLMError",
         "gen_ai.operation.name": "chat",
@@ -114,9 +117,7 @@ def test_a_failed_model_call_tells_its_class_and_only_if_captured_its_words():
         (["cancelled"], "error", "LLMError"),
     ],
 )
-def test_a_call_that_somebody_called_off_is_no_error(
-    reason: Any, status: str, error_type: str | None
-):
+def test_a_cancelled_call_is_no_error(reason: Any, status: str, error_type: str | None):
     events = make_log(
         (0, k.RUN_STARTED, START),
         (1, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
@@ -152,8 +153,8 @@ def test_a_model_call_shows_the_conversation_that_it_was_sent():
         (0, k.RUN_STARTED, START),
         (1, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
         (2, k.LLM_COMPLETED, {"key": "llm/1", "reply": reply}),
-        (3, k.TOOL_REQUESTED, asked("a", "search", effects="none")),
-        (3, k.TOOL_REQUESTED, asked("b", "search", effects="none")),
+        (3, k.TOOL_REQUESTED, call_payload("a", "search", effects="none")),
+        (3, k.TOOL_REQUESTED, call_payload("b", "search", effects="none")),
         (4, k.TOOL_FAILED, {"key": "tool/1/b", "call_id": "b", "reason": "error"} | FAILURE),
         (5, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "found"}),
         (6, k.LLM_REQUESTED, {"key": "llm/2", "upto": 7, "digest": "d"}),
@@ -189,7 +190,7 @@ def test_of_a_long_conversation_the_newest_messages_are_shown_and_the_others_cou
 # -- the rest ----------------------------------------------------------------------------------
 
 
-def test_a_model_call_tells_who_is_paid_for_it_if_the_log_does():
+def test_a_model_call_names_its_provider_if_the_log_does():
     request = {"key": "llm/1", "upto": 1, "digest": "d", "provider": "openai"}
     settings = {"reasoning_effort": "high", "n": 2, "max_completion_tokens": 9, "seed": True}
     events = make_log(
@@ -198,9 +199,9 @@ def test_a_model_call_tells_who_is_paid_for_it_if_the_log_does():
         (2, k.LLM_REQUESTED, {**request, "key": "llm/2", "provider": "who pays, you ask?"}),
     )
 
-    _, told, silent = spans_from_events(events)
+    _, result, silent = spans_from_events(events)
 
-    assert told.attributes == {
+    assert result.attributes == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.choice.count": 2,

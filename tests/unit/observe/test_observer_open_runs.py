@@ -1,4 +1,4 @@
-"""What an observer is asked for: a trace at any time, open runs, and what has ended before."""
+"""Exports on demand: a trace at any time, open runs, and runs that ended before."""
 
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ async def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then
         "interrupted",
     ]
     root, first, call, *rest = spans_from_events(log)
-    assert finished == [root, call, *rest]  # the first model call was told, and has not changed
+    assert finished == [root, call, *rest]  # the first model call was sent, and has not changed
     assert interrupted[1] == first
     assert root.attributes["lib.run.outcome"] == "COMPLETED"
     assert call.attributes["lib.resumes"] == 1

@@ -1,4 +1,4 @@
-"""Sinks that fail, hang or lag keep nobody else, and what waits for them is not lost."""
+"""Sinks that fail, hang or lag delay no other sink, and their pending traces are not lost."""
 
 import asyncio
 import logging
@@ -206,7 +206,7 @@ async def test_of_a_sink_that_ends_with_the_process_only_so_many_traces_are_reme
             await observer.drain()
             return await observer.backfill(limit=1)
 
-    assert (await main()) == 1  # nobody knows any more that it was exported
+    assert (await main()) == 1  # its checkpoint was dropped
 
 
 async def test_only_so_many_failures_are_remembered():

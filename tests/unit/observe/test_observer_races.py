@@ -1,4 +1,4 @@
-"""What two do at once: lanes, observers, and whoever asks them, in orders that are seldom met."""
+"""Concurrent queues, observers and callers, in rare orders."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -250,7 +250,7 @@ async def test_a_flush_goes_on_while_its_observer_closes():
     assert (await flushing) == 2
 
 
-async def test_what_another_observer_exports_is_for_the_next_process_if_this_one_is_closed():
+async def test_traces_claimed_by_another_observer_stay_pending_when_this_one_closes():
     engine, stuck = Engine(), Backend(asyncio.Event().wait)
     other = Engine(engine.store)
 

@@ -1,4 +1,4 @@
-"""What a tool did on the way, how long a check took, and what a model call was asked for."""
+"""Spans of operations within a tool call, times of guards, and settings of model calls."""
 
 import asyncio
 from collections.abc import Sequence
@@ -114,18 +114,24 @@ def took(span: Span) -> float:
 
 
 def called(operations: Any) -> list[Span]:
-    asked: dict[str, Any] = {"key": "t", "call_id": "c", "name": "n", "args": {}, "effects": "none"}
+    requests: dict[str, Any] = {
+        "key": "t",
+        "call_id": "c",
+        "name": "n",
+        "args": {},
+        "effects": "none",
+    }
     answer = {"key": "t", "call_id": "c", "output": "x", "operations": operations}
     log = make_log(
         (0, k.RUN_STARTED, {"algorithm": "a", "input": []}),
-        (1, k.TOOL_REQUESTED, asked),
+        (1, k.TOOL_REQUESTED, requests),
         (9, k.TOOL_COMPLETED, answer),
         (10, k.TOOL_COMPLETED, answer),
     )
     return spans_from_events(log, capture_content=True)
 
 
-def test_what_is_no_operation_costs_only_itself():
+def test_a_malformed_operation_is_left_out():
     start = at(2).isoformat()
     fine = {"kind": "retriever", "start": start, "error": "VectorError"}
     odd: list[Any] = [None, 7, {}, {"kind": "agent", "start": start}, {"kind": "retriever"}]
@@ -177,8 +183,8 @@ def test_a_check_of_an_old_log_is_a_moment():
     assert (guard.start, guard.end) == (at(1), at(1))
 
 
-def test_a_model_call_tells_its_server_its_tools_its_shape_and_its_first_chunk():
-    asked = {
+def test_a_model_call_has_server_tools_output_type_and_first_chunk():
+    requests = {
         "key": "m",
         "model": "m-1",
         "server": {"address": "models.example", "port": 443},
@@ -187,15 +193,15 @@ def test_a_model_call_tells_its_server_its_tools_its_shape_and_its_first_chunk()
     }
     log = make_log(
         (0, k.RUN_STARTED, {"algorithm": "a", "input": [], "config": {"version": "7"}}),
-        (1, k.LLM_REQUESTED, asked),
+        (1, k.LLM_REQUESTED, requests),
         (2, k.LLM_COMPLETED, {"key": "m", "reply": {"parts": []}, "first_chunk_s": 0.25}),
     )
 
     agent, call = spans_from_events(log, capture_content=True)
 
     assert (agent.attributes[a.AGENT_ID], agent.attributes[a.AGENT_VERSION]) == ("a", "7")
-    told = {name: call.attributes[name] for name in call.attributes if name != "lib.key"}
-    assert told == {
+    values = {name: call.attributes[name] for name in call.attributes if name != "lib.key"}
+    assert values == {
         "gen_ai.operation.name": "chat",
         "gen_ai.output.type": "json",
         "gen_ai.request.model": "m-1",
@@ -217,7 +223,7 @@ async def watch(started: Run) -> None:
         pass
 
 
-async def test_a_streamed_reply_tells_how_long_its_first_piece_took():
+async def test_a_streamed_reply_has_the_time_to_its_first_chunk():
     async def main() -> dict[str, Any]:
         async with make_engine(ScriptedClient(["a long reply"]), clock=CLOCK) as engine:
             started = await engine.start("help")

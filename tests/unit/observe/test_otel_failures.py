@@ -19,7 +19,7 @@ from .otel_kit import Exporter, Sending, exported
 # -- failures ----------------------------------------------------------------------------------
 
 
-async def test_a_failure_of_the_exporter_tells_what_was_taken_before():
+async def test_a_failure_of_the_exporter_reports_the_spans_taken_before():
     exporter = Exporter(SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
 
     with pytest.raises(ExportError, match="Exporter did not deliver 1 spans") as raised:
@@ -29,7 +29,7 @@ async def test_a_failure_of_the_exporter_tells_what_was_taken_before():
     assert not raised.value.permanent
 
 
-async def test_who_cancels_an_export_knows_which_batches_were_taken():
+async def test_a_cancelled_export_reports_the_batches_taken():
     exporter, taken = Exporter(), list[str]()
     sink, spans = OTelSink(exporter, batch_size=2), [*make_trace(1), *make_trace(2)]
 
@@ -48,7 +48,7 @@ async def test_who_cancels_an_export_knows_which_batches_were_taken():
     assert taken == [span.span_id for span in spans[:2]]
 
 
-async def test_a_sender_that_does_not_tell_is_not_asked_to():
+async def test_a_sender_reports_the_spans_that_were_taken():
     taken, spans = list[str](), make_trace(end=False)
 
     await OTelSink(Sending()).export(spans, on_taken=taken.extend)
@@ -113,7 +113,7 @@ def test_an_exporter_may_be_used_from_several_event_loops_and_is_called_by_one_a
     assert len(exporter.batches) == 9
 
 
-async def test_who_gives_up_waiting_for_a_turn_leaves_it_to_the_next_but_no_earlier():
+async def test_a_cancelled_waiter_passes_its_turn_on_but_no_earlier():
     exporter = Exporter()
     exporter.go_on.clear()
     sink = OTelSink(exporter)

@@ -43,7 +43,7 @@ async def test_a_score_becomes_a_span_without_length_below_what_was_judged():
     ("value", "number", "label"),
     [(True, 1.0, "pass"), (False, 0.0, "fail"), ("friendly", None, "friendly"), (2, 2.0, None)],
 )
-async def test_verdicts_and_labels_are_told_as_both_can_be(
+async def test_verdicts_are_sent_as_value_and_label(
     value: Any, number: float | None, label: str | None
 ):
     sending = Sending()
@@ -55,7 +55,7 @@ async def test_verdicts_and_labels_are_told_as_both_can_be(
     assert attributes.get(a.EVALUATION_LABEL) == label
 
 
-async def test_the_score_of_a_trace_hangs_under_its_root_and_belongs_to_whom_the_root_does():
+async def test_the_score_of_a_trace_is_below_its_root_with_the_same_tenant_and_user():
     sending = Sending()
     sink, spans = OTelSink(sending), make_trace()
 
@@ -108,7 +108,7 @@ async def test_a_score_without_a_time_has_the_present():
     assert [(span.start, span.end) for span, _ in sending.sent] == [(AT, AT), (later, later)]
 
 
-async def test_a_failure_tells_how_many_of_the_first_scores_were_taken():
+async def test_a_failure_reports_how_many_of_the_first_scores_were_taken():
     exporter = Exporter(*[SpanExportResult.SUCCESS] * 2, SpanExportResult.FAILURE)
     scores = [Score(name=name, value=1, at=AT) for name in "abcd"]
 

@@ -105,7 +105,7 @@ async def test_a_sink_whose_backend_replaces_spans_sends_open_ones_as_ending_whe
     assert span.status.status_code is StatusCode.UNSET
 
 
-async def test_every_span_says_what_holds_for_its_trace_unless_it_says_otherwise_itself():
+async def test_spans_carry_the_attributes_of_their_trace_and_may_override_them():
     facts = {"session.id": "s1", "lib.trace.name": "agent"}
     root, call, tool = [replace(span, trace=facts) for span in make_trace(end=False)]
     tool = replace(tool, attributes={"session.id": "s2"})
@@ -118,7 +118,7 @@ async def test_every_span_says_what_holds_for_its_trace_unless_it_says_otherwise
     assert [attributes["session.id"] for _, attributes in sending.sent] == ["s1", "s2"]
 
 
-async def test_children_are_sent_though_nothing_is_known_of_their_root():
+async def test_children_are_sent_without_their_root():
     _, call, tool = make_trace()
 
     assert [span.name for span in (await exported([call, tool]))] == [call.name, tool.name]
@@ -127,7 +127,7 @@ async def test_children_are_sent_though_nothing_is_known_of_their_root():
 # -- where spans go ----------------------------------------------------------------------------
 
 
-async def test_the_destination_is_stable_and_tells_no_secret():
+async def test_the_destination_is_stable_and_contains_no_secret():
     exporter = OTLPSpanExporter("https://me:pass@backend.example/v1/traces?key=secret")
     await OTelSink(exporter).aclose()
 
@@ -159,10 +159,10 @@ async def test_spans_are_changed_when_their_turn_comes():
             return replace(span, name="changed")
 
     class Looking(Sending):
-        async def send(self, spans: Sequence[Span], **told: Any) -> None:
+        async def send(self, spans: Sequence[Span], **result: Any) -> None:
             seen.extend([len(changed), len(spans)])
             assert [spans[0].name, *[span.name for span in spans[1:]]] == ["changed"] * 3
-            await super().send(spans, **told)
+            await super().send(spans, **result)
 
     await Counting(Looking()).export(make_trace())
 
@@ -191,7 +191,7 @@ def test_a_batch_size_that_is_not_positive_is_refused(batch_size: int):
 
 
 @pytest.mark.parametrize("exporter", [7, "http://localhost:4318", object(), Exporter])
-def test_what_is_no_exporter_is_refused_at_once(exporter: Any):
+def test_an_object_that_is_no_exporter_is_refused_at_construction(exporter: Any):
     if exporter is Exporter:
         exporter = type("Half", (), {"export": Exporter.export})()
 
@@ -199,7 +199,7 @@ def test_what_is_no_exporter_is_refused_at_once(exporter: Any):
         OTelSink(exporter)
 
 
-def test_a_missing_sdk_is_told_where_an_exporter_is_given(monkeypatch: pytest.MonkeyPatch):
+def test_an_exporter_without_the_sdk_raises_missing_driver(monkeypatch: pytest.MonkeyPatch):
     def nothing_found(name: str) -> None:
         return None
 

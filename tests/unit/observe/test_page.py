@@ -144,10 +144,10 @@ def test_whatever_a_span_holds_stays_data(text: str):
     plain = render_page(Page(run_id="run", spans=[ROOT]))
     assert [tag for tag, _ in Elements(page).found] == [tag for tag, _ in Elements(plain).found]
     page.encode()
-    (told,) = data_of(page)["spans"]
-    assert told["what"] == told["input"] == told["error"] == told["run"] == visible(text)
-    assert told["events"][0]["name"] == told["attributes"][0][0] == visible(text)
-    assert told["scores"] == [[visible(text), f"{visible(text)} (code): {visible(text)}"]]
+    (result,) = data_of(page)["spans"]
+    assert result["what"] == result["input"] == result["error"] == result["run"] == visible(text)
+    assert result["events"][0]["name"] == result["attributes"][0][0] == visible(text)
+    assert result["scores"] == [[visible(text), f"{visible(text)} (code): {visible(text)}"]]
     title, named = Elements(page).text["bdi"]
     assert named == visible(text)
     assert title.startswith(visible(text).strip())
@@ -178,11 +178,11 @@ def test_rows_stand_in_the_order_of_the_tree_with_times_from_the_first_moment():
     early = replace(CALL, start=start - timedelta(seconds=2), end=start)
     still = replace(TOOL, end=None)
 
-    told = trace_data([ROOT, still, early], {})
+    result = trace_data([ROOT, still, early], {})
 
-    assert (told["begun_ms"], told["length"]) == (early.start.timestamp() * 1000, 12_000_000)
+    assert (result["begun_ms"], result["length"]) == (early.start.timestamp() * 1000, 12_000_000)
     keys = ("parent", "depth", "id", "start", "end", "took", "state", "words")
-    assert [tuple(span[key] for key in keys) for span in told["spans"]] == [
+    assert [tuple(span[key] for key in keys) for span in result["spans"]] == [
         (-1, 0, ROOT.span_id, 2_000_000, 12_000_000, "10.00 s", "ok", ""),
         (0, 1, early.span_id, 0, 2_000_000, "2.00 s", "ok", ""),
         (0, 1, still.span_id, still_start(still, early), 12_000_000, "", "open", "open"),
@@ -201,10 +201,10 @@ def test_tokens_and_cost_are_told_and_numbers_that_a_browser_would_round_are_tex
         replace(TOOL, attributes={"lib.cost.usd": 0.5}),
     ]
 
-    told = trace_data(spans, {})["spans"]
+    result = trace_data(spans, {})["spans"]
 
-    assert [span["used"] for span in told] == ["", "1,020 → 85 · $0.0020", "$0.5000"]
-    assert told[0]["attributes"] == [("big", str(2**60))]
+    assert [span["used"] for span in result] == ["", "1,020 → 85 · $0.0020", "$0.5000"]
+    assert result[0]["attributes"] == [("big", str(2**60))]
 
 
 def test_totals_stand_at_the_top():
@@ -228,14 +228,14 @@ def test_totals_stand_at_the_top():
 def test_any_trace_has_a_page_with_every_span_under_its_parent(logs: list[list[Event]]):
     spans = [span for log in logs for span in spans_from_events(log, capture_content=True)]
 
-    told = data_of(render_page(Page(run_id="run", spans=spans)))
+    result = data_of(render_page(Page(run_id="run", spans=spans)))
 
     by_id = {span.span_id: span for span in spans}
-    assert sorted(span["id"] for span in told["spans"]) == sorted(by_id)
-    for number, span in enumerate(told["spans"]):
+    assert sorted(span["id"] for span in result["spans"]) == sorted(by_id)
+    for number, span in enumerate(result["spans"]):
         assert span["parent"] < number
-        assert 0 <= span["start"] <= span["end"] <= told["length"]
+        assert 0 <= span["start"] <= span["end"] <= result["length"]
         if span["parent"] >= 0:
-            above = told["spans"][span["parent"]]
+            above = result["spans"][span["parent"]]
             assert by_id[span["id"]].parent_id == above["id"]
             assert span["depth"] == above["depth"] + 1

@@ -103,7 +103,7 @@ def test_a_trace_that_a_backend_stumbles_over_does_not_keep_the_others_back():
     assert "run-3" in {span.run_id for span in sink.spans}
 
 
-def test_spans_that_are_lost_for_good_are_told_and_not_sent_again():
+def test_lost_spans_are_reported_and_not_sent_again():
     taken = frozenset(span_id_of(run_id, "run", "") for run_id in ("one", "two"))
     partial = ExportError("2 of 2 spans were refused", permanent=True, taken=taken, lost=2)
     sink = Backend(partial, updates="first", traces_per_export=2)

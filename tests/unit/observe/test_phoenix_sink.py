@@ -142,7 +142,7 @@ def test_scores_are_annotations_of_a_span_in_one_request():
 
     [call] = served(work, server=PhoenixServer(api_key=PHOENIX_KEY), api_key=PHOENIX_KEY).calls
 
-    def told(name: str, kind: str, result: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    def output(name: str, kind: str, result: dict[str, Any], **meta: Any) -> dict[str, Any]:
         return {
             "span_id": ROOT.span_id,
             "name": name,
@@ -156,10 +156,10 @@ def test_scores_are_annotations_of_a_span_in_one_request():
     assert call.headers["authorization"] == f"Bearer {PHOENIX_KEY}"
     assert call.json() == {
         "data": [
-            told("quality", "LLM", {"score": 0.9, "explanation": "why"}),
-            told("safe", "CODE", {"score": 1.0, "label": "true"}, version=1),
-            told("tone", "HUMAN", {"label": "friendly"}),
-            told("wrong", "CODE", {"score": 0.0, "label": "false"}),
+            output("quality", "LLM", {"score": 0.9, "explanation": "why"}),
+            output("safe", "CODE", {"score": 1.0, "label": "true"}, version=1),
+            output("tone", "HUMAN", {"label": "friendly"}),
+            output("wrong", "CODE", {"score": 0.0, "label": "false"}),
         ]
     }
 
@@ -209,8 +209,8 @@ def test_a_span_that_does_not_come_leaves_its_scores_queued_and_that_is_logged(
     clock = HurryingClock()
 
     async def work(sink: PhoenixSink, server: PhoenixServer) -> None:
-        told = SCORE.model_copy(update={"comment": SECRET})
-        await sink.score(ROOT.trace_id, [told], span_id=ROOT.span_id)
+        output = SCORE.model_copy(update={"comment": SECRET})
+        await sink.score(ROOT.trace_id, [output], span_id=ROOT.span_id)
         server.settle()
         assert len(server.queued) == 1
         await sink.export(TRACE)

@@ -21,7 +21,7 @@ from lib.testing.logs import make_log
 from lib.testing.sink import make_trace
 
 
-def asked(call: str, name: str, **more: Any) -> dict[str, Any]:
+def call_payload(call: str, name: str, **more: Any) -> dict[str, Any]:
     return {"key": f"tool/1/{call}", "call_id": call, "name": name, "args": {}, **more}
 
 
@@ -35,13 +35,13 @@ PARENT = make_log(
     (0.0021, k.GUARD_VERDICT, {"guard": "pii", "stage": "input", "verdict": "allow"}),
     (0.003, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
     (3.2, k.LLM_COMPLETED, {"key": "llm/1", "reply": reply(1020, 85, cost=0.002), "attempts": 2}),
-    (3.2, k.TOOL_REQUESTED, asked("a", "search_orders")),
-    (3.2, k.TOOL_REQUESTED, asked("b", "ask_expert")),
-    (3.2, k.APPROVAL_REQUESTED, asked("c", "refund")),
+    (3.2, k.TOOL_REQUESTED, call_payload("a", "search_orders")),
+    (3.2, k.TOOL_REQUESTED, call_payload("b", "ask_expert")),
+    (3.2, k.APPROVAL_REQUESTED, call_payload("c", "refund")),
     (3.6, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "order 7"}),
     (9.0, k.TOOL_COMPLETED, {"key": "tool/1/b", "call_id": "b", "output": "30 days"}),
     (140, k.APPROVAL_DECIDED, {"signal_id": "s", "key": "tool/1/c", "approved": True}),
-    (140, k.TOOL_REQUESTED, asked("c", "refund")),
+    (140, k.TOOL_REQUESTED, call_payload("c", "refund")),
     (170, k.RUN_RESUMED, {"worker": "w2", "epoch": 2}),
     (
         170,
@@ -61,16 +61,16 @@ CHILD = make_log(
             "input": [],
         },
     ),
-    (3.4, k.TOOL_REQUESTED, asked("d", "a_tool_with_a_name_that_no_console_has_room_for")),
-    (3.4, k.TOOL_REQUESTED, asked("e", "delete_all", unstarted=True)),
+    (3.4, k.TOOL_REQUESTED, call_payload("d", "a_tool_with_a_name_that_no_console_has_room_for")),
+    (3.4, k.TOOL_REQUESTED, call_payload("e", "delete_all", unstarted=True)),
     (
         3.4,
         k.TOOL_FAILED,
         {"key": "tool/1/e", "call_id": "e", "reason": "denied", "code": "denied", "message": "no"},
     ),
-    (3.5, k.APPROVAL_REQUESTED, asked("f", "wipe")),
+    (3.5, k.APPROVAL_REQUESTED, call_payload("f", "wipe")),
     (3.6, k.APPROVAL_DECIDED, {"signal_id": "s", "key": "tool/1/f", "approved": False}),
-    (3.7, k.APPROVAL_REQUESTED, asked("g", "pay")),
+    (3.7, k.APPROVAL_REQUESTED, call_payload("g", "pay")),
     (3.8, k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"}),
     run_id="child",
 )
@@ -152,7 +152,7 @@ def test_names_cannot_reach_the_terminal():
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "expected"),
     [
         ({"outcome": "FAILED", "error": {"type": "LLMError"}}, "✗ FAILED: LLMError"),
         ({"outcome": "LIMITED", "reason": "max_steps"}, "✗ LIMITED: max_steps"),
@@ -161,22 +161,24 @@ def test_names_cannot_reach_the_terminal():
         ({"outcome": "CANCELLED", "reason": "typed"}, "⊘ CANCELLED"),
     ],
 )
-def test_an_outcome_is_told_with_its_reason(outcome: dict[str, Any], told: str):
+def test_an_outcome_is_drawn_with_its_reason(outcome: dict[str, Any], expected: str):
     log = make_log(
         (0, k.RUN_STARTED, {"algorithm": "a", "input": []}), (1, k.RUN_COMPLETED, outcome)
     )
 
-    assert drawn(spans_from_events(log, capture_content=True))[0] == f"◆ agent a  1.00 s  {told}"
+    assert (
+        drawn(spans_from_events(log, capture_content=True))[0] == f"◆ agent a  1.00 s  {expected}"
+    )
 
 
-def test_a_call_that_was_called_off_is_told_as_that():
+def test_a_cancelled_call_is_drawn_as_called_off():
     root, *_ = make_trace()
     spans = [replace(root, attributes={"lib.reason": reason}) for reason in ("cancelled", "denied")]
 
     assert [drawn([span])[0].split("  ")[-1] for span in spans] == ["⊘ cancelled", "⊘ denied"]
 
 
-def test_a_workflow_is_told_as_one():
+def test_a_workflow_is_drawn_as_a_workflow():
     root = replace(make_trace()[0], kind="workflow", name="invoke_workflow debate")
 
     assert drawn([root])[0] == "◇ workflow debate  10.00 s  ✓"
@@ -190,13 +192,13 @@ def test_totals_that_do_not_fit_go_on_below():
     assert drawn([root], width=len(whole) - 1)[1:] == whole.rsplit(" · ", 1)
 
 
-def test_an_error_without_a_type_is_told_as_one():
+def test_an_error_without_a_type_is_drawn_as_error():
     root, *_ = make_trace()
 
     assert drawn([replace(root, status="error")])[0] == "◆ agent agent-1  10.00 s  ✗ error"
 
 
-def test_a_guard_that_nobody_knows_more_of_is_just_fine():
+def test_a_guard_without_a_verdict_is_drawn_as_fine():
     root, *_ = make_trace()
 
     assert drawn([replace(root, kind="guardrail", name="guard")])[0] == "▲ guard  10.00 s  ✓"
@@ -222,7 +224,7 @@ def test_colours_come_with_a_terminal():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (0.0004, "0.4 ms"),
         (0.0123, "12 ms"),
@@ -239,14 +241,14 @@ def test_colours_come_with_a_terminal():
         (200000, "2 d 07 h"),
     ],
 )
-def test_a_duration_is_told_in_the_units_that_matter(seconds: float, told: str):
-    assert duration(timedelta(seconds=seconds)) == told
+def test_a_duration_is_written_in_its_two_largest_units(seconds: float, expected: str):
+    assert duration(timedelta(seconds=seconds)) == expected
 
 
 # -- the tree ----------------------------------------------------------------------------------
 
 
-def test_siblings_stand_in_the_order_of_their_starts_and_ties_in_the_order_given():
+def test_siblings_are_sorted_by_start_and_ties_keep_their_order():
     root, call, tool = make_trace()
     late = replace(call, span_id="late", start=call.start + timedelta(seconds=1))
 
@@ -323,8 +325,13 @@ def test_errors_are_counted_where_they_began_though_a_guard_has_looked() -> None
     assert totals([replace(root, status="ok"), guard]).errors == 0
 
 
-def test_what_a_guard_has_stopped_is_not_well_and_scores_tell_their_value() -> None:
+def test_blocked_guards_are_drawn_as_called_off_and_scores_with_their_value() -> None:
     for verdict, state in (("allowed", "ok"), ("blocked", "off"), ("failed", "off")):
         assert state_of(replace(ROOT, attributes={a.GUARD_VERDICT: verdict})) == state
-    for told, words in (({a.EVALUATION_VALUE: 0.8}, ["0.8"]), ({a.EVALUATION_LABEL: "x"}, ["x"])):
-        assert list(status_words(replace(ROOT, kind="evaluator", attributes=dict(told)))) == words
+    for expected, words in (
+        ({a.EVALUATION_VALUE: 0.8}, ["0.8"]),
+        ({a.EVALUATION_LABEL: "x"}, ["x"]),
+    ):
+        assert (
+            list(status_words(replace(ROOT, kind="evaluator", attributes=dict(expected)))) == words
+        )

@@ -12,7 +12,7 @@ import pytest
 from fakes.otlp_receiver import Drop, Hang, HTTPServer, Request, Response
 from lib.errors import ExportError
 from lib.evals import Score
-from lib.observe.sinks.rest import Reply, RestAPI, checked_key, checked_url, place_of, send_each
+from lib.observe.sinks.rest import Reply, RestAPI, address_of, checked_key, checked_url, send_each
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
 
@@ -336,7 +336,7 @@ def test_a_url_that_cannot_be_is_refused_without_repeating_it(url: str):
 )
 def test_a_url_has_no_slash_at_its_end(url: str, checked: str, place: str):
     assert checked_url(url, "host") == checked
-    assert place_of(checked) == place
+    assert address_of(checked) == place
 
 
 async def test_nothing_is_logged(caplog: pytest.LogCaptureFixture):

@@ -10,7 +10,7 @@ from lib.observe import Span, SpanEvent, span_id_of, spans_from_events, trace_id
 from lib.observe.spans import interrupt
 from lib.testing.logs import at, make_log
 
-from .span_kit import ROOT, START, asked
+from .span_kit import ROOT, START, call_payload
 
 # -- the run -----------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ def test_captured_content_of_a_run_is_what_was_said_first_and_last_and_why_it_en
 
 
 @pytest.mark.parametrize(
-    ("events", "told"),
+    ("events", "expected"),
     [
         (make_log((0, k.RUN_COMPLETED, {"outcome": "FAILED"})), "begins with 'lib.run.started'"),
         (
@@ -112,8 +112,8 @@ def test_captured_content_of_a_run_is_what_was_said_first_and_last_and_why_it_en
         ),
     ],
 )
-def test_a_piece_of_a_log_and_a_mixture_of_logs_are_refused(events: Any, told: str):
-    with pytest.raises(ValueError, match=told):
+def test_a_piece_of_a_log_and_a_mixture_of_logs_are_refused(events: Any, expected: str):
+    with pytest.raises(ValueError, match=expected):
         spans_from_events(events)
 
 
@@ -122,7 +122,7 @@ def test_a_negative_limit_is_refused():
         spans_from_events([], content_limit=-1)
 
 
-def test_names_that_were_given_are_bounded():
+def test_names_are_cut_to_their_limit():
     verdict = {"guard": "y" * 999, "stage": "input", "verdict": "block", "content_hash": "ab12"}
     events = make_log(
         (0, k.RUN_STARTED, {**START, "algorithm": "x" * 999}), (1, k.GUARD_VERDICT, verdict)
@@ -146,7 +146,7 @@ def test_a_child_hangs_under_exactly_what_started_it(key: str, family: str):
         (0, k.RUN_STARTED, START),
         (1, k.TURN_REQUESTED, {"signal_id": "turn-1", "input": []}),
         (1, k.CHILD_REQUESTED, {"key": "child/1", "run_id": "child"}),
-        (1, k.TOOL_REQUESTED, asked("a", "ask_expert", effects="none")),
+        (1, k.TOOL_REQUESTED, call_payload("a", "ask_expert", effects="none")),
     )
     started: dict[str, Any] = {"algorithm": "expert", "input": [], "root": "run"}
     child = make_log(
@@ -164,7 +164,7 @@ def test_a_child_hangs_under_exactly_what_started_it(key: str, family: str):
 
 
 @pytest.mark.parametrize("parent", [{}, [], "odd", {"run_id": 7}, {"run_id": "above"}])
-def test_a_child_whose_parent_is_told_oddly_hangs_where_it_can(parent: Any) -> None:
+def test_a_child_with_a_malformed_parent_is_placed_as_well_as_possible(parent: Any) -> None:
     log = make_log((0, k.RUN_STARTED, {"algorithm": "a", "input": [], "parent": parent}))
 
     [run] = spans_from_events(log, parent_events=log)
@@ -176,13 +176,13 @@ def test_a_child_whose_parent_is_told_oddly_hangs_where_it_can(parent: Any) -> N
 # -- death -------------------------------------------------------------------------------------
 
 
-def test_what_a_dead_process_left_open_is_closed_as_an_error_and_what_waits_goes_on_waiting():
+def test_open_calls_of_a_dead_process_end_as_errors_and_waits_stay_open():
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.APPROVAL_REQUESTED, asked("a", "pay")),
-        (1, k.TOOL_REQUESTED, asked("b", "search", effects="none")),
+        (1, k.APPROVAL_REQUESTED, call_payload("a", "pay")),
+        (1, k.TOOL_REQUESTED, call_payload("b", "search", effects="none")),
         (2, k.TOOL_COMPLETED, {"key": "tool/1/b", "call_id": "b", "output": "found"}),
-        (3, k.TOOL_REQUESTED, asked("c", "search", effects="none")),
+        (3, k.TOOL_REQUESTED, call_payload("c", "search", effects="none")),
     )
     before = spans_from_events(events)
 
@@ -193,9 +193,9 @@ def test_what_a_dead_process_left_open_is_closed_as_an_error_and_what_waits_goes
         (at(2.5), "error"),
         (at(3), "error"),
     ]
-    told = {"error.type": "interrupted", "lib.run.open": True}
-    assert cut_off.attributes == {**before[3].attributes, **told}
-    assert list(root.attributes) == sorted({**before[0].attributes, **told})
+    expected = {"error.type": "interrupted", "lib.run.open": True}
+    assert cut_off.attributes == {**before[3].attributes, **expected}
+    assert list(root.attributes) == sorted({**before[0].attributes, **expected})
 
 
 # -- effort ------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from lib.events import kinds as k
 from lib.observe import Span, span_id_of, spans_from_events, trace_id_of
 from lib.testing.logs import at, make_log
 
-from .span_kit import ROOT, START, asked
+from .span_kit import ROOT, START, call_payload
 
-SEARCH = (1, k.TOOL_REQUESTED, asked("a", "search", effects="none"))
+SEARCH = (1, k.TOOL_REQUESTED, call_payload("a", "search", effects="none"))
 FOUND = (2, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "found"})
 TOOL = span_id_of("run", "tool", "tool/1/a")
 
@@ -52,9 +52,9 @@ def test_a_score_is_a_span_under_what_was_judged_even_if_the_run_has_ended():
         user="ann",
     )
     assert of_run.parent_id == ROOT
-    told = spans_from_events(events, capture_content=True)[-2].attributes
-    assert told["gen_ai.evaluation.explanation"] == "because of my pin 1234"
-    assert told["lib.evaluation.meta"] == {"x": 1}
+    result = spans_from_events(events, capture_content=True)[-2].attributes
+    assert result["gen_ai.evaluation.explanation"] == "because of my pin 1234"
+    assert result["lib.evaluation.meta"] == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_a_label_is_one_of_few_words_or_else_content(
     events = make_log((0, k.RUN_STARTED, START), scored("s", value=value))
 
     silent = spans_from_events(events)[1].attributes
-    told = spans_from_events(events, capture_content=True)[1].attributes
+    result = spans_from_events(events, capture_content=True)[1].attributes
 
     assert silent.get("gen_ai.evaluation.score.value") == number
     assert silent.get("gen_ai.evaluation.score.label") == label
-    assert told.get("gen_ai.evaluation.score.label") == (value if number is None else label)
+    assert result.get("gen_ai.evaluation.score.label") == (value if number is None else label)
 
 
 @pytest.mark.parametrize("span_id", ["0123456789abcdef", "", 7, [], None, ROOT])
@@ -94,7 +94,7 @@ def test_a_score_that_comes_before_the_span_it_names_is_one_of_the_run_for_good(
 
 
 @pytest.mark.parametrize("broken", [{"value": [1]}, {"name": ""}, {"value": float("nan")}])
-def test_what_is_no_score_has_no_span(broken: dict[str, Any]):
+def test_an_unreadable_score_has_no_span(broken: dict[str, Any]):
     events = make_log((0, k.RUN_STARTED, START), scored("s", **broken))
 
     assert len(spans_from_events(events)) == 1

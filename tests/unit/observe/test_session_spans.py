@@ -197,8 +197,8 @@ async def test_each_turn_of_an_open_session_reaches_a_sink_as_it_ends(needs_root
 
     turn = ["turn", "invoke_agent react", "chat function"]
     root = ["invoke_workflow session"]
-    told = [sorted(span.name for span in spans) for spans in sink.exports if spans]
-    assert told == [
+    report = [sorted(span.name for span in spans) for spans in sink.exports if spans]
+    assert report == [
         sorted([*(root if needs_root else []), *turn]),
         sorted(turn),
         *([] if needs_root else [root]),

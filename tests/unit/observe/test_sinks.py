@@ -141,7 +141,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("1", False)])
-async def test_colour_is_for_terminals_unless_nobody_wants_it(
+async def test_terminals_get_colour_unless_no_color_is_set(
     no_color: str | None, coloured: bool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -17,7 +17,7 @@ START: tuple[float, str, dict[str, Any]] = (0.0, k.RUN_STARTED, {"algorithm": "r
 USED = {"input_tokens": 100, "output_tokens": 20}
 
 
-def asked(key: str = "llm/1", **more: Any) -> tuple[float, str, dict[str, Any]]:
+def call_payload(key: str = "llm/1", **more: Any) -> tuple[float, str, dict[str, Any]]:
     return (1.0, k.LLM_REQUESTED, {"key": key, "upto": 1, "digest": "d", **more})
 
 
@@ -26,15 +26,15 @@ def answered(key: str = "llm/1", **reply: Any) -> tuple[float, str, dict[str, An
 
 
 class Prices:
-    """Ten cents for each call of the model `m` of anybody; notes what it was asked."""
+    """Ten cents for each call of the model `m`; notes the queries."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.queries: list[tuple[Any, ...]] = []
 
     def price(
         self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
     ) -> Decimal | None:
-        self.asked.append((provider, model, dict(usage), at))
+        self.queries.append((provider, model, dict(usage), at))
         return Decimal("0.1") if model == "m" else None
 
 
@@ -54,7 +54,7 @@ def test_every_count_of_a_reply_is_kept_and_its_stated_cost_is_exact() -> None:
         "reasoning_tokens": 8,
         "cost": 0.1,
     }
-    log = make_log(START, asked(), answered(model="m", usage=usage))
+    log = make_log(START, call_payload(), answered(model="m", usage=usage))
 
     counts = {name: count for name, count in usage.items() if name != "cost"}
     used: Any = {"calls": 1, "known_cost": Decimal("0.1"), **counts}
@@ -65,9 +65,9 @@ def test_every_count_of_a_reply_is_kept_and_its_stated_cost_is_exact() -> None:
 def test_one_call_without_a_price_makes_the_sum_incomplete_and_not_smaller() -> None:
     log = make_log(
         START,
-        asked("llm/1"),
+        call_payload("llm/1"),
         answered("llm/1", model="m", usage={**USED, "cost": 0.25}),
-        asked("llm/2"),
+        call_payload("llm/2"),
         answered("llm/2", model="m", usage=USED),
     )
 
@@ -85,19 +85,19 @@ def test_a_stated_cost_comes_before_the_price_and_the_price_before_not_knowing()
     prices = Prices()
     log = make_log(
         START,
-        asked("llm/1"),
+        call_payload("llm/1"),
         answered("llm/1", model="m", usage={**USED, "cost": 0}),
-        asked("llm/2", provider="openai"),
+        call_payload("llm/2", provider="openai"),
         answered("llm/2", model="m", usage=USED),
-        asked("llm/3"),
+        call_payload("llm/3"),
         answered("llm/3", model="other", usage=USED),
-        asked("llm/4"),
+        call_payload("llm/4"),
         answered("llm/4", usage=USED),
     )
 
     spend = spend_of(log, prices=prices)
 
-    assert prices.asked == [
+    assert prices.queries == [
         ("openai", "m", USED, at(2.0)),
         (None, "other", USED, at(2.0)),
     ]
@@ -118,7 +118,7 @@ def test_a_stated_cost_comes_before_the_price_and_the_price_before_not_knowing()
 def test_a_call_belongs_to_the_model_that_answered_else_to_the_one_asked_for(
     requested: dict[str, Any], replied: dict[str, Any], model: str | None
 ) -> None:
-    log = make_log(START, asked(**requested), answered(**replied))
+    log = make_log(START, call_payload(**requested), answered(**replied))
 
     assert list(spend_of(log).models) == [model]
 
@@ -156,7 +156,7 @@ def test_a_child_counts_in_its_own_log_and_never_again_in_its_parents() -> None:
         run_id="parent",
     )
     child = make_log(
-        START, asked(), answered(model="m", usage={**USED, "cost": 0.25}), run_id="child"
+        START, call_payload(), answered(model="m", usage={**USED, "cost": 0.25}), run_id="child"
     )
 
     assert spend_of(parent) == TotalSpend(tool_calls=1)
@@ -177,7 +177,9 @@ def test_tool_calls_count_when_they_were_made() -> None:
 def test_a_failed_call_is_a_call_and_what_it_used_is_not_known_of() -> None:
     error = {"type": "LLMError", "message": "busy"}
     log = make_log(
-        START, asked(), (2, k.LLM_FAILED, {"key": "llm/1", "reason": "error", "error": error})
+        START,
+        call_payload(),
+        (2, k.LLM_FAILED, {"key": "llm/1", "reason": "error", "error": error}),
     )
 
     assert spend_of(log) == TotalSpend(llm_calls=1)
@@ -186,7 +188,7 @@ def test_a_failed_call_is_a_call_and_what_it_used_is_not_known_of() -> None:
 def test_a_call_that_a_takeover_has_made_again_counts_once() -> None:
     resumed = (1.5, k.RUN_RESUMED, {"worker": "other", "epoch": 2})
     reply = answered(model="m", usage=USED)
-    log = make_log(START, asked(), resumed, reply, reply)
+    log = make_log(START, call_payload(), resumed, reply, reply)
 
     spend = spend_of(log)
 
@@ -194,7 +196,7 @@ def test_a_call_that_a_takeover_has_made_again_counts_once() -> None:
 
 
 def test_what_a_bus_delivers_again_counts_once_wherever_the_pages_end() -> None:
-    log = make_log(START, asked(), answered(model="m", usage=USED))
+    log = make_log(START, call_payload(), answered(model="m", usage=USED))
     other = [replace(event, run_id="other") for event in log]
     fold = SpendFold()
 
@@ -207,7 +209,7 @@ def test_what_a_bus_delivers_again_counts_once_wherever_the_pages_end() -> None:
 
 
 def test_what_a_fold_has_said_stays_as_it_was() -> None:
-    log = make_log(START, asked(), answered(model="m", usage=USED))
+    log = make_log(START, call_payload(), answered(model="m", usage=USED))
     fold = SpendFold()
 
     before = fold.spend
@@ -219,7 +221,7 @@ def test_what_a_fold_has_said_stays_as_it_was() -> None:
 def test_groups_are_spent_apart() -> None:
     def run_of(run_id: str, tenant: str | None) -> list[Event]:
         return make_log(
-            START, asked(), answered(model="m", usage=USED), run_id=run_id, tenant=tenant
+            START, call_payload(), answered(model="m", usage=USED), run_id=run_id, tenant=tenant
         )
 
     runs = {"a": run_of("a", "acme"), "b": run_of("b", "acme"), "c": run_of("c", None)}
@@ -244,7 +246,7 @@ def test_groups_are_spent_apart() -> None:
     ],
 )
 def test_a_usage_that_cannot_be_read_is_unknown_and_counts_nothing(usage: Any) -> None:
-    log = make_log(START, asked(), answered(model="m", usage=usage))
+    log = make_log(START, call_payload(), answered(model="m", usage=usage))
 
     assert spend_of(log).models == {"m": ModelSpend(calls=1, unpriced=1)}
 

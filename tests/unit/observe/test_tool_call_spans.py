@@ -8,7 +8,7 @@ from lib.events import kinds as k
 from lib.observe import Span, span_id_of, spans_from_events, trace_id_of
 from lib.testing.logs import at, make_log
 
-from .span_kit import FAILURE, ROOT, START, asked
+from .span_kit import FAILURE, ROOT, START, call_payload
 
 
 def tool_span(call: str, name: str, start: float, end: float | None, **more: Any) -> Span:
@@ -45,12 +45,16 @@ def test_tool_calls_end_well_with_an_error_or_called_off():
 
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.TOOL_REQUESTED, asked("a", "search", effects="none", idempotency_key="i")),
-        (1, k.TOOL_REQUESTED, asked("b", "pay", effects="once", idempotency_key="i")),
-        (1, k.TOOL_REQUESTED, asked("c", "fetch", effects="idempotent", idempotency_key="i")),
-        (1, k.TOOL_REQUESTED, asked("d", "delete", unstarted=True)),
+        (1, k.TOOL_REQUESTED, call_payload("a", "search", effects="none", idempotency_key="i")),
+        (1, k.TOOL_REQUESTED, call_payload("b", "pay", effects="once", idempotency_key="i")),
+        (
+            1,
+            k.TOOL_REQUESTED,
+            call_payload("c", "fetch", effects="idempotent", idempotency_key="i"),
+        ),
+        (1, k.TOOL_REQUESTED, call_payload("d", "delete", unstarted=True)),
         (1, k.TOOL_FAILED, failed("d", "denied")),
-        (1, k.TOOL_REQUESTED, asked("e", "browse", effects="none", idempotency_key="i")),
+        (1, k.TOOL_REQUESTED, call_payload("e", "browse", effects="none", idempotency_key="i")),
         (2, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "x", "truncated": 9}),
         (3, k.TOOL_FAILED, failed("b", "unknown")),
         (4, k.TOOL_FAILED, failed("c", "error")),
@@ -96,8 +100,8 @@ def test_tool_calls_end_well_with_an_error_or_called_off():
 def test_captured_content_of_a_tool_call_is_what_went_in_and_what_came_out():
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.TOOL_REQUESTED, asked("a", "search", effects="none")),
-        (1, k.TOOL_REQUESTED, asked("b", "search", effects="none")),
+        (1, k.TOOL_REQUESTED, call_payload("a", "search", effects="none")),
+        (1, k.TOOL_REQUESTED, call_payload("b", "search", effects="none")),
         (2, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "found"}),
         (2, k.TOOL_FAILED, {"key": "tool/1/b", "call_id": "b", "reason": "error", **FAILURE}),
     )
@@ -111,9 +115,9 @@ def test_captured_content_of_a_tool_call_is_what_went_in_and_what_came_out():
 def test_a_takeover_is_counted_on_the_calls_that_it_cut_off_and_on_no_others():
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.APPROVAL_REQUESTED, asked("a", "pay")),
-        (1, k.TOOL_REQUESTED, asked("b", "search", effects="none")),
-        (1, k.TOOL_REQUESTED, asked("c", "search", effects="none")),
+        (1, k.APPROVAL_REQUESTED, call_payload("a", "pay")),
+        (1, k.TOOL_REQUESTED, call_payload("b", "search", effects="none")),
+        (1, k.TOOL_REQUESTED, call_payload("c", "search", effects="none")),
         (2, k.TOOL_COMPLETED, {"key": "tool/1/b", "call_id": "b", "output": "found"}),
         (3, k.RUN_RESUMED, {"worker": "w", "epoch": 2}),
         (4, k.RUN_RESUMED, {"worker": "w", "epoch": 3}),
@@ -131,7 +135,7 @@ def test_a_takeover_is_counted_on_the_calls_that_it_cut_off_and_on_no_others():
 
 
 def approval_log(*more: tuple[float, str, dict[str, Any]]) -> Span:
-    asking = (1, k.APPROVAL_REQUESTED, asked("a", "pay"))
+    asking = (1, k.APPROVAL_REQUESTED, call_payload("a", "pay"))
     return spans_from_events(
         make_log((0, k.RUN_STARTED, START), asking, *more), capture_content=True
     )[1]
@@ -179,7 +183,7 @@ def test_the_first_decision_ends_the_waiting_and_says_whose_it_is(approved: bool
 @pytest.mark.parametrize(
     "end",
     [
-        (9, k.TOOL_REQUESTED, asked("a", "pay", unstarted=True)),
+        (9, k.TOOL_REQUESTED, call_payload("a", "pay", unstarted=True)),
         (9, k.RUN_COMPLETED, {"outcome": "CANCELLED"}),
     ],
 )
@@ -197,7 +201,7 @@ def test_a_tool_call_to_an_mcp_server_says_so_on_its_own_span():
     mcp = {"method": "tools/call", "session_id": "s-1", "uri": "file:///secret", "transport": 7}
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.TOOL_REQUESTED, asked("a", "search", effects="none", mcp=mcp)),
+        (1, k.TOOL_REQUESTED, call_payload("a", "search", effects="none", mcp=mcp)),
         (2, k.TOOL_COMPLETED, {"key": "tool/1/a", "output": "x", "mcp": {"request_id": "12"}}),
     )
 
@@ -221,9 +225,9 @@ def test_what_a_model_calls_a_tool_is_content_unless_it_can_be_a_name(made_up: s
     )
 
     _, waiting, silent = spans_from_events(events)
-    told = spans_from_events(events, capture_content=True, content_limit=50)[2]
+    result = spans_from_events(events, capture_content=True, content_limit=50)[2]
 
-    assert (waiting.name, silent.name, told.name) == ("approval", "execute_tool", "execute_tool")
+    assert (waiting.name, silent.name, result.name) == ("approval", "execute_tool", "execute_tool")
     assert "gen_ai.tool.name" not in silent.attributes
-    assert told.attributes["gen_ai.tool.name"][:12] == made_up[:12]
-    assert len(told.attributes["gen_ai.tool.name"]) <= 50
+    assert result.attributes["gen_ai.tool.name"][:12] == made_up[:12]
+    assert len(result.attributes["gen_ai.tool.name"]) <= 50

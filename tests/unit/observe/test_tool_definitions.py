@@ -1,4 +1,4 @@
-"""What a model is told of its tools is in the trace if content is captured."""
+"""Definitions of tools are in the trace if content is captured."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def refund(order: str) -> str:
 NAMES = [{"type": "function", "name": each.name} for each in (look_up, refund)]
 
 
-def told(each: Tool) -> dict[str, Any]:
+def output(each: Tool) -> dict[str, Any]:
     return {
         "type": "function",
         "name": each.name,
@@ -67,7 +67,7 @@ async def shown(
 
 
 async def test_definitions_are_whole_if_content_is_captured():
-    assert (await shown(look_up, refund)) == [told(look_up), told(refund)]
+    assert (await shown(look_up, refund)) == [output(look_up), output(refund)]
     assert (await shown(look_up, refund, capture_content=False)) is None
     assert (await shown()) is None
 
@@ -111,7 +111,7 @@ async def test_tools_that_have_changed_since_are_shown_by_name():
     assert (await shown(look_up, refund, later=[refund, look_up])) == NAMES  # told in another order
 
 
-async def test_a_log_alone_tells_names():
+async def test_a_log_alone_gives_names_of_tools():
     async with make_engine(ScriptedClient(["done"]), look_up, refund) as engine:
         started = await engine.start("go")
         await started.result()
@@ -133,6 +133,6 @@ async def test_the_definitions_of_an_agent_with_tools_of_its_own_are_shown():
         for agent in agents:
             await (await agent.start(engine, "go")).result()
     assert [span.attributes[a.TOOL_DEFINITIONS] for span in sink.spans if span.kind == "llm"] == [
-        [told(look_up)],
-        [told(refund)],
+        [output(look_up)],
+        [output(refund)],
     ]

@@ -8,12 +8,12 @@ from lib.events import kinds as k
 from lib.observe import Span, spans_from_events
 from lib.testing.logs import at, make_log
 
-from .span_kit import START, asked
+from .span_kit import START, call_payload
 
 # -- sessions and workflows --------------------------------------------------------------------
 
 
-def test_a_run_that_is_given_turns_is_a_session_from_then_on():
+def test_a_run_with_turns_is_a_session_from_the_first_turn_on():
     events = make_log(
         (0, k.RUN_STARTED, {**START, "algorithm": "helpdesk"}),
         (1, k.MEMORY_REQUESTED, {"key": "m/1", "operation": "search_memory"}),
@@ -34,7 +34,7 @@ def test_a_run_that_is_given_turns_is_a_session_from_then_on():
         "gen_ai.agent.name": "helpdesk",
         "lib.run.outcome": "COMPLETED",
     }
-    assert "gen_ai.conversation.id" not in memory.attributes  # nobody knew when it began
+    assert "gen_ai.conversation.id" not in memory.attributes  # it began before the first turn
     assert turn.attributes["gen_ai.conversation.id"] == "run"
 
 
@@ -80,12 +80,12 @@ def test_a_step_of_a_workflow_is_a_moment_and_makes_its_run_one(
     events = make_log((0, k.RUN_STARTED, START), (1, kind, data), (2, kind, data))
 
     root, step, again = spans_from_events(events)
-    told = spans_from_events(events, capture_content=True)[1]
+    result = spans_from_events(events, capture_content=True)[1]
 
     assert (root.kind, root.name) == ("workflow", "invoke_workflow support")
     assert (step.name, step.kind, step.start, step.end) == (name, "internal", at(1), at(1))
     assert (step.attributes, step.output) == (attributes, None)
-    assert told.output == data.get("text")
+    assert result.output == data.get("text")
     assert again.span_id != step.span_id
 
 
@@ -115,10 +115,10 @@ def test_a_turn_that_its_session_leaves_without_an_answer_is_an_error():
     assert (called_off.end, called_off.status) == (at(2), "ok")
 
 
-def test_a_call_that_the_end_finds_open_against_the_rules_is_closed_as_unknown():
+def test_a_call_still_open_at_the_end_of_its_run_is_closed_as_unknown():
     events = make_log(
         (0, k.RUN_STARTED, START),
-        (1, k.TOOL_REQUESTED, asked("a", "search", effects="none")),
+        (1, k.TOOL_REQUESTED, call_payload("a", "search", effects="none")),
         (2, k.RUN_COMPLETED, {}),
         (3, k.TOOL_COMPLETED, {"key": "tool/1/a", "call_id": "a", "output": "found"}),
     )

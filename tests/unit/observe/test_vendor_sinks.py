@@ -44,7 +44,7 @@ def test_a_redirect_is_no_success(vendor: AnyVendor):
     assert vendor.failure(lambda sink, _: sink.export(TRACE), server=server).permanent
 
 
-def test_a_limit_that_is_reached_tells_when_to_come_again(vendor: AnyVendor):
+def test_a_rate_limit_carries_retry_after(vendor: AnyVendor):
     server = vendor.serve()
     server.script = [too_many("11")]
 
@@ -94,7 +94,7 @@ def phoenix_scores(server: PhoenixServer) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "scores_of", "told", "calls"),
+    ("vendor", "scores_of", "expected", "calls"),
     [
         ("langfuse", langfuse_scores, ("quality", 0.5, "2026-01-01"), 1),
         ("langsmith", langsmith_scores, ("quality", 0.5), 2),  # it asks for the project first
@@ -105,7 +105,7 @@ def phoenix_scores(server: PhoenixServer) -> list[tuple[Any, ...]]:
 def test_scores_of_the_log_arrive_once_and_without_what_people_wrote(
     vendor: AnyVendor,
     scores_of: Callable[[TraceServer], list[tuple[Any, ...]]],
-    told: tuple[Any, ...],
+    expected: tuple[Any, ...],
     calls: int,
 ):
     log = talkative_log(SECRET)
@@ -119,7 +119,7 @@ def test_scores_of_the_log_arrive_once_and_without_what_people_wrote(
 
     server = vendor.served(work)
 
-    assert scores_of(server) == [told]
+    assert scores_of(server) == [expected]
     assert len(server.calls) == calls
     assert SECRET.encode() not in server.received
 

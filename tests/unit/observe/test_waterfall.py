@@ -108,7 +108,7 @@ def test_a_trace_is_a_tree_with_bars_on_an_axis():
     assert drawn(both(), width=88) == DRAWN
 
 
-def test_the_page_that_explains_it_shows_what_is_drawn():
+def test_the_documentation_page_shows_the_drawn_waterfall():
     page = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-trace.md"
 
     assert "\n".join(DRAWN) in page.read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_where_there_is_little_room_one_column_after_the_other_gives_way(
     assert columns(room, natural, 1) == expected
 
 
-def test_a_column_that_nobody_fills_takes_no_room():
+def test_an_empty_column_takes_no_room():
     natural = Columns(name=10, took=0, bar=0, used=0, status=1)
 
     assert columns(60, natural, 1) == Columns(name=10, took=0, bar=45, used=0, status=1)
@@ -193,7 +193,7 @@ def star(length: int) -> list[Span]:
     return [root, *below]
 
 
-def test_of_a_deep_or_long_trace_as_much_is_shown_as_is_asked_for():
+def test_depth_and_limit_cut_a_trace():
     tree = rows(chain(5))
 
     assert [shown.row for shown in select(tree, depth=None, limit=None)] == tree
@@ -203,7 +203,7 @@ def test_of_a_deep_or_long_trace_as_much_is_shown_as_is_asked_for():
     assert select(wide, depth=1, limit=1) == [Shown(wide[0], 8)]
 
 
-def test_what_is_not_shown_is_told():
+def test_the_number_of_hidden_spans_is_shown():
     shown = drawn(chain(8), depth=3)
 
     assert "agent agent-1 +5" in shown[3]

@@ -1,4 +1,4 @@
-"""What backends call things: a dialect is a table, one file each."""
+"""The attribute names of each backend: one table per file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search was asked, and what it has found."""
+"""Queries and found documents in the captured content of a span."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LISTS: Final = ("documents", "hits", "matches", "records", "results")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Something that was found; None for what is not known of it."""
+    """A document that was found; a missing field is None."""
 
     id: Any
     score: Any
@@ -23,7 +23,7 @@ class Document:
 
 
 def query_of(value: Any) -> str | None:
-    """Return what a search was asked, None if that was not captured."""
+    """Return the query of a search, None if it was not captured."""
     if value is None:
         return None
     query = _first(value, _QUERIES)

@@ -55,34 +55,36 @@ def content(span: Span) -> dict[str, Any]:
 
 
 def _messages(span: Span) -> dict[str, Any]:
-    said = conversation(span.input)
-    leading = list(takewhile(lambda one: one.role == "system", said))
-    told = {
-        "gen_ai.system_instructions": [genai_part(part) for one in leading for part in one.parts],
-        "gen_ai.input.messages": genai_messages(said[len(leading) :]),
+    messages = conversation(span.input)
+    leading = list(takewhile(lambda message: message.role == "system", messages))
+    attributes = {
+        "gen_ai.system_instructions": [
+            genai_part(part) for message in leading for part in message.parts
+        ],
+        "gen_ai.input.messages": genai_messages(messages[len(leading) :]),
         "gen_ai.output.messages": genai_messages(conversation(span.output, "assistant")),
     }
-    return {name: json_text(value) for name, value in told.items() if value}
+    return {name: json_text(value) for name, value in attributes.items() if value}
 
 
 def _retrieval(span: Span) -> dict[str, Any]:
     found = documents_of(span.output)
     ranked = [{"id": document.id, "score": document.score} for document in found]
-    told = {"gen_ai.retrieval.query.text": query_of(span.input)}
+    attributes = {"gen_ai.retrieval.query.text": query_of(span.input)}
     if ranked:
-        return {**told, "gen_ai.retrieval.documents": json_text(ranked)}
-    return {**told, a.OUTPUT: None if span.output is None else text(span.output)}
+        return {**attributes, "gen_ai.retrieval.documents": json_text(ranked)}
+    return {**attributes, a.OUTPUT: None if span.output is None else text(span.output)}
 
 
 def _memory(span: Span) -> dict[str, Any]:
     query, records = field_of(span.input, "query"), field_of(span.output, "records")
     return {
-        **_told("gen_ai.memory.query.text", query, a.INPUT, span.input),
-        **_told("gen_ai.memory.records", records, a.OUTPUT, span.output),
+        **_either("gen_ai.memory.query.text", query, a.INPUT, span.input),
+        **_either("gen_ai.memory.records", records, a.OUTPUT, span.output),
     }
 
 
-def _told(name: str, value: Any, other_name: str, whole: Any) -> dict[str, Any]:
+def _either(name: str, value: Any, other_name: str, whole: Any) -> dict[str, Any]:
     if value is not None:
         return {name: text(value)}
     return {} if whole is None else {other_name: text(whole)}

@@ -73,19 +73,19 @@ def _usage(span: Span) -> dict[str, Any]:
     """Return the tokens in kinds that add up, and what they have cost.
 
     The server subtracts nothing itself, and takes any name that it does not know for a kind of its
-    own; so all is said here, and nothing in `gen_ai.usage`.
+    own; so all usage is in these attributes, and none in `gen_ai.usage`.
     """
     usage = usage_of(span)
     tokens = {name: max(number, 0) for name, number in usage.items() if name != "cost"}
-    sent, came = tokens.get("input_tokens", 0), tokens.get("output_tokens", 0)
+    sent, received = tokens.get("input_tokens", 0), tokens.get("output_tokens", 0)
     # A part is never more than its whole, whatever a provider says.
     cached = min(tokens.get("cache_read_tokens", 0), sent)
     written = min(tokens.get("cache_write_tokens", 0), sent - cached)
-    reasoning = min(tokens.get("reasoning_tokens", 0), came)
+    reasoning = min(tokens.get("reasoning_tokens", 0), received)
     details = {
         "input": sent - cached - written,
-        "output": came - reasoning,
-        "total": sent + came,
+        "output": received - reasoning,
+        "total": sent + received,
     }
     parts = {
         "input_cached_tokens": cached,
@@ -117,7 +117,7 @@ def _shown(span: Span, value: Any, role: str) -> str | None:
 
 LANGFUSE: Final = TableDialect(
     name="Langfuse",
-    kind="langfuse.observation.type",  # always said: without it, a model makes a generation
+    kind="langfuse.observation.type",  # always sent: without it, a model makes a generation
     kinds=_TYPES,
     names={
         **COMMON,
@@ -130,5 +130,5 @@ LANGFUSE: Final = TableDialect(
         a.COST: (a.COST, "gen_ai.usage.cost"),
     },
     facts=[_observation, _usage, _content],
-    unsaid="gen_ai.usage.",
+    omitted_prefix="gen_ai.usage.",
 )

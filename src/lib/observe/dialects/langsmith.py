@@ -46,44 +46,49 @@ def with_exception_event(span: Span) -> Span:
     if span.status == "ok" or span.end is None:
         return span
     kind = span.attributes.get(a.ERROR_TYPE)
-    told = {"exception.type": kind, "exception.message": span.status_message or kind or "error"}
-    event = SpanEvent("exception", span.end, {key: told[key] for key in told if told[key]})
+    attributes = {
+        "exception.type": kind,
+        "exception.message": span.status_message or kind or "error",
+    }
+    event = SpanEvent(
+        "exception", span.end, {key: attributes[key] for key in attributes if attributes[key]}
+    )
     return replace(span, events=[*span.events, event])
 
 
 def _run(span: Span) -> dict[str, Any]:
     tags = span.attributes.get(a.TAGS)
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "langsmith.span.tags": ",".join(map(text, cast(list[Any], tags)))
         if isinstance(tags, list | tuple)
         else None
     }
     if span.kind != "tool":  # the name of a tool makes a tool of anything
-        told |= {a.TOOL_NAME: None, f"{_META}tool_name": span.attributes.get(a.TOOL_NAME)}
-    return told
+        attributes |= {a.TOOL_NAME: None, f"{_META}tool_name": span.attributes.get(a.TOOL_NAME)}
+    return attributes
 
 
 def _usage(span: Span) -> dict[str, Any]:
     usage = usage_of(span)
     if not usage:
         return {}
-    sent, came = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
+    sent, received = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
     details: dict[str, Any] = {
         "input_tokens": sent,
-        "output_tokens": came,
-        "total_tokens": sent + came,
+        "output_tokens": received,
+        "total_tokens": sent + received,
         "total_cost": usage.get("cost"),
         "input_token_details": _details(usage, _INPUT),
         "output_token_details": _details(usage, _OUTPUT),
     }
     details = {name: number for name, number in details.items() if number not in (None, {})}
-    told = {
+    attributes = {
         "langsmith.usage_metadata": json_text(details),
-        "gen_ai.usage.total_tokens": sent + came,
+        "gen_ai.usage.total_tokens": sent + received,
         "gen_ai.usage.details.reasoning_tokens": usage.get("reasoning_tokens"),
     }
     # Usage is kept among a run's outputs, and lost where there are none.
-    return told if span.output is not None else {**told, "output.value": "{}"}
+    return attributes if span.output is not None else {**attributes, "output.value": "{}"}
 
 
 def _details(usage: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -95,21 +100,21 @@ def _content(span: Span) -> dict[str, Any]:
         names, values = ("gen_ai.input.messages", "gen_ai.output.messages"), _messages(span)
     else:
         names, values = ("input.value", "output.value"), _values(span)
-    told = dict(zip(names, values, strict=True))
-    return {name: value for name, value in told.items() if value is not None}
+    attributes = dict(zip(names, values, strict=True))
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _messages(span: Span) -> tuple[str | None, str | None]:
-    said = conversation(span.input), conversation(span.output, "assistant")
-    asked, answered = [json_text(genai_messages(one)) if one else None for one in said]
-    return asked, answered
+    messages = conversation(span.input), conversation(span.output, "assistant")
+    sent, received = [json_text(genai_messages(one)) if one else None for one in messages]
+    return sent, received
 
 
 def _values(span: Span) -> tuple[str | None, str | None]:
     if span.kind == "retriever":
         return query_of(span.input), _documents(span.output)
-    asked, answered = [_shown(span, value) for value in (span.input, span.output)]
-    return asked, answered
+    sent, received = [_shown(span, value) for value in (span.input, span.output)]
+    return sent, received
 
 
 def _shown(span: Span, value: Any) -> str | None:

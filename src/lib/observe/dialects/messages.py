@@ -21,8 +21,8 @@ _CUT: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One message: who, and its parts as the log has them, each with a type."""
+class LoggedMessage:
+    """A message: its role, and its parts as the log has them, each with a type."""
 
     role: str
     parts: Sequence[Mapping[str, Any]]
@@ -35,47 +35,49 @@ class Said:
         return None
 
 
-def conversation(value: Any, role: str = "user") -> list[Said]:
-    """Return the messages of a captured value; whatever is no message counts as one text.
+def conversation(value: Any, role: str = "user") -> list[LoggedMessage]:
+    """Return the messages of a captured value; any other value is one text message.
 
     Args:
         value: what a span has captured.
-        role: of what is no message.
+        role: of a value that is no message.
     """
     if value is None:
         return []
     items = cast(list[Any], value) if isinstance(value, list) else [value]
     if all(map(is_message, items)):
-        return [_said(item) for item in items]
+        return [_read_message(item) for item in items]
     text = value if isinstance(value, str) else json_text(value)
-    return [Said(role, [{"type": "text", "text": text}])]
+    return [LoggedMessage(role, [{"type": "text", "text": text}])]
 
 
 def is_message(value: Any) -> bool:
-    """Tell whether a captured value looks like a message of the log."""
+    """Return True if a captured value looks like a message of the log."""
     if not isinstance(value, Mapping):
         return False
-    said = cast(Mapping[str, Any], value)
-    has_content = isinstance(said.get("parts"), list) or isinstance(said.get("content"), str)
-    return said.get("role") in ROLES and (has_content or len(said) == 1)
+    message = cast(Mapping[str, Any], value)
+    has_content = isinstance(message.get("parts"), list) or isinstance(message.get("content"), str)
+    return message.get("role") in ROLES and (has_content or len(message) == 1)
 
 
-def _said(message: Mapping[str, Any]) -> Said:
+def _read_message(message: Mapping[str, Any]) -> LoggedMessage:
     content, parts = message.get("content"), message.get("parts")
-    told: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else []
-    told += cast(list[Any], parts) if isinstance(parts, list) else []
-    known = [cast(Mapping[str, Any], part) for part in told if isinstance(part, Mapping)]
-    return Said(
-        message["role"], [{**part, "type": str(part.get("type") or "unknown")} for part in known]
+    items: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else []
+    items += cast(list[Any], parts) if isinstance(parts, list) else []
+    readable = [cast(Mapping[str, Any], part) for part in items if isinstance(part, Mapping)]
+    return LoggedMessage(
+        message["role"], [{**part, "type": str(part.get("type") or "unknown")} for part in readable]
     )
 
 
 # -- OpenTelemetry ---------------------------------------------------------------------------------
 
 
-def genai_messages(said: Sequence[Said]) -> list[dict[str, Any]]:
+def genai_messages(messages: Sequence[LoggedMessage]) -> list[dict[str, Any]]:
     """Return messages as OpenTelemetry's conventions write them."""
-    return [{"role": one.role, "parts": [genai_part(part) for part in one.parts]} for one in said]
+    return [
+        {"role": one.role, "parts": [genai_part(part) for part in one.parts]} for one in messages
+    ]
 
 
 def genai_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,9 +104,9 @@ def _genai_call(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _genai_result(part: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"type": "tool_call_response", "id": part.get("call_id")}
+    response = {"type": "tool_call_response", "id": part.get("call_id")}
     failed = {"is_error": True} if part.get("is_error") else {}
-    return {**told, "response": part.get("content", ""), **failed}
+    return {**response, "response": part.get("content", ""), **failed}
 
 
 def _genai_media(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,31 +132,34 @@ _GENAI: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
 # -- chat ------------------------------------------------------------------------------------------
 
 
-def chat_messages(said: Sequence[Said]) -> list[dict[str, Any]]:
+def chat_messages(messages: Sequence[LoggedMessage]) -> list[dict[str, Any]]:
     """Return messages as OpenAI's chat completions API writes them, one per tool result."""
-    return [message for one in said for message in _chat(one)]
+    return [chat for message in messages for chat in _chat(message)]
 
 
-def _chat(said: Said) -> list[dict[str, Any]]:
-    results = [part for part in said.parts if part["type"] == "tool_result"]
-    calls = [part for part in said.parts if part["type"] == "tool_call"]
-    rest = [part for part in said.parts if part["type"] not in {"tool_result", "tool_call"}]
+def _chat(logged: LoggedMessage) -> list[dict[str, Any]]:
+    results = [part for part in logged.parts if part["type"] == "tool_result"]
+    calls = [part for part in logged.parts if part["type"] == "tool_call"]
+    rest = [part for part in logged.parts if part["type"] not in {"tool_result", "tool_call"}]
     answers: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": part.get("call_id"), "content": part.get("content", "")}
         for part in results
     ]
     if answers and not calls and not rest:
         return answers
-    message: dict[str, Any] = {"role": said.role, "content": _chat_content(Said(said.role, rest))}
+    message: dict[str, Any] = {
+        "role": logged.role,
+        "content": _chat_content(LoggedMessage(logged.role, rest)),
+    }
     if calls:
         message["tool_calls"] = [_chat_call(part) for part in calls]
     return [message, *answers]
 
 
-def _chat_content(said: Said) -> Any:
-    if said.text is not None:
-        return said.text
-    return [_chat_part(part) for part in said.parts] or None
+def _chat_content(logged: LoggedMessage) -> Any:
+    if logged.text is not None:
+        return logged.text
+    return [_chat_part(part) for part in logged.parts] or None
 
 
 def _chat_call(part: Mapping[str, Any]) -> dict[str, Any]:

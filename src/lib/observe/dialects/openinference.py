@@ -2,7 +2,7 @@
 
 Lists become names with numbers in them. So that a span stays of a size that a backend takes, each
 list is limited to 128 items: the newest messages, the first of everything else. How many messages
-are left out is told in `lib.input.omitted`.
+are left out is in `lib.input.omitted`.
 
 Source: OpenInference semantic conventions 0.1.42, November 2026.
 """
@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from lib.observe import attributes as a
 from lib.observe.dialects.documents import documents_of, query_of
 from lib.observe.dialects.messages import (
-    Said,
+    LoggedMessage,
     arguments_text,
     chat_messages,
     conversation,
@@ -26,7 +26,7 @@ from lib.observe.dialects.values import json_text, text
 from lib.observe.span import Span, SpanKind
 
 MAX_ITEMS: Final = 128
-"""Of each list."""
+"""The most items of each list."""
 
 _KINDS: Final[Mapping[SpanKind, str]] = {
     "agent": "AGENT",
@@ -53,13 +53,13 @@ _MESSAGES: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow
 def _common(span: Span) -> dict[str, Any]:
     attributes = span.attributes
     metadata = {"run_id": span.run_id or None, "tenant": span.tenant}
-    known = {name: value for name, value in metadata.items() if value is not None}
+    shown = {name: value for name, value in metadata.items() if value is not None}
     settings = settings_of(span)
     model = attributes.get(a.RESPONSE_MODEL) or attributes.get(a.REQUEST_MODEL)
     reasons = attributes.get(a.FINISH_REASONS)
-    told = {"openinference.span.kind": "RETRIEVER"} if _is_search(span) else {}
-    return told | {
-        "metadata": json_text(known) if known else None,
+    fields = {"openinference.span.kind": "RETRIEVER"} if _is_search(span) else {}
+    return fields | {
+        "metadata": json_text(shown) if shown else None,
         _MODELS.get(span.kind, "llm.model_name"): model,
         "llm.invocation_parameters": json_text(settings) if settings else None,
         "llm.finish_reason": reasons[0] if isinstance(reasons, list) and reasons else None,
@@ -77,26 +77,26 @@ def _total(span: Span) -> dict[str, Any]:
 
 
 def _content(span: Span) -> dict[str, Any]:
-    told = {
+    fields = {
         **_value("input", span, span.input, "user"),
         **_value("output", span, span.output, "assistant"),
     }
     match span.kind:
         case "llm":
-            told |= _conversation(span)
+            fields |= _conversation(span)
         case "tool":
-            told["tool.parameters"] = told.get("input.value")
+            fields["tool.parameters"] = fields.get("input.value")
         case "retriever" | "memory":
-            told |= dict(_documents("retrieval.documents", span.output))
+            fields |= dict(_documents("retrieval.documents", span.output))
         case "reranker":
-            told["reranker.query"] = query_of(span.input)
-            told |= dict(_documents("reranker.input_documents", span.input))
-            told |= dict(_documents("reranker.output_documents", span.output))
+            fields["reranker.query"] = query_of(span.input)
+            fields |= dict(_documents("reranker.input_documents", span.input))
+            fields |= dict(_documents("reranker.output_documents", span.output))
         case "embedding":
-            told |= dict(_embedded(span.input))
+            fields |= dict(_embedded(span.input))
         case _:
             pass
-    return told
+    return fields
 
 
 def _value(side: str, span: Span, value: Any, role: str) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def _value(side: str, span: Span, value: Any, role: str) -> dict[str, Any]:
         return {}
     shown = value
     if span.kind in _MESSAGES and not isinstance(value, str):
-        said = conversation(value, role)
-        alone = said[0].text if len(said) == 1 else None
-        shown = chat_messages(said) if alone is None else alone
+        messages = conversation(value, role)
+        alone = messages[0].text if len(messages) == 1 else None
+        shown = chat_messages(messages) if alone is None else alone
     elif span.kind == "retriever" and side == "input":
         shown = query_of(value)
     mime_type = "text/plain" if isinstance(shown, str) else "application/json"
@@ -117,57 +117,57 @@ def _value(side: str, span: Span, value: Any, role: str) -> dict[str, Any]:
 
 
 def _conversation(span: Span) -> dict[str, Any]:
-    asked = _one_result_each(conversation(span.input))
-    answered = _one_result_each(conversation(span.output, "assistant"))
-    left_out = max(len(asked) - MAX_ITEMS, 0)
-    told = {
-        **dict(_flat_messages("llm.input_messages", asked[left_out:])),
-        **dict(_flat_messages("llm.output_messages", answered[-MAX_ITEMS:])),
+    sent = _one_result_each(conversation(span.input))
+    received = _one_result_each(conversation(span.output, "assistant"))
+    left_out = max(len(sent) - MAX_ITEMS, 0)
+    fields = {
+        **dict(_flat_messages("llm.input_messages", sent[left_out:])),
+        **dict(_flat_messages("llm.output_messages", received[-MAX_ITEMS:])),
         **dict(_tools(span.attributes.get(a.TOOL_DEFINITIONS))),
     }
     if left_out:
-        told[a.OMITTED] = left_out + _count(span.attributes.get(a.OMITTED))
-    return told
+        fields[a.OMITTED] = left_out + _count(span.attributes.get(a.OMITTED))
+    return fields
 
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _one_result_each(said: Sequence[Said]) -> list[Said]:
-    """Return the messages so that each has at most one result of a tool, which it is about."""
-    single: list[Said] = []
-    for one in said:
+def _one_result_each(messages: Sequence[LoggedMessage]) -> list[LoggedMessage]:
+    """Return the messages, split so that a tool result is a message of its own."""
+    single: list[LoggedMessage] = []
+    for one in messages:
         results = [part for part in one.parts if part["type"] == "tool_result"]
         rest = [part for part in one.parts if part["type"] != "tool_result"]
         if rest or not results:
-            single.append(Said(one.role, rest))
-        single.extend(Said("tool", [part]) for part in results)
+            single.append(LoggedMessage(one.role, rest))
+        single.extend(LoggedMessage("tool", [part]) for part in results)
     return single
 
 
-def _flat_messages(prefix: str, said: Sequence[Said]) -> Iterator[tuple[str, Any]]:
-    for place, one in enumerate(said):
-        yield from _flat_message(f"{prefix}.{place}.message", one)
+def _flat_messages(prefix: str, messages: Sequence[LoggedMessage]) -> Iterator[tuple[str, Any]]:
+    for index, one in enumerate(messages):
+        yield from _flat_message(f"{prefix}.{index}.message", one)
 
 
-def _flat_message(prefix: str, said: Said) -> Iterator[tuple[str, Any]]:
-    yield f"{prefix}.role", said.role
-    for result in said.parts:
+def _flat_message(prefix: str, message: LoggedMessage) -> Iterator[tuple[str, Any]]:
+    yield f"{prefix}.role", message.role
+    for result in message.parts:
         if result["type"] == "tool_result":
             yield f"{prefix}.tool_call_id", result.get("call_id")
             yield f"{prefix}.content", text(result.get("content", ""))
             return
-    calls = [part for part in said.parts if part["type"] == "tool_call"]
-    rest = [part for part in said.parts if part["type"] != "tool_call"]
-    alone = Said(said.role, rest).text
+    calls = [part for part in message.parts if part["type"] == "tool_call"]
+    rest = [part for part in message.parts if part["type"] != "tool_call"]
+    alone = LoggedMessage(message.role, rest).text
     if alone is not None:
         yield f"{prefix}.content", alone
     else:
-        for place, part in enumerate(rest[:MAX_ITEMS]):
-            yield from _flat_part(f"{prefix}.contents.{place}.message_content", part)
-    for place, call in enumerate(calls[:MAX_ITEMS]):
-        yield from _flat_call(f"{prefix}.tool_calls.{place}.tool_call", call)
+        for index, part in enumerate(rest[:MAX_ITEMS]):
+            yield from _flat_part(f"{prefix}.contents.{index}.message_content", part)
+    for index, call in enumerate(calls[:MAX_ITEMS]):
+        yield from _flat_call(f"{prefix}.tool_calls.{index}.tool_call", call)
 
 
 def _flat_part(prefix: str, part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -193,13 +193,13 @@ def _flat_call(prefix: str, call: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _tools(definitions: Any) -> Iterator[tuple[str, Any]]:
-    for place, definition in enumerate(_items(definitions)):
-        yield f"llm.tools.{place}.tool.json_schema", json_text(definition)
+    for index, definition in enumerate(_items(definitions)):
+        yield f"llm.tools.{index}.tool.json_schema", json_text(definition)
 
 
 def _documents(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
-    for place, document in enumerate(documents_of(value)[:MAX_ITEMS]):
-        name = f"{prefix}.{place}.document"
+    for index, document in enumerate(documents_of(value)[:MAX_ITEMS]):
+        name = f"{prefix}.{index}.document"
         yield f"{name}.id", None if document.id is None else text(document.id)
         yield f"{name}.score", document.score
         yield f"{name}.content", None if document.content is None else text(document.content)
@@ -208,8 +208,8 @@ def _documents(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _embedded(value: Any) -> Iterator[tuple[str, Any]]:
     texts = [value] if isinstance(value, str) else _items(value)
-    for place, one in enumerate(texts):
-        yield f"embedding.embeddings.{place}.embedding.text", text(one)
+    for index, one in enumerate(texts):
+        yield f"embedding.embeddings.{index}.embedding.text", text(one)
 
 
 def _items(value: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """A dialect as a table: our names on the left, a backend's on the right.
 
-What a table cannot say, such as how a conversation is written, is said by functions beside it:
+What a table cannot express, such as how a conversation is written, is in functions beside it:
 each returns attributes to add. `clean` comes last, so no function needs to care for odd values.
 """
 
@@ -19,7 +19,7 @@ Names = Mapping[str, tuple[str, ...]]
 """Their names for each of ours; no names at all where it is not to be sent."""
 
 Facts = Callable[[Span], Mapping[str, Any]]
-"""Something to say of a span; None values are left out."""
+"""Returns attributes of a span; None values are left out."""
 
 COMMON: Final[Names] = {
     a.SESSION: (a.SESSION, a.CONVERSATION_ID),
@@ -28,7 +28,7 @@ COMMON: Final[Names] = {
     a.TENANT: (a.TENANT,),
     a.USER: (a.USER,),
 }
-"""What every span tells, in every dialect."""
+"""The attributes of every span, in every dialect."""
 
 _SUMS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "workflow"})
 """Kinds whose usage is that of the spans below them: a backend would count it twice."""
@@ -47,12 +47,12 @@ class TableDialect:
 
     Attributes:
         name: of the dialect, for people.
-        kind: the attribute that tells what a span is; one that the span has already wins.
+        kind: the attribute for the kind of a span; one that the span has already wins.
         kinds: their word for each kind, None where there is none.
         names: of attributes; those that are missing here keep their name.
-        facts: what else there is to say, later ones first.
+        facts: functions that return more attributes; a later one overrides an earlier one.
         rest: put before `lib.` names that are missing in `names`.
-        unsaid: what begins so and is missing in `names` is not sent, unless it is empty.
+        omitted_prefix: attributes with this prefix that are missing in `names` are not sent.
     """
 
     name: str
@@ -61,21 +61,21 @@ class TableDialect:
     names: Names
     facts: Sequence[Facts] = ()
     rest: str = ""
-    unsaid: str = ""
+    omitted_prefix: str = ""
     _called: dict[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]], init=False, repr=False, compare=False
     )
 
     def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
         """Return the attributes of a span, sorted by name."""
-        told: dict[str, Any] = {self.kind: self.kinds[span.kind]}
-        for name, value in _known(span).items():
+        values: dict[str, Any] = {self.kind: self.kinds[span.kind]}
+        for name, value in _own_attributes(span).items():
             names = self._called.get(name)
             for theirs in self._look_up(name) if names is None else names:
-                told[theirs] = value
+                values[theirs] = value
         for facts in self.facts:
-            told |= facts(span)
-        return clean(told)
+            values |= facts(span)
+        return clean(values)
 
     def _look_up(self, name: str) -> tuple[str, ...]:
         """Return their names of one of ours, and remember them."""
@@ -85,7 +85,7 @@ class TableDialect:
         return names
 
     def _unnamed(self, name: str) -> tuple[str, ...]:
-        if name in self.names or (self.unsaid and name.startswith(self.unsaid)):
+        if name in self.names or (self.omitted_prefix and name.startswith(self.omitted_prefix)):
             return ()
         return (f"{self.rest}{name}" if name.startswith("lib.") else name,)
 
@@ -140,9 +140,9 @@ def trace_name_of(span: Span) -> Any:
     return span.attributes.get(a.TRACE_NAME) or (span.name if is_root else None)
 
 
-def _known(span: Span) -> Mapping[str, Any]:
-    """Return what a span tells, by our names."""
-    told: dict[str, Any] = {
+def _own_attributes(span: Span) -> Mapping[str, Any]:
+    """Return the attributes of a span, by our names."""
+    values: dict[str, Any] = {
         a.RUN_ID: span.run_id or None,
         a.SPAN_KIND: span.kind,
         a.TENANT: span.tenant,
@@ -150,8 +150,8 @@ def _known(span: Span) -> Mapping[str, Any]:
         **span.attributes,
     }
     if span.kind in _SUMS:
-        told = {name: value for name, value in told.items() if name not in _USAGE}
-    conversation = told.pop(a.CONVERSATION_ID, None)
-    if not told.get(a.SESSION):
-        told[a.SESSION] = conversation
-    return told
+        values = {name: value for name, value in values.items() if name not in _USAGE}
+    conversation = values.pop(a.CONVERSATION_ID, None)
+    if not values.get(a.SESSION):
+        values[a.SESSION] = conversation
+    return values

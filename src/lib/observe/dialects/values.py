@@ -27,7 +27,7 @@ _UNFIT: Final = re.compile("[\ud800-\udfff\x00]")
 
 
 def clean_text(value: str) -> str:
-    """Return the text with a replacement character for each that a backend may choke on."""
+    """Return the text with U+FFFD for each character that a backend may refuse."""
     if "\x00" not in value and _is_unicode(value):
         return value  # most are, and a pattern takes five times as long to see it
     return _UNFIT.sub("\ufffd", value)
@@ -49,16 +49,16 @@ def clean(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
     None and numbers that are not finite are left out. Integers beyond 64 bits become text; so do
     objects, nested lists and lists of more than one type, as JSON.
     """
-    told: dict[str, AttributeValue] = {}
+    cleaned: dict[str, AttributeValue] = {}
     for name in sorted(attributes):
         value = attributes[name]
         if type(value) is str:
-            told[name] = value if value.isascii() and "\x00" not in value else clean_text(value)
+            cleaned[name] = value if value.isascii() and "\x00" not in value else clean_text(value)
         elif value is not None and (fit := attribute(value)) is not None:
-            told[name] = fit
-    if told.keys() <= _FIT_NAMES:
-        return told
-    renamed = {_fit_name(name): value for name, value in told.items() if name}
+            cleaned[name] = fit
+    if cleaned.keys() <= _FIT_NAMES:
+        return cleaned
+    renamed = {_fit_name(name): value for name, value in cleaned.items() if name}
     return {name: renamed[name] for name in sorted(renamed)}
 
 
@@ -71,7 +71,7 @@ def _fit_name(name: str) -> str:
 
 
 def attribute(value: Any) -> AttributeValue | None:
-    """Return one value as a backend takes it, or None if there is nothing to tell."""
+    """Return one value as a backend takes it, or None if it is to be left out."""
     kind = value.__class__
     if kind is bool or (kind is int and _LEAST <= value <= _MOST):
         return value
@@ -108,7 +108,7 @@ def json_text(value: Any) -> str:
 
 
 def _may_be_odd(written: str) -> bool:
-    """Whether JSON has an escape in it, or a large integer, that is not fit for all readers."""
+    """Return True if JSON has an escape or a large integer that some readers refuse."""
     if _ESCAPE.search(written):
         return True
     return _LARGE in written.encode().translate(_TO_ZEROS)  # a pattern takes thirty times as long

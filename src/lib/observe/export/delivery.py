@@ -240,7 +240,7 @@ class Delivery:
         return True
 
     def _queries(self, claimed: _ClaimedTrace, attempt: _Attempt) -> bool:
-        """Return True if the sink itself is to be asked what it has of a trace."""
+        """Return True if the sink itself is to be queried for what it has of a trace."""
         return self._can_query and (attempt.resend or claimed.checkpoint.uncertain)
 
     async def _stored_span_ids(self, trace_id: str) -> frozenset[str]:

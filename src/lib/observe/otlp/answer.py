@@ -1,4 +1,4 @@
-"""What a backend says after it has taken spans: how many of them it has dropped nevertheless.
+"""Partial success: how many spans a backend has dropped of a request that it accepted.
 
 Source: OTLP 1.10, "Partial Success"; collector/trace/v1/trace_service.proto; in JSON its names are
 in lowerCamelCase and integers of 64 bits may be strings.
@@ -50,48 +50,48 @@ def _in_protobuf(body: bytes) -> int:
     rejected = 0
     for number, value in _fields(body):
         if number == 1 and isinstance(value, bytes):  # partial_success
-            told = [count for name, count in _fields(value) if name == 1]  # rejected_spans
-            rejected = told[-1] if told and isinstance(told[-1], int) else rejected
+            counts = [count for name, count in _fields(value) if name == 1]  # rejected_spans
+            rejected = counts[-1] if counts and isinstance(counts[-1], int) else rejected
     return rejected if rejected < 2**63 else 0  # a negative number
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of each field of a protobuf message: a varint, or bytes."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
         kind = tag & 7
         if kind == 0:
-            value, place = _varint(message, place)
+            value, position = _varint(message, position)
             yield tag >> 3, value
             continue
         if kind == 2:  # noqa: PLR2004 - what is preceded by its length
-            size, place = _varint(message, place)
+            size, position = _varint(message, position)
         elif kind in _FIXED_SIZE:
             size = _FIXED_SIZE[kind]
         else:
             raise ValueError("a field of no known layout")
-        if place + size > len(message):
+        if position + size > len(message):
             raise ValueError("a field beyond the end")
-        yield tag >> 3, message[place : place + size]
-        place += size
+        yield tag >> 3, message[position : position + size]
+        position += size
 
 
-def _varint(message: bytes, place: int) -> tuple[int, int]:
+def _varint(message: bytes, position: int) -> tuple[int, int]:
     """Return the number that begins there, and where it ends."""
     number = 0
-    for shift, byte in enumerate(message[place : place + _MOST_VARINT_BYTES]):
+    for shift, byte in enumerate(message[position : position + _MOST_VARINT_BYTES]):
         number |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:  # noqa: PLR2004 - the top bit says that there is more
-            return number, place + shift + 1
+            return number, position + shift + 1
     raise ValueError("a number without an end")
 
 
 def _in_json(answer: Any) -> int:
     if not isinstance(answer, dict):
-        return 0  # "ok", null: some answer so who keep everything
-    told = _member(cast(Any, answer), "partialSuccess", "partial_success")
-    rejected = _member({} if told is None else told, "rejectedSpans", "rejected_spans")
+        return 0  # "ok", null: answers of some backends that keep everything
+    partial = _member(cast(Any, answer), "partialSuccess", "partial_success")
+    rejected = _member({} if partial is None else partial, "rejectedSpans", "rejected_spans")
     return int(str(rejected or 0))
 
 

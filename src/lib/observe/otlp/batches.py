@@ -1,4 +1,4 @@
-"""Spans as the batches that go into requests, encoded while others have their turn."""
+"""Batches of encoded spans for requests; encoding yields to the event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lib.observe.span import Span
 SLICE_SPANS: Final = 64
 SLICE_BYTES: Final = 128 * 1024
 SLICE_S: Final = 0.001
-"""What is encoded, or compressed, before others get their turn on the event loop."""
+"""Limits of encoding, or compressing, without yielding to the event loop."""
 
 HUGE_CHARS: Final = 256 * 1024
 """A span that holds more is encoded in a thread: it cannot be sliced."""
@@ -50,7 +50,7 @@ class Batches:
             dialect: names their attributes.
             batch_size: the most spans of a request.
             max_bytes: the most bytes of all spans of a request, unless it has but one.
-            clock: lets others have their turn.
+            clock: yields to the event loop.
         """
         self._spans, self._dialect = iter(spans), dialect
         self._batch_size, self._max_bytes, self._clock = batch_size, max_bytes, clock
@@ -88,7 +88,7 @@ class Batches:
 
 
 class _Turn:
-    """What has been done since others had their turn; ends it when that was enough."""
+    """Yields to the event loop after enough work."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -106,7 +106,7 @@ class _Turn:
 
 
 def is_huge(span: Span) -> bool:
-    """Tell whether it would take too long to encode a span at once; without a long look."""
+    """Return True if encoding a span at once would block the event loop; estimated quickly."""
     left = HUGE_CHARS
     waiting: list[Any] = [span.attributes, span.input, span.output, span.status_message]
     waiting += [event.attributes for event in span.events]

@@ -121,8 +121,8 @@ class OTLPSender:
             spans: to send; none sends nothing.
             dialect: names their attributes.
             resource: attributes of what they come from.
-            on_taken: called after each request that was taken with the ids of its spans, for who
-                may cancel this and then wants to know.
+            on_taken: called with the ids of the spans of each accepted request, so that a caller
+                that cancels this knows them.
 
         Raises:
             ExportError: not all were taken. Those named in `taken` are not to be sent again: they
@@ -172,8 +172,8 @@ class OTLPSender:
         except RemoteError as error:
             # Its cause may quote a header that is not valid, so it is left behind.
             wrong = not error.retryable
-            told = f"{self._server}: {error}"
-            raise tally.error(told, permanent=wrong, setup=wrong) from None
+            text = f"{self._server}: {error}"
+            raise tally.error(text, permanent=wrong, setup=wrong) from None
 
     async def _judged(self, answer: Answer, count: int, tally: _Tally) -> int:
         status = answer.status
@@ -182,14 +182,14 @@ class OTLPSender:
                 return min(count, rejected_spans(answer.media_type, await answer.read()))
             except ValueError:
                 message = f"the server answered {status}, but not as an OTLP backend does"
-                told = f"{message}: check the address"
-                raise tally.error(told, permanent=True, setup=True) from None
+                text = f"{message}: check the address"
+                raise tally.error(text, permanent=True, setup=True) from None
         await answer.read_start()  # so that the connection can serve again
         if status in _REFUSED:
             return count
         wrong = status < 500 and status not in _MAY_PASS  # noqa: PLR2004 - HTTP
         raise tally.error(
-            _told(status),
+            _describe(status),
             permanent=wrong,
             setup=wrong,
             retry_after_s=retry_after_s(answer.headers, self._clock.now()),
@@ -197,7 +197,7 @@ class OTLPSender:
 
 
 class _Tally:
-    """What has become of the spans of one call."""
+    """Counts the outcomes of the spans of one call."""
 
     def __init__(self, spans: int, on_taken: OnTaken | None) -> None:
         self._spans, self._on_taken = spans, on_taken
@@ -209,7 +209,7 @@ class _Tally:
         """Note how the next of them came out."""
         self._settled += len(span_ids)
         if rejected:
-            self._refused[_told(status)] += rejected
+            self._refused[_describe(status)] += rejected
         if status in _REFUSED:
             return
         self._lost += rejected
@@ -226,7 +226,7 @@ class _Tally:
         return ExportError(message, taken=frozenset(self._taken), lost=self._lost, **facts)
 
     def abandon(self) -> None:
-        """Tell of the spans that are lost, which no error will."""
+        """Log how many spans are lost, since no error is raised."""
         if self._lost:
             _log.error("a backend has taken requests, but dropped %d spans of them", self._lost)
 
@@ -259,7 +259,7 @@ def _overhead(resource: Mapping[str, AttributeValue]) -> int:
     return len(encode_request([], resource=resource)) + lengths
 
 
-def _told(status: int) -> str:
+def _describe(status: int) -> str:
     if 200 <= status < 300:  # noqa: PLR2004 - HTTP
         return f"the server answered {status} with a partial success"
     if 300 <= status < 400:  # noqa: PLR2004 - HTTP

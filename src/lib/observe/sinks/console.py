@@ -1,4 +1,4 @@
-"""The sink that shows traces to a person."""
+"""The sink that prints traces to a terminal."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ class ConsoleSink(AsyncClosable):
             for trace_id, trace in groupby(spans, lambda span: span.trace_id):
                 shown = list(trace)
                 first = shown[0]
-                told = f"run {first.run_id}  {first.start:%Y-%m-%d %H:%M:%S} UTC  trace {trace_id}"
-                console.print(Text(told, "dim"), no_wrap=True, overflow="crop")
+                heading = (
+                    f"run {first.run_id}  {first.start:%Y-%m-%d %H:%M:%S} UTC  trace {trace_id}"
+                )
+                console.print(Text(heading, "dim"), no_wrap=True, overflow="crop")
                 console.print(render_trace(shown))
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Say what has happened; the method of rich ends the process."""
-        raise BrokenPipeError(EPIPE, "nobody reads what is printed")
+        """Raise the error; the method of rich ends the process."""
+        raise BrokenPipeError(EPIPE, "the reader of the pipe is gone")

@@ -1,4 +1,4 @@
-"""What OpenTelemetry's environment variables say of traces.
+"""Settings for traces in OpenTelemetry's environment variables.
 
 Source: OpenTelemetry specification, protocol/exporter.md and
 configuration/sdk-environment-variables.md; resource/sdk.md, "Specifying resource information via an
@@ -36,7 +36,7 @@ def traces_headers(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def traces_timeout_s(environment: Mapping[str, str]) -> float:
-    """Return how long a request may take; the variables tell milliseconds.
+    """Return the time-out of a request in seconds; the variables hold milliseconds.
 
     Raises:
         ValueError: it is no number above zero.
@@ -53,7 +53,7 @@ def check_protocol(environment: Mapping[str, str]) -> None:
     """Refuse to send what a backend does not expect.
 
     Raises:
-        ValueError: another protocol is asked for than OTLP over HTTP with protobuf.
+        ValueError: another protocol is configured than OTLP over HTTP with protobuf.
     """
     name, value = _of_traces(environment, "PROTOCOL")
     if value not in {"", _PROTOCOL}:
@@ -70,9 +70,9 @@ def resource_of(environment: Mapping[str, str]) -> dict[str, str]:
         ValueError: they are not of the form `name=value,name=value`.
     """
     name = "OTEL_RESOURCE_ATTRIBUTES"
-    told = _pairs(name, environment.get(name, ""))
+    attributes = _pairs(name, environment.get(name, ""))
     service = environment.get("OTEL_SERVICE_NAME")
-    return {**told, "service.name": service} if service else told
+    return {**attributes, "service.name": service} if service else attributes
 
 
 def _of_traces(environment: Mapping[str, str], what: str) -> tuple[str, str]:

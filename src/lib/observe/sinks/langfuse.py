@@ -22,9 +22,9 @@ from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import (
     Reply,
     RestAPI,
+    address_of,
     checked_key,
     checked_url,
-    place_of,
     send_each,
 )
 from lib.observe.sinks.scores import timed
@@ -108,7 +108,7 @@ class LangfuseSink(OTelSink):
         project = hashlib.sha256(public_key.encode()).hexdigest()[:12]
         self.traits = replace(
             self.traits,
-            destination=f"langfuse {place_of(base)} {project}",
+            destination=f"langfuse {address_of(base)} {project}",
             scores_as_spans=False,
         )
         # The process before this one may have ended in the middle of an export.
@@ -147,7 +147,7 @@ class LangfuseSink(OTelSink):
         trace_id = self._sent_trace_id(trace_id)
 
         async def send(score: Score) -> None:
-            body = _told(timed(score, self._clock), trace_id, span_id, self._environment)
+            body = _score_body(timed(score, self._clock), trace_id, span_id, self._environment)
             reply = await self._rest.call("POST", _SCORES, body=body)
             if reply.status == 207:  # noqa: PLR2004 - HTTP: some of what came was refused
                 raise ExportError("Langfuse refused a score", permanent=True)
@@ -200,11 +200,11 @@ def score_id(trace_id: str, span_id: str | None, name: str) -> str:
     return hashlib.sha256(f"{trace_id}|{span_id or ''}|{name}".encode()).hexdigest()
 
 
-def _told(
+def _score_body(
     score: Score, trace_id: str, span_id: str | None, environment: str | None
 ) -> dict[str, Any]:
     value, kind = _value(score)
-    told = {
+    body = {
         "id": score_id(trace_id, span_id, score.name),
         "traceId": trace_id,
         "observationId": span_id,
@@ -216,7 +216,7 @@ def _told(
         "environment": environment,
         "timestamp": _timestamp(cast(datetime, score.at)),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _value(score: Score) -> tuple[float | str, str]:

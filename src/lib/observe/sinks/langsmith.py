@@ -19,7 +19,7 @@ from lib.observe.dialects import LANGSMITH
 from lib.observe.dialects.langsmith import with_exception_event
 from lib.observe.otlp.sender import OTLPSender
 from lib.observe.sinks.otel import OTelSink, RemoteParentAs
-from lib.observe.sinks.rest import RestAPI, checked_key, checked_url, place_of, send_each
+from lib.observe.sinks.rest import RestAPI, address_of, checked_key, checked_url, send_each
 from lib.observe.span import Span
 
 _API_URL: Final = "https://api.smith.langchain.com"
@@ -84,7 +84,7 @@ class LangSmithSink(OTelSink):
         auth = {"x-api-key": checked_key(api_key, "api_key")}
         base = _endpoint(endpoint)
         if api_url == _API_URL and base.endswith(_OTEL):
-            api_url = base.removesuffix(_OTEL)  # a key goes to nobody but who gave it
+            api_url = base.removesuffix(_OTEL)  # the key goes to no other server
         self._project = _checked_project(project or os.environ.get("LANGSMITH_PROJECT"))
         sender = OTLPSender(
             base + _TRACES,
@@ -103,7 +103,7 @@ class LangSmithSink(OTelSink):
         )
         self.traits = replace(
             self.traits,
-            destination=f"langsmith {place_of(base)} {self._project}",
+            destination=f"langsmith {address_of(base)} {self._project}",
             scores_as_spans=False,
             needs_root=True,
         )
@@ -120,7 +120,7 @@ class LangSmithSink(OTelSink):
 
         A run that is not ingested yet is waited for, some seconds at most. Feedback does not extend
         how long LangSmith keeps a trace, which it would charge for. Of feedback that is there
-        already, LangSmith lets nobody change the `extra`: it keeps the first meta of a score.
+        already, LangSmith does not change the `extra`: it keeps the first meta of a score.
 
         Args:
             trace_id: of the trace.
@@ -136,12 +136,12 @@ class LangSmithSink(OTelSink):
             raise ValueError("LangSmith keeps feedback on runs, which are spans: give span_id")
 
         async def send(score: Score) -> None:
-            told = _told(score, trace_id, span_id, self._starts.get(span_id))
+            feedback = _feedback(score, trace_id, span_id, self._starts.get(span_id))
             for wait_s in _WAITS_S:
-                if await self._accepts(told):
+                if await self._accepts(feedback):
                     return
                 await self._clock.sleep(wait_s)
-            if not await self._accepts(told):
+            if not await self._accepts(feedback):
                 self._session_id = None  # the project may have been made anew
                 raise ExportError("LangSmith has not ingested the run yet that a score is of")
 
@@ -161,17 +161,19 @@ class LangSmithSink(OTelSink):
             return span
         return replace(span, attributes={a.PROVIDER: self._provider, **span.attributes})
 
-    async def _accepts(self, told: dict[str, Any]) -> bool:
+    async def _accepts(self, feedback: dict[str, Any]) -> bool:
         """Create feedback, or update it; return False while the run, or its project, is unknown."""
         session_id = self._session_id or await self._find_session()
         if session_id is None:
             return False
         self._session_id = session_id
-        body = {**told, "session_id": session_id}
+        body = {**feedback, "session_id": session_id}
         reply = await self._rest.call("POST", "/feedback", body=body, also=(404, 409))
         if reply.status == 409:  # noqa: PLR2004 - HTTP: it is there already
-            changes = {name: told[name] for name in ("score", "value", "comment") if name in told}
-            await self._rest.call("PATCH", f"/feedback/{told['id']}", body=changes)
+            changes = {
+                name: feedback[name] for name in ("score", "value", "comment") if name in feedback
+            }
+            await self._rest.call("PATCH", f"/feedback/{feedback['id']}", body=changes)
         return reply.status != 404  # noqa: PLR2004 - HTTP
 
     async def _find_session(self) -> str | None:
@@ -202,16 +204,18 @@ def feedback_id(trace_id: str, span_id: str, name: str) -> str:
 
 def _endpoint(endpoint: str) -> str:
     """Return where spans go, without the path for traces."""
-    told = os.environ.get("LANGSMITH_ENDPOINT")
-    if endpoint != _ENDPOINT or not told:
+    configured = os.environ.get("LANGSMITH_ENDPOINT")
+    if endpoint != _ENDPOINT or not configured:
         return checked_url(endpoint, "endpoint").removesuffix(_TRACES)
-    server = checked_url(told, "LANGSMITH_ENDPOINT").removesuffix(_TRACES).removesuffix(_OTEL)
+    server = checked_url(configured, "LANGSMITH_ENDPOINT").removesuffix(_TRACES).removesuffix(_OTEL)
     return server + _OTEL
 
 
-def _told(score: Score, trace_id: str, span_id: str, run_start: datetime | None) -> dict[str, Any]:
+def _feedback(
+    score: Score, trace_id: str, span_id: str, run_start: datetime | None
+) -> dict[str, Any]:
     at = None if score.at is None else _timestamp(score.at)
-    told = {
+    feedback = {
         "id": feedback_id(trace_id, span_id, score.name),
         "run_id": run_id_of(span_id),
         # LangSmith finds the run faster with it, and without it, too.
@@ -228,7 +232,7 @@ def _told(score: Score, trace_id: str, span_id: str, run_start: datetime | None)
         "extend_trace_retention": False,
         **_value(score),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in feedback.items() if value is not None}
 
 
 def _timestamp(at: datetime) -> str:

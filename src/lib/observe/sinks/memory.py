@@ -19,7 +19,7 @@ class InMemorySink(AsyncClosable):
         self._spans: dict[str, Span] = {}
 
     async def export(self, spans: Sequence[Span]) -> None:
-        """Keep the spans; one that is known already is replaced in its place."""
+        """Keep the spans; a later version of a span replaces the earlier one in place."""
         self._spans |= {span.span_id: span for span in spans}
 
     @property

@@ -42,11 +42,11 @@ _NAMELESS: Final = "lib"
 """The service whose name was not configured."""
 
 _EXPORTER: Final = ("export", "force_flush", "shutdown")
-"""What an exporter of OpenTelemetry can do."""
+"""The methods of an exporter of OpenTelemetry."""
 
 
 RemoteParentAs = Literal["parent", "link"]
-"""What the application's span becomes within which a run was started.
+"""How a run refers to the application's span within which it was started.
 
 parent       the parent of the run's span, which so is in the application's trace.
 link         a link of the run's span, which begins a trace of its own.
@@ -145,11 +145,11 @@ class OTelSink(AsyncClosable):
             raise ValueError(f"remote_parent is 'parent' or 'link', got {remote_parent!r}")
         self._links = remote_parent == "link"
         self._dialect = GENAI if dialect is None else dialect
-        told = resource_of(os.environ) if exporter is None else {}
+        settings = resource_of(os.environ) if exporter is None else {}
         if service_name == _NAMELESS:
-            service_name = told.get("service.name") or _NAMELESS
+            service_name = settings.get("service.name") or _NAMELESS
         self._resource = clean(
-            {**told, "service.name": service_name, **(resource_attributes or {})}
+            {**settings, "service.name": service_name, **(resource_attributes or {})}
         )
         self._sender, where = _sender(exporter, batch_size)
         self.traits = SinkTraits(
@@ -254,8 +254,8 @@ class OTelSink(AsyncClosable):
     def _note_roots(self, spans: Sequence[Span]) -> None:
         for span in spans:
             if span.parent_id is None:
-                told = {a.TRACE_NAME: span.name, **span.trace}
-                root = replace(span, attributes=told, events=[], input=None, output=None)
+                attributes = {a.TRACE_NAME: span.name, **span.trace}
+                root = replace(span, attributes=attributes, events=[], input=None, output=None)
                 for trace_id in {span.trace_id, self.trace_id_of(span)}:
                     self._roots[trace_id] = root
                     self._roots.move_to_end(trace_id)
@@ -264,30 +264,30 @@ class OTelSink(AsyncClosable):
 
 
 class LazySpans(Sequence[Span]):
-    """Spans, each of them changed whenever somebody looks at it."""
+    """Spans that are changed one by one as they are read, so that the event loop is not blocked."""
 
     def __init__(self, spans: Sequence[Span], change: Callable[[Span], Span]) -> None:
-        """Take the spans, and what makes of each the one that is seen."""
+        """Take the spans, and the function that changes each."""
         self._spans, self._change = spans, change
 
     @overload
-    def __getitem__(self, place: int) -> Span: ...
+    def __getitem__(self, index: int) -> Span: ...
 
     @overload
-    def __getitem__(self, place: slice) -> LazySpans: ...
+    def __getitem__(self, index: slice) -> LazySpans: ...
 
-    def __getitem__(self, place: int | slice) -> Span | LazySpans:
-        """Return one span, or some that are still to be changed."""
-        if isinstance(place, slice):
-            return LazySpans(self._spans[place], self._change)
-        return self._change(self._spans[place])
+    def __getitem__(self, index: int | slice) -> Span | LazySpans:
+        """Return one changed span, or a lazy slice."""
+        if isinstance(index, slice):
+            return LazySpans(self._spans[index], self._change)
+        return self._change(self._spans[index])
 
     def __iter__(self) -> Iterator[Span]:
-        """Change one after the other."""
+        """Yield changed spans."""
         return map(self._change, self._spans)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of spans."""
         return len(self._spans)
 
 

@@ -15,7 +15,7 @@ from lib.observe.dialect import Dialect
 from lib.observe.dialects import OPENINFERENCE
 from lib.observe.otlp.sender import OTLPSender
 from lib.observe.sinks.otel import OTelSink, RemoteParentAs
-from lib.observe.sinks.rest import RestAPI, checked_key, checked_url, place_of
+from lib.observe.sinks.rest import RestAPI, address_of, checked_key, checked_url
 
 _log = logging.getLogger("lib.observe")
 
@@ -85,7 +85,7 @@ class PhoenixSink(OTelSink):
         )
         self.traits = replace(
             self.traits,
-            destination=f"phoenix {place_of(url.removesuffix(_TRACES))} {named}",
+            destination=f"phoenix {address_of(url.removesuffix(_TRACES))} {named}",
             scores_as_spans=False,
         )
         api = url.removesuffix(_TRACES)
@@ -96,7 +96,7 @@ class PhoenixSink(OTelSink):
     ) -> None:
         """Send scores as annotations of a span, or of the trace; a repeat changes them in place.
 
-        What is not ingested yet is waited for, some seconds at most. Then Phoenix is asked to keep
+        A span that is not ingested yet is awaited, some seconds at most. Then Phoenix is to keep
         them until it is, which it does for ten minutes; that is logged.
 
         Args:
@@ -111,7 +111,9 @@ class PhoenixSink(OTelSink):
         trace_id = self._sent_trace_id(trace_id)
         kind, judged = ("trace", trace_id) if span_id is None else ("span", span_id)
         sent = [
-            {f"{kind}_id": judged, **_told(score)} for score in scores if score.name != _RESERVED
+            {f"{kind}_id": judged, **_annotation(score)}
+            for score in scores
+            if score.name != _RESERVED
         ]
         if sent:
             await self._annotate(f"/v1/{kind}_annotations", {"data": sent})
@@ -141,7 +143,7 @@ class PhoenixSink(OTelSink):
         return reply.status != 404  # noqa: PLR2004 - HTTP
 
 
-def _told(score: Score) -> dict[str, Any]:
+def _annotation(score: Score) -> dict[str, Any]:
     result = {**_value(score), "explanation": score.comment}
     return {
         "name": score.name,

@@ -22,7 +22,7 @@ from lib.observe.otlp.calls import Calls
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _REFUSED: Final = frozenset({400, 409, 413, 422})
-"""What is sent is refused for what it is; any other refusal is for how the sink is set up."""
+"""The backend refuses what was sent; any other refusal is about how the sink is configured."""
 
 _TIMEOUT_S: Final = 10.0
 _AT_ONCE: Final = 16
@@ -33,7 +33,7 @@ _JSON: Final = {"content-type": "application/json", "accept": "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a backend answered.
+    """The answer of a backend.
 
     Attributes:
         status: of HTTP.
@@ -144,11 +144,11 @@ async def send_each(scores: Sequence[Score], send: Callable[[Score], Awaitable[o
     sent, room = 0, 1
     while some := _different(scores[sent : sent + room]):
         results = await asyncio.gather(*map(send, some), return_exceptions=True)
-        for place, error in enumerate(results, sent):
+        for index, error in enumerate(results, sent):
             if not isinstance(error, ExportError):
                 _raise(error)
                 continue
-            error.taken_scores = place
+            error.taken_scores = index
             if error.setup or not error.permanent:
                 if refused is not None:
                     error.add_note(f"a score before was refused for good: {refused}")
@@ -162,9 +162,9 @@ async def send_each(scores: Sequence[Score], send: Callable[[Score], Awaitable[o
 def _different(scores: Sequence[Score]) -> Sequence[Score]:
     """Return the first scores of which no two have one name."""
     names = set[str]()
-    for place, score in enumerate(scores):
+    for index, score in enumerate(scores):
         if score.name in names:
-            return scores[:place]
+            return scores[:index]
         names.add(score.name)
     return scores
 
@@ -206,7 +206,7 @@ def checked_url(url: str, name: str) -> str:
     return url.rstrip("/")
 
 
-def place_of(url: str) -> str:
+def address_of(url: str) -> str:
     """Return where a checked URL leads, without its scheme: host, port and path."""
     return url.partition("://")[2].lower()
 

@@ -43,7 +43,7 @@ class OneThread:
             await asyncio.wrap_future(before)
             return await self._begin(work)
         finally:
-            # Who was cancelled while waiting leaves the turn to the next, but no earlier.
+            # A caller that is cancelled while waiting passes its turn on, but no earlier.
             before.add_done_callback(lambda _: mine.set_result(None))
 
     async def _begin(self, work: Callable[[], T]) -> T:
@@ -57,7 +57,7 @@ class OneThread:
 
 
 def _begun() -> Future[Any]:
-    """Return a future that goes on though somebody who waits for it is cancelled."""
+    """Return a running future, which cancelling a waiter does not cancel."""
     future = Future[Any]()
     future.set_running_or_notify_cancel()
     return future

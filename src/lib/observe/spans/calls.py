@@ -16,8 +16,8 @@ from lib.observe.spans.run import RunSpans
 from lib.observe.spans.values import identifier, items, mapping, moment, name, number, text, word
 
 _CALLED_OFF: Final = frozenset({"cancelled", "denied"})
-_ASKED: Final = ("query", "filter", "records")
-"""What goes into a memory, as far as it is content."""
+_MEMORY_INPUTS: Final = ("query", "filter", "records")
+"""Fields of a memory request that are content."""
 
 _OPERATIONS: Final[Mapping[OperationKind, str]] = {
     "retriever": "retrieval",
@@ -35,11 +35,11 @@ def _fail(
     error: Mapping[str, Any],
     attributes: Mapping[str, Any],
 ) -> None:
-    """Finish a call that has failed, or that was called off."""
+    """Finish a call that has failed or was called off."""
     reason = word(event.data.get("reason")) or "error"
     called_off = reason in _CALLED_OFF
     kind = word(error.get("type")) if reason == "error" else None
-    told = {
+    failure = {
         a.REASON: reason,
         a.ERROR_TYPE: None if called_off else kind or reason,
         a.HTTP_STATUS: number(error.get("status")),
@@ -48,7 +48,7 @@ def _fail(
         event.at,
         family,
         key,
-        {**attributes, **told},
+        {**attributes, **failure},
         status="ok" if called_off else "error",
         message=run.content.show(text(error.get("message"))),
     )
@@ -58,7 +58,7 @@ def _fail(
 
 
 def llm_requested(run: RunSpans, event: Event, key: str) -> None:
-    """Begin a model call; it is shown the conversation so far."""
+    """Begin a model call; its input is the conversation so far."""
     data = event.data
     run.use("llm_calls", 1)
     run.conversation.add_answers()
@@ -93,13 +93,13 @@ def llm_requested(run: RunSpans, event: Event, key: str) -> None:
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if not settings:
         return {}
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         attribute: value
         for setting, attribute in a.SETTINGS.items()
         if (value := number(settings.get(setting))) is not None
     }
-    told[a.REASONING_LEVEL] = word(settings.get("reasoning_effort"))
-    return told
+    attributes[a.REASONING_LEVEL] = word(settings.get("reasoning_effort"))
+    return attributes
 
 
 def llm_completed(run: RunSpans, event: Event, key: str) -> None:
@@ -127,7 +127,7 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
 
 
 def _fallbacks(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which models could not be had before, and who is paid instead."""
+    """Return the models that failed before, and the provider that answered instead."""
     failed = [name(mapping(each).get("model")) for each in items(data.get("failed_models"))]
     if not failed:
         return {}
@@ -148,11 +148,11 @@ def llm_failed(run: RunSpans, event: Event, key: str) -> None:
     _fail(run, event, "llm", key, error=mapping(data.get("error")), attributes=attributes)
 
 
-# -- tools and the people who are asked first ------------------------------------------------------
+# -- tools and approvals ---------------------------------------------------------------------------
 
 
 def tool_requested(run: RunSpans, event: Event, key: str) -> None:
-    """Begin a tool call, and end the waiting for somebody who was to allow it."""
+    """Begin a tool call, and end the wait for its approval."""
     data = event.data
     unstarted = data.get("unstarted") is True or None
     if not unstarted:
@@ -169,7 +169,7 @@ def tool_requested(run: RunSpans, event: Event, key: str) -> None:
 
 
 def tool_checked(run: RunSpans, event: Event, key: str) -> None:
-    """Note what the tool's check has told of an interrupted call; the last answer counts."""
+    """Note the answer of the tool's check of an interrupted call; the last answer counts."""
     run.note("tool", key, {a.TOOL_CHECK: word(event.data.get("answer"))})
 
 
@@ -184,7 +184,7 @@ def tool_completed(run: RunSpans, event: Event, key: str) -> None:
 
 
 def tool_failed(run: RunSpans, event: Event, key: str) -> None:
-    """Finish a tool call that has failed, or that was never made."""
+    """Finish a tool call that has failed or was never made."""
     data = event.data
     _answer(run, event, key, {"content": data.get("message"), "is_error": True})
     _add_operations(run, event, key)
@@ -193,14 +193,14 @@ def tool_failed(run: RunSpans, event: Event, key: str) -> None:
 
 
 def approval_requested(run: RunSpans, event: Event, key: str) -> None:
-    """Begin to wait for a person."""
+    """Begin the wait for an approval."""
     _begin_call(
         run, event, "approval", key, {a.APPROVAL_REPEATS: identifier(event.data.get("repeats"))}
     )
 
 
 def approval_decided(run: RunSpans, event: Event, key: str) -> None:
-    """End the waiting: the first decision counts."""
+    """End the wait; the first decision counts."""
     data = event.data
     attributes = {a.APPROVED: data.get("approved") is True, a.APPROVED_BY: event.user}
     shown = run.content.show(text(data.get("comment")))
@@ -210,9 +210,9 @@ def approval_decided(run: RunSpans, event: Event, key: str) -> None:
 def _begin_call(
     run: RunSpans, event: Event, family: str, key: str, attributes: dict[str, Any]
 ) -> None:
-    """Begin a call that a model has made, or the waiting for a person to allow it."""
+    """Begin a call by a model, or the wait for its approval."""
     data = event.data
-    # A model can make up the name of a tool; what cannot be one is content.
+    # A model can invent the name of a tool; text that cannot be a name is content.
     called = word(data.get("name"))
     attributes[a.TOOL_NAME] = called or run.content.show(text(data.get("name")))
     attributes[a.TOOL_CALL_ID] = identifier(data.get("call_id"))
@@ -230,34 +230,34 @@ def _begin_call(
 
 
 def _answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) -> None:
-    """Put what a call has answered into the conversation."""
+    """Add the result of a call to the conversation."""
     part = {"type": "tool_result", "call_id": event.data.get("call_id"), **result}
     run.conversation.answer(key, {"role": "tool", "parts": [part]})
 
 
 def _mcp(data: Mapping[str, Any]) -> dict[str, Any]:
-    told = mapping(data.get("mcp"))
-    return {a.MCP[field]: identifier(told.get(field)) for field in a.MCP if field in told}
+    facts = mapping(data.get("mcp"))
+    return {a.MCP[field]: identifier(facts.get(field)) for field in a.MCP if field in facts}
 
 
 # -- operations within a tool call -----------------------------------------------------------------
 
 
 def _add_operations(run: RunSpans, event: Event, key: str) -> None:
-    """Add a span for each operation that the result of a call tells of."""
+    """Add a span for each operation listed in the result of a call."""
     if not run.is_open("tool", key):
         return
     above = span_id_of(event.run_id, "tool", key)
     ids: list[str | None] = []
-    for place, told in enumerate(items(event.data.get("operations"))[:MOST]):
-        facts = mapping(told)
+    for index, operation in enumerate(items(event.data.get("operations"))[:MOST]):
+        facts = mapping(operation)
         ids.append(
-            _add_operation(run, event, f"{key}/{place}", facts, _enclosing(facts, ids) or above)
+            _add_operation(run, event, f"{key}/{index}", facts, _enclosing(facts, ids) or above)
         )
 
 
 def _enclosing(facts: Mapping[str, Any], ids: Sequence[str | None]) -> str | None:
-    """Return the id of the operation that this one is a part of, if it is of one."""
+    """Return the id of the operation that contains this one, None without one."""
     under = facts.get("under")
     return ids[under] if isinstance(under, int) and 0 <= under < len(ids) else None
 
@@ -302,10 +302,10 @@ def _add_operation(
     )
 
 
-def _document(told: Any) -> dict[str, Any]:
-    facts = mapping(told)
-    known = {"id": identifier(facts.get("id")), "score": number(facts.get("score"))}
-    return {field: value for field, value in known.items() if value is not None}
+def _document(value: Any) -> dict[str, Any]:
+    facts = mapping(value)
+    fields = {"id": identifier(facts.get("id")), "score": number(facts.get("score"))}
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 # -- agents as tools -------------------------------------------------------------------------------
@@ -328,31 +328,31 @@ def child_completed(run: RunSpans, event: Event, key: str) -> None:
     outcome = word(data.get("outcome")) or UNKNOWN
     status = OUTCOME_STATUS.get(outcome, "error")
     message, output = text(mapping(data.get("error")).get("message")), text(data.get("output"))
-    told = {
+    completed = {
         "call_id": data.get("call_id"),
         "outcome": outcome,
         "output": output or "",
         "reason": text(data.get("reason")),
         "error": {"message": message},
     }
-    result = call_result(replace(event, data=told))  # what the model is told, in these words
+    result = call_result(replace(event, data=completed))  # the words that the model gets
     _answer(run, event, key, {"content": result.content, "is_error": result.is_error})
     attributes = {
         a.RUN_OUTCOME: outcome,
         a.ERROR_TYPE: None if status == "ok" else error_type(data, outcome),
     }
-    shown, told = run.content.show(output), run.content.show(message)
-    run.finish(event.at, "tool", key, attributes, status=status, message=told, shown=shown)
+    shown, error = run.content.show(output), run.content.show(message)
+    run.finish(event.at, "tool", key, attributes, status=status, message=error, shown=shown)
 
 
 # -- memories --------------------------------------------------------------------------------------
 
 
 def memory_requested(run: RunSpans, event: Event, key: str) -> None:
-    """Begin to search or to change a memory."""
+    """Begin a search or a change of a memory."""
     data = event.data
     operation = word(data.get("operation"))
-    asked = {field: data[field] for field in _ASKED if field in data}
+    inputs = {field: data[field] for field in _MEMORY_INPUTS if field in data}
     attributes = {
         a.OPERATION: operation,
         a.MEMORY_STORE: identifier(data.get("store")),
@@ -367,12 +367,12 @@ def memory_requested(run: RunSpans, event: Event, key: str) -> None:
         name=operation or "memory",
         kind="memory",
         attributes=attributes,
-        shown=run.content.show(asked or None),
+        shown=run.content.show(inputs or None),
     )
 
 
 def memory_completed(run: RunSpans, event: Event, key: str) -> None:
-    """Finish with what was found, or with how much was changed."""
+    """Finish with the records found, or the number of records changed."""
     data = event.data
     attributes = run.usage(data.get("usage"))
     if (count := _count(data)) is not None:
@@ -382,7 +382,7 @@ def memory_completed(run: RunSpans, event: Event, key: str) -> None:
 
 
 def memory_failed(run: RunSpans, event: Event, key: str) -> None:
-    """Finish with what went wrong."""
+    """Finish with an error."""
     error = mapping(event.data.get("error"))
     _fail(run, event, "memory", key, error=error, attributes={})
 

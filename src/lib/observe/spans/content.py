@@ -1,4 +1,4 @@
-"""What a span shows of a run's content: nothing, or as much as a limit allows. Pure.
+"""Content of spans: hidden, or cut to a limit. Pure.
 
 Sizes are characters, of a text itself and of the JSON of everything else. What is too long keeps
 its shape: texts are cut, the last items of lists and the largest of objects are left out.
@@ -21,17 +21,17 @@ _WHOLE: Final = (*_DESCRIBED, "parameters")
 
 
 Definitions = Callable[[Sequence[str], str], Sequence[Mapping[str, Any]] | None]
-"""Takes names of tools and the digest of what a model was told of them, and returns that: objects
-with name, description and parameters. None where it is not known."""
+"""Takes names of tools and the digest of their definitions as sent to a model; returns these
+definitions, objects with name, description and parameters, or None if they are not available."""
 
 
 class Content:
-    """Takes pieces of content and gives back what may be shown of them."""
+    """Cuts or hides pieces of content."""
 
     def __init__(
         self, *, capture: bool, limit: int, definitions: Definitions | None = None
     ) -> None:
-        """Decide what may be shown.
+        """Set what may be shown.
 
         Args:
             capture: whether anything may be.
@@ -65,9 +65,9 @@ class Content:
             return None
         whole = self._definitions and self._definitions(names, tools_digest)
         for fields in (_WHOLE, _DESCRIBED):
-            told = [{name: each[name] for name in fields if name in each} for each in whole or ()]
-            if told and len(canonical(told)) <= self._limit:
-                return told
+            tools = [{name: each[name] for name in fields if name in each} for each in whole or ()]
+            if tools and len(canonical(tools)) <= self._limit:
+                return tools
         return self.show([{"type": "function", "name": name} for name in names])
 
     def newest(self, conversation: Conversation) -> tuple[Any, int]:
@@ -84,13 +84,13 @@ class Content:
 
 
 class Conversation:
-    """What has been said in a run so far, as a log tells it: each message once, with its size."""
+    """The messages of a run so far, each once, with its size."""
 
     def __init__(self, *, kept: bool) -> None:
-        """Begin with nothing said.
+        """Create an empty conversation.
 
         Args:
-            kept: whether to listen at all.
+            kept: whether to keep messages at all.
         """
         self._kept = kept
         self.messages: list[Any] = []
@@ -105,7 +105,7 @@ class Conversation:
         self._sizes.append(len(canonical(message)))
 
     def call(self, key: str) -> None:
-        """Note a call whose answer belongs into the conversation."""
+        """Note a call whose answer belongs to the conversation."""
         if self._kept:
             self._calls[key] = None
 
@@ -115,7 +115,7 @@ class Conversation:
             self._calls[key] = message
 
     def add_answers(self) -> None:
-        """Add the answers there are, in the order of their calls: a model is about to see them."""
+        """Add the answers so far in the order of their calls, before a model call."""
         for key, message in list(self._calls.items()):
             if message is not None:
                 self.add(message)

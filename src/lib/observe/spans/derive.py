@@ -23,7 +23,7 @@ _STARTERS: Final = {
     **dict.fromkeys((k.TOOL_REQUESTED, k.CHILD_REQUESTED), ("tool", "key")),
     k.TURN_REQUESTED: ("turn", "signal_id"),
 }
-"""What a child run can hang under: the family of its span, and where its key is."""
+"""By kind of event that starts a child run: the family of its span, and the field of its key."""
 
 
 Reader = Callable[[RunSpans, Event, str], None]
@@ -60,7 +60,7 @@ READERS: Final[Mapping[str, tuple[Reader, str]]] = {
     k.REFLEXION_FEEDBACK: (moments.reflexion_feedback, _SEQ),
     k.DEBATE_TURN: (moments.debate_turn, _SEQ),
 }
-"""For each kind its reader, and the payload field that tells its spans from others."""
+"""By kind: the reader, and the payload field with the key of its span. Other kinds are ignored."""
 
 
 def spans_from_events(
@@ -71,15 +71,15 @@ def spans_from_events(
     content_limit: int = 4000,
     tool_definitions: Definitions | None = None,
 ) -> list[Span]:
-    """Return the spans of one run, the run's own first; any prefix of its log will do.
+    """Return the spans of one run, the run's own first; of its whole log or a prefix.
 
     Args:
         events: the run's events in log order, from the first one on; none give no spans.
-        parent_events: the log of the run that started it, if one did. Without it, the run hangs
-            under the parent's span as a whole, not under the call or turn that started it.
+        parent_events: the log of the parent run. Without it, the run hangs under the parent's own
+            span, not under the call or turn that started it.
         capture_content: whether to show prompts, replies, arguments, results and error texts.
         content_limit: characters of each of them.
-        tool_definitions: what models are told of tools, such as `Engine.tool_definitions`; without
+        tool_definitions: looks up definitions of tools, such as `Engine.tool_definitions`; without
             it, tools are shown by name.
 
     Raises:
@@ -105,13 +105,13 @@ def _read(run: RunSpans, event: Event) -> None:
     found = READERS.get(event.kind)
     if found is None or (run.ended and event.kind != k.EVAL_SCORE):
         return
-    if kind := lifecycle.BECOME.get(event.kind):
+    if kind := lifecycle.KIND_BY_EVENT.get(event.kind):
         run.become(kind)
     reader, field = found
     key = event.data.get(field)
     reader(run, event, key if isinstance(key, str) else str(event.seq))
     if not k.is_signal(event.kind):
-        run.heard_at = event.at
+        run.last_own_event_at = event.at
 
 
 def _parent_of(started: Event, parent_events: Sequence[Event]) -> tuple[str | None, str | None]:
@@ -131,26 +131,25 @@ def _parent_of(started: Event, parent_events: Sequence[Event]) -> tuple[str | No
 
 
 def interrupt(spans: Sequence[Span], at: datetime) -> list[Span]:
-    """Return the spans of a run whose process has died, closed as errors where they were open.
+    """Return the spans of a run whose process has died; open ones end as errors.
 
-    Should the run be resumed, its log tells how they really ended. What waits for a person or for
-    another run stays open: it goes on waiting.
+    Once the run is resumed, its log has their real ends. Waits for a person or for another run stay
+    open.
 
     Args:
         spans: as `spans_from_events` returns them.
-        at: when the run was last heard of: the time of its last event.
+        at: the time of the last event of the run's owner.
     """
-    told = [_interrupted(span, at) for span in spans]
-    if told and told[0] is not spans[0]:
-        told[0] = replace(
-            told[0], events=[*told[0].events, SpanEvent(LOST, max(at, told[0].start))]
-        )
-    return told
+    ended = [_interrupted(span, at) for span in spans]
+    if ended and ended[0] is not spans[0]:
+        root = ended[0]
+        ended[0] = replace(root, events=[*root.events, SpanEvent(LOST, max(at, root.start))])
+    return ended
 
 
 def _interrupted(span: Span, at: datetime) -> Span:
     if span.end is not None or span.kind == "internal":
         return span
-    told = {**span.attributes, a.ERROR_TYPE: INTERRUPTED, a.RUN_OPEN: True}
-    attributes = dict(sorted(told.items()))
+    attributes = {**span.attributes, a.ERROR_TYPE: INTERRUPTED, a.RUN_OPEN: True}
+    attributes = dict(sorted(attributes.items()))
     return replace(span, end=max(at, span.start), status="error", attributes=attributes)

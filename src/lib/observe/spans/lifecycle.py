@@ -1,4 +1,4 @@
-"""What the life of a run means for its spans: start, takeovers, turns, the end. Pure."""
+"""Spans from the life of a run: start, takeovers, turns, the end. Pure."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _KINDS: Final[Mapping[str, SpanKind]] = {
     "swarm": "workflow",
 }
 """Algorithms of this library whose runs are not those of one agent. Under another name, they are
-told by the events that only they write."""
+recognized by the events that only they write."""
 
-BECOME: Final[Mapping[str, SpanKind]] = {
+KIND_BY_EVENT: Final[Mapping[str, SpanKind]] = {
     k.TURN_REQUESTED: "session",
     k.SWARM_HANDOFF: "workflow",
     k.REFLEXION_FEEDBACK: "workflow",
     k.DEBATE_TURN: "workflow",
 }
-"""What a run turns out to be by an event in it."""
+"""The kind of a run that an event in it reveals."""
 
 
 def run_started(run: RunSpans, event: Event) -> None:
-    """Say of the run's own span what is known from the start."""
+    """Set the attributes and the input of the run's own span from its start."""
     data = event.data
     if system := mapping(data.get("config")).get("system"):
         run.conversation.add({"role": "system", "content": system})
@@ -44,26 +44,26 @@ def run_started(run: RunSpans, event: Event) -> None:
         run.become(kind)
     shown, omitted = run.content.newest(run.conversation)
     parent = mapping(data.get("parent"))
-    known = {
+    attributes = {
         a.PARENT_RUN: parent.get("run_id"),
         a.OMITTED: omitted or None,
         a.AGENT_VERSION: identifier(mapping(data.get("config")).get("version")),
     }
-    run.know(known, shown)
+    run.describe(attributes, shown)
 
 
 def run_resumed(run: RunSpans, event: Event, key: str) -> None:
     """Note a takeover."""
     data = event.data
-    if run.heard_at is not None:
-        run.moment(event, f"{key}/lost", LOST, {}, at=run.heard_at)
-    told = {a.WORKER: name(data.get("worker")), a.EPOCH: number(data.get("epoch"))}
-    run.moment(event, key, RESUMED, told)
+    if run.last_own_event_at is not None:
+        run.moment(event, f"{key}/lost", LOST, {}, at=run.last_own_event_at)
+    attributes = {a.WORKER: name(data.get("worker")), a.EPOCH: number(data.get("epoch"))}
+    run.moment(event, key, RESUMED, attributes)
     run.resumed()
 
 
 def cancel_requested(run: RunSpans, event: Event, key: str) -> None:
-    """Note that somebody has asked to stop: the run, or one turn of a session."""
+    """Note a request to cancel the run, or one turn of a session."""
     data = event.data
     reason, turn = run.content.show(text(data.get("reason"))), data.get("key")
     run.moment(event, key, "cancel.requested", {a.REASON: reason, a.KEY: word(turn)})
@@ -72,14 +72,14 @@ def cancel_requested(run: RunSpans, event: Event, key: str) -> None:
 
 
 def run_completed(run: RunSpans, event: Event, _key: str) -> None:
-    """Finish the run's own span, and whatever waits for what will not come any more."""
+    """Finish the run's own span and its open waits."""
     data = event.data
     outcome = word(data.get("outcome")) or UNKNOWN
     status: Status = OUTCOME_STATUS.get(outcome, "error")
     _end_waiting(run, event, called_off=outcome == "CANCELLED")
     attributes = {
         a.RUN_OUTCOME: outcome,
-        # What a cancelled run has for a reason is what somebody has typed.
+        # The reason of a cancelled run is free text, and so content.
         a.REASON: run.content.show(text(data.get("reason")))
         if outcome == "CANCELLED"
         else word(data.get("reason")),
@@ -96,10 +96,9 @@ def run_completed(run: RunSpans, event: Event, _key: str) -> None:
 
 
 def _end_waiting(run: RunSpans, event: Event, *, called_off: bool) -> None:
-    """Finish what is open when a run ends.
+    """Finish the open spans of a run that ends: waits for approvals, and turns without an answer.
 
-    Nobody waits for a person any more, and a turn stays without an answer. Calls have had their
-    results by then, unless the log breaks the rules of logs.
+    Calls have their results by then, unless the log breaks the rules of logs.
     """
     for family, key in run.still_open():
         if called_off or family == "approval":
@@ -110,7 +109,7 @@ def _end_waiting(run: RunSpans, event: Event, *, called_off: bool) -> None:
 
 
 def error_type(data: Mapping[str, Any], outcome: str) -> str:
-    """Return the word for why a run did not complete."""
+    """Return the error type of a run that did not complete."""
     if outcome != "FAILED":
         return outcome.lower()
     return word(mapping(data.get("error")).get("type")) or word(data.get("reason")) or "failed"
@@ -119,13 +118,13 @@ def error_type(data: Mapping[str, Any], outcome: str) -> str:
 def turn_requested(run: RunSpans, event: Event, key: str) -> None:
     """Begin a turn of a session; the run that answers it hangs under it."""
     shown = run.content.show(event.data.get("input"))
-    run.heard(shown)
+    run.set_first_input(shown)
     attributes = {a.KEY: word(key)}
     run.begin(event, "turn", key, name="turn", kind="internal", attributes=attributes, shown=shown)
 
 
 def turn_started(run: RunSpans, _event: Event, key: str) -> None:
-    """Note that the turn has a run of its own by now, which tells of its end."""
+    """Note that the turn has a run of its own, whose end ends it."""
     run.begun.add(key)
 
 
@@ -141,5 +140,5 @@ def turn_completed(run: RunSpans, event: Event, key: str) -> None:
     message = run.content.show(text(mapping(data.get("error")).get("message")))
     shown = run.content.show(data.get("output"))
     if shown is not None:
-        run.answered(shown)
+        run.set_last_output(shown)
     run.finish(event.at, "turn", key, attributes, status=status, message=message, shown=shown)

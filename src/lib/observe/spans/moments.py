@@ -1,4 +1,4 @@
-"""What a log tells of at one moment: verdicts, scores, and the steps of algorithms. Pure."""
+"""Spans of single events: verdicts, scores, and the steps of algorithms. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lib.observe.spans.values import identifier, moment, name, number, text, wor
 
 
 def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
-    """Add a check under the call whose content it is; the log holds the content's hash only."""
+    """Add a guard's check under the call whose content it checked; the log has the hash only."""
     data = event.data
     family = "tool" if (word(data.get("stage")) or "").startswith("tool") else "llm"
     checked = span_id_of(event.run_id, family, text(data.get("key")) or "")
@@ -31,7 +31,7 @@ def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
         "guard",
         key,
         (start or event.at, end or event.at),
-        name=_called("guard", guard),
+        name=_span_name("guard", guard),
         kind="guardrail",
         attributes=attributes,
         under=checked,
@@ -39,7 +39,7 @@ def guard_verdict(run: RunSpans, event: Event, key: str) -> None:
 
 
 def eval_score(run: RunSpans, event: Event, key: str) -> None:
-    """Add a judgement under the span that was judged; what is no score adds nothing."""
+    """Add a score under the scored span; an unreadable score adds nothing."""
     score = score_of(event)
     if score is None:
         return
@@ -72,7 +72,7 @@ def _label(score: Score) -> str | None:
 
 
 def context_summary(run: RunSpans, event: Event, key: str) -> None:
-    """Add a summary that stands for a part of the conversation from now on."""
+    """Add a summary that replaces a part of the conversation."""
     data = event.data
     attributes = {a.SUMMARY_COVERS: word(data.get("covers")), **_spent(run, event)}
     shown = run.content.show(text(data.get("text")))
@@ -83,27 +83,27 @@ def swarm_handoff(run: RunSpans, event: Event, key: str) -> None:
     """Add a handoff from one agent of a swarm to another."""
     source, target = name(event.data.get("source")), name(event.data.get("target"))
     attributes = {a.HANDOFF_SOURCE: source, a.HANDOFF_TARGET: target}
-    run.mark(event, "handoff", key, name=_called("handoff", target), attributes=attributes)
+    run.mark(event, "handoff", key, name=_span_name("handoff", target), attributes=attributes)
 
 
 def reflexion_feedback(run: RunSpans, event: Event, key: str) -> None:
-    """Add what an agent was told of its last attempt."""
+    """Add the feedback on an agent's last attempt."""
     shown = run.content.show(text(event.data.get("text")))
     run.mark(event, "feedback", key, name="reflexion feedback", attributes={}, shown=shown)
 
 
 def debate_turn(run: RunSpans, event: Event, key: str) -> None:
-    """Add what one side of a debate has said."""
+    """Add the words of one side of a debate."""
     data = event.data
     agent = name(data.get("agent"))
     attributes = {a.DEBATE_AGENT: agent, a.DEBATE_ROUND: number(data.get("round"))}
     shown = run.content.show(text(data.get("text")))
-    called = _called("debate turn", agent)
-    run.mark(event, "debate", key, name=called, attributes=attributes, shown=shown)
+    title = _span_name("debate turn", agent)
+    run.mark(event, "debate", key, name=title, attributes=attributes, shown=shown)
 
 
 def _spent(run: RunSpans, event: Event) -> dict[str, Any]:
-    """Return what a model has used for it, and which one it was."""
+    """Return the usage of a model for the event, and the model."""
     data = event.data
     return {
         a.PROVIDER: word(data.get("provider")),
@@ -112,5 +112,5 @@ def _spent(run: RunSpans, event: Event) -> dict[str, Any]:
     }
 
 
-def _called(operation: str, who: str | None) -> str:
-    return f"{operation} {who}" if who else operation
+def _span_name(operation: str, name: str | None) -> str:
+    return f"{operation} {name}" if name else operation

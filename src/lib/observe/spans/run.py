@@ -27,8 +27,8 @@ RUN: Final = "run"
 
 
 @dataclass(slots=True)
-class Draft:
-    """A span of which more may become known."""
+class PendingSpan:
+    """A span that later events may still change."""
 
     span_id: str
     parent_id: str | None
@@ -60,35 +60,35 @@ class Draft:
 
 
 class RunSpans:
-    """Begins and finishes spans as a reader of the log says; whatever is finished stays.
+    """The spans of a run, begun and finished by the readers of its events.
 
     Attributes:
-        content: what may be shown of what the log holds.
-        conversation: what was said so far, kept only if it may be shown.
-        conversation_id: the session that the run is, or that it is a turn of; known from some
-            event on, and told of every span that begins after it.
-        ended: whether the run has.
+        content: cuts or hides content.
+        conversation: the messages so far, kept only if content is shown.
+        conversation_id: the session that the run is, or that it is a turn of; set by an event, and
+            an attribute of every span that begins after it.
+        ended: whether the run has ended.
         begun: the turns that have runs of their own.
-        heard_at: when the run's owner wrote its last event, None before a takeover could follow.
+        last_own_event_at: the time of the last event of the run's owner.
     """
 
     def __init__(
         self, started: Event, parent_id: str | None, session_id: str | None, content: Content
     ) -> None:
-        """Begin with the run's own span.
+        """Begin the run's own span.
 
         Args:
             started: the run's first event.
             parent_id: the span that it hangs under, None for the root of a trace.
-            session_id: the session that it is a turn of, if that is known.
-            content: what may be shown.
+            session_id: the session that it is a turn of, None if there is none.
+            content: cuts or hides content.
         """
         self.content = content
         self.conversation = Conversation(kept=content.capture)
         self.conversation_id = session_id
         self.ended = False
         self.begun: set[str] = set()
-        self.heard_at: datetime | None = started.at
+        self.last_own_event_at: datetime | None = started.at
         self._started = started
         self._remote_parent = _remote_parent_of(started)
         self._trace_id = (
@@ -97,20 +97,20 @@ class RunSpans:
             else trace_id_of(_root_id_of(started))
         )
         run_id = span_id_of(started.run_id, RUN, "")
-        self._run = Draft(run_id, parent_id, RUN, "agent", started.at, {})
+        self._run = PendingSpan(run_id, parent_id, RUN, "agent", started.at, {})
         self._used: dict[str, float] = {}
         self._moments: list[SpanEvent] = []
         self._signals: set[str] = set()
-        self._drafts: dict[tuple[str, str], Draft] = {}
-        self._open: dict[tuple[str, str], Draft] = {}
+        self._spans: dict[tuple[str, str], PendingSpan] = {}
+        self._open: dict[tuple[str, str], PendingSpan] = {}
         self._ids = {run_id}
 
     def result(self) -> list[Span]:
         """Return the spans, the run's own first."""
         self._run.attributes |= {a.TOTALS[name]: used for name, used in self._used.items()}
-        self._describe()
+        self._set_name()
         own = self._span(self._run, list(self._moments))
-        return [own, *(self._span(draft, []) for draft in self._drafts.values())]
+        return [own, *(self._span(span, []) for span in self._spans.values())]
 
     def become(self, kind: SpanKind) -> None:
         """Note that the run is more than one agent; a session stays one, whatever happens in it."""
@@ -119,18 +119,18 @@ class RunSpans:
         if self._run.kind != "session":
             self._run.kind = kind
 
-    def know(self, attributes: Mapping[str, Any], shown: Any = None) -> None:
-        """Say what is known of the run from its start, and its input as far as it may be shown."""
+    def describe(self, attributes: Mapping[str, Any], shown: Any = None) -> None:
+        """Add attributes to the run's own span, and set its input as far as it may be shown."""
         self._run.attributes |= attributes
         self._run.input = shown
 
-    def heard(self, shown: Any) -> None:
-        """Take what the first turn of a session says for its input, if it began without any."""
+    def set_first_input(self, shown: Any) -> None:
+        """Use the input of a session's first turn as its own, if it began without any."""
         if not self._run.input:
             self._run.input = shown
 
-    def answered(self, shown: Any) -> None:
-        """Take the answer of a session's last turn for its output, until it has one of its own."""
+    def set_last_output(self, shown: Any) -> None:
+        """Use the answer of a session's last turn as its output, until it has one of its own."""
         self._run.output = shown
 
     def end(
@@ -158,7 +158,7 @@ class RunSpans:
         shown: Any = None,
         under: str | None = None,
     ) -> None:
-        """Begin a span; a second one of the same family and key is none.
+        """Begin a span; a second one of the same family and key is ignored.
 
         Args:
             event: begins it.
@@ -166,20 +166,20 @@ class RunSpans:
             key: see `span_id_of`.
             name: operation and object.
             kind: what it is.
-            attributes: what is known so far, kept by the span; None values are left out.
+            attributes: of the span so far; the span keeps the dict. None values are left out.
             shown: its input, as far as it may be shown.
             under: the span to hang it under if this run has it so far, else its own.
         """
-        place = (family, key)
-        if place in self._drafts:
+        family_key = (family, key)
+        if family_key in self._spans:
             return
         span_id = span_id_of(event.run_id, family, key)
         parent_id = under if under in self._ids else self._run.span_id
         self._ids.add(span_id)
         if self.conversation_id is not None:
             attributes[a.CONVERSATION_ID] = self.conversation_id
-        draft = Draft(span_id, parent_id, name[:MAX_NAME], kind, event.at, attributes, shown)
-        self._drafts[place] = self._open[place] = draft
+        span = PendingSpan(span_id, parent_id, name[:MAX_NAME], kind, event.at, attributes, shown)
+        self._spans[family_key] = self._open[family_key] = span
 
     def finish(
         self,
@@ -193,24 +193,24 @@ class RunSpans:
         message: str | None = None,
         shown: Any = None,
     ) -> None:
-        """Finish a span; nothing happens if there is none, or if it is finished.
+        """Finish a span; does nothing if there is none, or if it is finished.
 
         Args:
             at: when; clocks of processes differ, so it may be before the start.
             family: as it was begun.
             key: as it was begun.
-            attributes: what is known in addition; None values are left out.
-            model: which model it was, for a name that does not say it yet.
-            status: how it came out.
-            message: what went wrong, as far as it may be shown.
+            attributes: to add; None values are left out.
+            model: appended to a name without a model.
+            status: of the span.
+            message: the error, as far as it may be shown.
             shown: its output, as far as it may be shown.
         """
-        draft = self._open.pop((family, key), None)
-        if draft is None:
+        span = self._open.pop((family, key), None)
+        if span is None:
             return
-        if model is not None and " " not in draft.name:
-            draft.name = f"{draft.name} {model}"[:MAX_NAME]
-        draft.finish(at, attributes, status=status, message=message, shown=shown)
+        if model is not None and " " not in span.name:
+            span.name = f"{span.name} {model}"[:MAX_NAME]
+        span.finish(at, attributes, status=status, message=message, shown=shown)
 
     def add(
         self,
@@ -226,7 +226,7 @@ class RunSpans:
         status: Status = "ok",
         shown: tuple[Any, Any] = (None, None),
     ) -> str:
-        """Add a span that one event tells of with its times, and return its id.
+        """Add a span that one event records with its times, and return its id.
 
         Args:
             event: it.
@@ -235,9 +235,9 @@ class RunSpans:
             times: when it began and ended.
             name: operation and object.
             kind: what it is.
-            attributes: all that is known; None values are left out.
+            attributes: of the span; None values are left out.
             under: as for `begin`.
-            status: how it came out.
+            status: of the span.
             shown: its input and its output, as far as they may be shown.
         """
         start, end = times
@@ -251,14 +251,14 @@ class RunSpans:
             shown=shown[0],
             under=under,
         )
-        draft = self._open.get((family, key))
-        if draft is not None:
-            draft.start = start
+        span = self._open.get((family, key))
+        if span is not None:
+            span.start = start
         self.finish(end, family, key, {}, status=status, shown=shown[1])
         return span_id_of(event.run_id, family, key)
 
     def is_open(self, family: str, key: str) -> bool:
-        """Tell whether a span has begun and is not finished."""
+        """Return True if a span has begun and is not finished."""
         return (family, key) in self._open
 
     def mark(
@@ -273,7 +273,7 @@ class RunSpans:
         shown: Any = None,
         under: str | None = None,
     ) -> None:
-        """Add a span without length: what the log tells of at one moment only.
+        """Add a span without length.
 
         Args:
             event: it.
@@ -281,7 +281,7 @@ class RunSpans:
             key: see `span_id_of`.
             name: operation and object.
             kind: what it is.
-            attributes: all that is known; None values are left out.
+            attributes: of the span; None values are left out.
             shown: its output, as far as it may be shown.
             under: as for `begin`.
         """
@@ -289,20 +289,20 @@ class RunSpans:
         self.finish(event.at, family, key, {}, shown=shown)
 
     def note(self, family: str, key: str, attributes: Mapping[str, Any]) -> None:
-        """Add to what is known of a span that has not been finished."""
-        draft = self._open.get((family, key))
-        if draft is not None:
-            draft.attributes |= attributes
+        """Add attributes to an open span."""
+        span = self._open.get((family, key))
+        if span is not None:
+            span.attributes |= attributes
 
     def still_open(self) -> list[tuple[str, str]]:
-        """Return family and key of each span that has not been finished."""
+        """Return family and key of each open span."""
         return list(self._open)
 
     def resumed(self) -> None:
-        """Count a takeover on every call that it has cut off; what waits has not noticed."""
-        for draft in self._open.values():
-            if draft.kind != "internal":
-                draft.attributes[a.RESUMES] = draft.attributes.get(a.RESUMES, 0) + 1
+        """Count a takeover on every call that it interrupted; waits are not interrupted."""
+        for span in self._open.values():
+            if span.kind != "internal":
+                span.attributes[a.RESUMES] = span.attributes.get(a.RESUMES, 0) + 1
 
     def moment(
         self,
@@ -313,7 +313,7 @@ class RunSpans:
         *,
         at: datetime | None = None,
     ) -> None:
-        """Note a moment of the run; one that is repeated under the same key is none."""
+        """Add a `SpanEvent` to the run; a repeated key is ignored."""
         if key not in self._signals:
             self._signals.add(key)
             self._moments.append(SpanEvent(name, at or event.at, _tidy(attributes)))
@@ -325,17 +325,17 @@ class RunSpans:
     def usage(self, usage: Any) -> dict[str, Any]:
         """Add a usage to the totals of the run, and return it as attributes of a leaf."""
         leaf: dict[str, Any] = {}
-        told = mapping(usage)
+        counts = mapping(usage)
         for name, attributes in a.USAGE.items():
-            used = number(told.get(name))
+            used = number(counts.get(name))
             if used is not None:
                 self.use(name, used)
                 for attribute in attributes:
                     leaf[attribute] = used
         return leaf
 
-    def _describe(self) -> None:
-        """Name the run's own span by what it has turned out to be."""
+    def _set_name(self) -> None:
+        """Name the run's own span by its kind and algorithm."""
         agent = self._run.kind == "agent"
         operation = "invoke_agent" if agent else "invoke_workflow"
         called = (text(self._started.data.get("algorithm")) or "")[:MAX_NAME]
@@ -347,24 +347,24 @@ class RunSpans:
             a.CONVERSATION_ID: self.conversation_id,
         }
 
-    def _span(self, draft: Draft, moments: list[SpanEvent]) -> Span:
+    def _span(self, span: PendingSpan, moments: list[SpanEvent]) -> Span:
         return Span(
             self._trace_id,
-            draft.span_id,
-            draft.parent_id,
-            draft.name,
-            draft.kind,
-            draft.start,
-            draft.end,
-            draft.status,
-            draft.message,
-            _tidy(draft.attributes),
+            span.span_id,
+            span.parent_id,
+            span.name,
+            span.kind,
+            span.start,
+            span.end,
+            span.status,
+            span.message,
+            _tidy(span.attributes),
             moments,
             self._started.run_id,
             self._started.tenant,
             self._started.user,
-            draft.input,
-            draft.output,
+            span.input,
+            span.output,
             remote_parent=self._remote_parent,
         )
 

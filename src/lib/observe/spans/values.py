@@ -1,8 +1,8 @@
-"""What a payload holds, read with suspicion: other releases and other people write logs, too. Pure.
+"""Values of payloads, checked: other releases and other programs write logs too. Pure.
 
-Three kinds of text are told apart. A name is given by whoever built the agent, and always shown. A
-word or an identifier comes from elsewhere, a model or a server; it is shown if it looks like one,
-since there is little that it could quote. Everything else is content.
+There are three kinds of text. A name is chosen by the developer of an agent, and always shown. A
+word or an identifier comes from a model or a server; it is shown if it looks like one, since it is
+too short to quote much. All other text is content.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _IDENTIFIER: Final = re.compile(r"[\w.:/@+=~#|-]{1,128}", re.ASCII)
 
 
 def word(value: Any) -> str | None:
-    """Return the value if it is one of few words rather than a text, else None."""
+    """Return the value if it is a single word, else None."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else None
 
 
 def identifier(value: Any) -> str | None:
-    """Return the value if it can be what a tool, a call or a model is called, else None."""
+    """Return the value if it can be the name of a tool, a call or a model, else None."""
     return value if isinstance(value, str) and _IDENTIFIER.fullmatch(value) else None
 
 
 def name(value: Any) -> str | None:
-    """Return a name that a developer has given, up to 128 characters of it; None if it is none."""
+    """Return up to 128 characters of a developer's name for something; None if it is no text."""
     return value[:MAX_NAME] if isinstance(value, str) and value else None
 
 
 def text(value: Any) -> str | None:
-    """Return the value if it is a text that says something, else None."""
+    """Return the value if it is a text that is not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -44,7 +44,7 @@ def number(value: Any) -> int | float | None:
 
 
 def moment(value: Any) -> datetime | None:
-    """Return the time that an ISO text with a time zone tells, else None."""
+    """Return the time of an ISO text with a time zone, else None."""
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

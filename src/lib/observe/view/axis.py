@@ -94,11 +94,11 @@ def label(time_us: int) -> str:
     """Return a time since the beginning exactly, such as `250 ms` and `1 m 30.5 s`."""
     if time_us < _S:
         return f"{_exact(time_us / _MS)} ms" if time_us else "0"
-    told: list[str] = []
+    parts: list[str] = []
     for size, unit in ((_D, "d"), (_H, "h"), (_M, "m")):
         whole, time_us = divmod(time_us, size)
-        told += [f"{whole} {unit}"] if whole else []
-    return " ".join([*told, f"{_exact(time_us / _S)} s"] if time_us else told)
+        parts += [f"{whole} {unit}"] if whole else []
+    return " ".join([*parts, f"{_exact(time_us / _S)} s"] if time_us else parts)
 
 
 def _exact(number: float) -> str:

@@ -1,4 +1,4 @@
-"""What a drawn trace is made of, in Unicode and in plain ASCII."""
+"""Glyphs of a drawn trace, in Unicode and in plain ASCII."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Glyphs:
         kinds: one for each kind of span.
         branch: leads to a span with siblings below it; `last` to one without.
         line: passes by on the way to further siblings; `gap` where there are none.
-        states: how a span came out.
+        states: the outcome of a span.
         to: between tokens in and tokens out.
         dot: between totals.
         cut: the end of a name that is too long.
         bar: how a stretch of time is drawn; `goes_on` if it is not over.
         starts: half a cell of it at its beginning, `stops` at its end.
-        waits: a stretch in which nothing is done: for a person, or for a process.
+        waits: a wait for a person or for a process.
         dead: where a process was lost.
-        moment: what takes no time.
+        moment: a span without length.
         tick: a mark on the axis of time.
     """
 

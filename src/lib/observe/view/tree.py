@@ -1,4 +1,4 @@
-"""The tree that spans form, and what it comes to. Pure; whoever draws traces begins here."""
+"""The tree that spans form, and its totals. Pure."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def rows(spans: Sequence[Span]) -> list[Row]:
     """
     below: defaultdict[str, list[Span]] = defaultdict(list)
     top: list[Span] = []
-    known: set[str] = set()
+    placed: set[str] = set()
     for span in {span.span_id: span for span in spans}.values():
-        (below[span.parent_id] if span.parent_id in known else top).append(span)
-        known.add(span.span_id)
+        (below[span.parent_id] if span.parent_id in placed else top).append(span)
+        placed.add(span.span_id)
     out: list[Row] = []
     stack = [Row(span) for span in reversed(top)]
     while stack:
@@ -58,11 +58,11 @@ def rows(spans: Sequence[Span]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What spans come to together.
+    """The sums over the spans of a trace.
 
     Attributes:
         took: from the first span's start to its end, None while it is open.
-        cost: in US dollars, None where no span tells any.
+        cost: in US dollars, None if no span has one.
         errors: errors below which there is none; what is above them follows from them.
         resumes: how often a run was taken over.
     """
@@ -78,7 +78,7 @@ class Totals:
 
 
 def _errors(spans: Sequence[Span]) -> int:
-    """Return how many errors there are that no error below explains."""
+    """Return how many errors have no error below them."""
     explained, found = set[str | None](), 0
     for span in reversed(spans):  # children before their parents
         if span.status == "error" and span.span_id not in explained:

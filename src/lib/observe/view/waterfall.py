@@ -14,9 +14,16 @@ from lib.observe import attributes as a
 from lib.observe.span import Span
 from lib.observe.view.axis import Axis, Stretch, Tick, axis_of, stretch, ticks
 from lib.observe.view.glyphs import COLOURS
-from lib.observe.view.pen import MAX_STATUS, STATE_COLOURS, Pen, pen_for
+from lib.observe.view.terminal import MAX_STATUS, STATE_COLOURS, Pen, pen_for
 from lib.observe.view.tree import Row, rows, totals
-from lib.observe.view.words import CONVERSATIONS, count, dead_times, is_waiting, last_said, state_of
+from lib.observe.view.words import (
+    CONVERSATIONS,
+    count,
+    dead_times,
+    is_waiting,
+    last_message,
+    state_of,
+)
 
 _GAP: Final = 2
 _MIN_NAME: Final = 16
@@ -24,7 +31,7 @@ _MIN_BAR: Final = 16
 _TICKS_APART: Final = 10
 _FEW_WORDS: Final = 14
 _MIN_STATUS: Final = 6
-"""Cells; where a status has fewer, words of it would say nothing."""
+"""Cells; a narrower status shows its mark only."""
 
 _MAX_CONTENT: Final = 2_000
 """Characters of content that are looked at, to fill a line of which fewer are shown."""
@@ -76,7 +83,7 @@ def columns(room: int, natural: Columns, mark: int) -> Columns:
 
     Args:
         room: cells of a line.
-        natural: what the columns would like; of the bar it does not matter.
+        natural: the widths that the columns need; that of the bar is ignored.
         mark: cells of a status without words.
     """
     name = min(natural.name, max(_MIN_NAME, room * 2 // 5))
@@ -127,19 +134,19 @@ class Waterfall:
         pen, room = pen_for(options), options.max_width
         shown = select(rows(self._spans), depth=self._depth, limit=self._limit)
         lines = [_Line(pen, row) for row in shown]
-        paper = _Paper(pen, axis_of(self._spans), columns(room, *_natural(lines)))
-        yield from paper.head()
+        chart = _Chart(pen, axis_of(self._spans), columns(room, *_natural(lines)))
+        yield from chart.head()
         for line in lines:
-            yield paper.line(line)
+            yield chart.line(line)
             yield from _content(pen, line.row, room)
         yield from pen.totals(totals(self._spans), room)
         if hidden := len(self._spans) - len(shown):
-            told = f"{count(hidden, 'span')} of {len(self._spans):,} not shown: --depth, --limit"
-            yield Text(told, "yellow")
+            note = f"{count(hidden, 'span')} of {len(self._spans):,} not shown: --depth, --limit"
+            yield Text(note, "yellow")
 
 
 class _Line:
-    """The cells of a row, but for the bar."""
+    """The cells of a row without the bar."""
 
     def __init__(self, pen: Pen, shown: Shown) -> None:
         self.row = shown.row
@@ -156,7 +163,7 @@ class _Line:
 
 
 def _natural(lines: Sequence[_Line]) -> tuple[Columns, int]:
-    """Return what the columns would like to have, and the widest mark of a status."""
+    """Return the widths that the columns need, and the widest mark of a status."""
     return Columns(
         name=max(line.name.cell_len for line in lines),
         took=max(line.took.cell_len for line in lines),
@@ -166,8 +173,8 @@ def _natural(lines: Sequence[_Line]) -> tuple[Columns, int]:
     ), max(line.mark for line in lines)
 
 
-class _Paper:
-    """Puts cells side by side, and bars between them."""
+class _Chart:
+    """Joins the cells of a line, with a bar between them."""
 
     def __init__(self, pen: Pen, axis: Axis, widths: Columns) -> None:
         self._pen = pen
@@ -213,9 +220,9 @@ class _Paper:
         return self._pen.cut(line.status, self._widths.status)
 
     def _bar(self, span: Span) -> Text:
-        place = stretch(self._axis, span, self._widths.bar)
-        first, last = place.begin // 2, max(place.end - 1, place.begin) // 2
-        drawn = "".join(self._cell(span, place, cell) for cell in range(first, last + 1))
+        covered = stretch(self._axis, span, self._widths.bar)
+        first, last = covered.begin // 2, max(covered.end - 1, covered.begin) // 2
+        drawn = "".join(self._cell(span, covered, cell) for cell in range(first, last + 1))
         for lost, resumed in self._dead(span):
             begin, end = max(lost, first) - first, min(resumed, last) - first
             if begin <= end:
@@ -234,13 +241,13 @@ class _Paper:
             begin, end = [axis.offset_us(at) * cells // axis.length_us for at in (lost, resumed)]
             yield min(begin, cells - 1), max(begin, end - 1)
 
-    def _cell(self, span: Span, place: Stretch, cell: int) -> str:
+    def _cell(self, span: Span, covered: Stretch, cell: int) -> str:
         glyphs = self._pen.glyphs
-        if place.begin == place.end:
+        if covered.begin == covered.end:
             return glyphs.moment
-        if place.begin > 2 * cell:
+        if covered.begin > 2 * cell:
             return glyphs.starts
-        if place.end < 2 * cell + 2:
+        if covered.end < 2 * cell + 2:
             return glyphs.stops
         if is_waiting(span):
             return glyphs.waits
@@ -253,16 +260,16 @@ def _colour(span: Span) -> str:
 
 
 def _content(pen: Pen, row: Row, room: int) -> Iterator[Text]:
-    """Yield what a span holds of content, a line each."""
+    """Yield the captured content of a span, one line each."""
     span = row.span
     indent = pen.passing(row)
-    told = [("in", span.input), ("out", span.output), ("error", span.status_message)]
+    content = [("in", span.input), ("out", span.output), ("error", span.status_message)]
     if span.kind in CONVERSATIONS:
-        told[:2] = [
-            ("in", last_said(span.input, "user")),
-            ("out", last_said(span.output, "assistant")),
+        content[:2] = [
+            ("in", last_message(span.input, "user")),
+            ("out", last_message(span.output, "assistant")),
         ]
-    for name, value in told:
+    for name, value in content:
         if value is not None:
             line = Text.assemble((f"{indent}{name:<5} ", "dim"), (_flat(pen, value), "dim italic"))
             yield _one_line(pen.cut(line, room))

@@ -1,4 +1,4 @@
-"""How a span is told in words: what it is, how it came out, how long it took. Pure."""
+"""Words for spans: operation, outcome, duration, title. Pure."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ CONVERSATIONS: Final[frozenset[SpanKind]] = frozenset({"agent", "session", "work
 """Kinds of spans whose content is messages."""
 
 State = Literal["ok", "error", "off", "open"]
-"""How a span came out: well, as an error, called off by a person or a guard, or not yet."""
+"""The outcome of a span: fine, an error, called off by a person or a guard, or still open."""
 
 _STOPPED: Final = frozenset({"block", "blocked", "failed"})
 
 _MAX_QUESTION: Final = 80
 _LONG_S: Final = 0.01
-"""What takes longer than this is shown in whole milliseconds."""
+"""Longer durations are shown in whole milliseconds."""
 
 _OPERATIONS: Final[Mapping[str, str]] = {
     "invoke_agent": "agent",
     "execute_tool": "tool",
     "invoke_workflow": "workflow",
 }
-"""What the operations of the conventions are called here."""
+"""Shorter names for operations of the conventions."""
 
 _EXPLAINED: Final = {"FAILED": a.ERROR_TYPE, "LIMITED": a.REASON, "BLOCKED": a.REASON}
-"""Where the reason of an outcome is found, if it is told at all."""
+"""By outcome, the attribute that holds its reason."""
 
 
 def operation_of(span: Span) -> tuple[str, str]:
-    """Return what is done and to what, such as `tool` and `search_orders`; the second can be ""."""
+    """Return operation and object, such as `tool` and `search_orders`; the second can be ""."""
     operation, _, what = span.name.partition(" ")
     return _OPERATIONS.get(operation, operation), what
 
 
 def state_of(span: Span) -> State:
-    """Return how a span came out."""
+    """Return the outcome of a span."""
     if span.end is None:
         return "open"
     if span.status == "error":
@@ -50,7 +50,7 @@ def state_of(span: Span) -> State:
 
 
 def status_words(span: Span) -> Iterator[str]:
-    """Yield what to say of how a span came out; nothing, if all is as it should be."""
+    """Yield words for the outcome of a span; none for one that is fine."""
     attributes = span.attributes
     if span.end is None:
         yield "waiting" if span.kind == "internal" else "open"
@@ -89,7 +89,7 @@ def count(number: int, what: str) -> str:
 
 
 def score_value(attributes: Mapping[str, Any]) -> str | None:
-    """Return what a score says, such as `0.8` or `polite`; None for what is no score."""
+    """Return the value of a score, such as `0.8` or `polite`; None without one."""
     label, value = attributes.get(a.EVALUATION_LABEL), attributes.get(a.EVALUATION_VALUE)
     if isinstance(label, str):
         return label
@@ -97,7 +97,7 @@ def score_value(attributes: Mapping[str, Any]) -> str | None:
 
 
 def is_waiting(span: Span) -> bool:
-    """Tell whether a span is a time in which nothing was done, such as that of an approval."""
+    """Return True if a span is a wait, such as that for an approval."""
     return span.kind == "internal" and operation_of(span)[0] == "approval"
 
 
@@ -122,15 +122,15 @@ def title_of(spans: Sequence[Span]) -> str:
     return " · ".join(part for part in (agent, question, str(outcome)) if part)
 
 
-def last_said(value: Any, role: str) -> str | None:
+def last_message(value: Any, role: str) -> str | None:
     """Return the last message of a captured value, its role first; None if there is none.
 
     Args:
         value: what a span has captured.
-        role: of what is no message.
+        role: of a value that is no message.
     """
-    for one in conversation(value, role)[-1:]:
-        return f"{one.role}: {' '.join(filter(None, map(_part_text, one.parts)))}"
+    for message in conversation(value, role)[-1:]:
+        return f"{message.role}: {' '.join(filter(None, map(_part_text, message.parts)))}"
     return None
 
 
@@ -148,9 +148,9 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def question_of(value: Any) -> str:
-    """Return the last thing that a user says in a captured input, on one line, "" if nothing."""
-    said = [one for one in conversation(value) if one.role == "user"]
-    texts = [str(part.get("text", "")) for one in said[-1:] for part in one.parts]
+    """Return the last user message of a captured input on one line, "" if there is none."""
+    messages = [message for message in conversation(value) if message.role == "user"]
+    texts = [str(part.get("text", "")) for message in messages[-1:] for part in message.parts]
     question = " ".join(" ".join(texts).split())
     return question if len(question) <= _MAX_QUESTION else f"{question[: _MAX_QUESTION - 1]}…"
 
@@ -171,6 +171,6 @@ def _decided(attributes: Mapping[str, Any]) -> Iterator[str]:
     if (value := score_value(attributes)) is not None:
         yield value
     if a.APPROVED in attributes:
-        said = "approved" if attributes[a.APPROVED] else "denied"
+        decision = "approved" if attributes[a.APPROVED] else "denied"
         by = attributes.get(a.APPROVED_BY)
-        yield f"{said} by {by}" if by else said
+        yield f"{decision} by {by}" if by else decision

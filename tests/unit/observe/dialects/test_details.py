@@ -21,12 +21,12 @@ def parsed(span: Span, dialect: Any, name: str) -> Any:
 # -- usage -----------------------------------------------------------------------------------------
 
 
-def test_both_names_of_the_tokens_put_into_a_cache_are_told_while_backends_know_the_older():
+def test_tokens_written_to_a_cache_have_the_old_and_the_new_name():
     written = dict.fromkeys(a.USAGE["cache_write_tokens"], 7)
-    told = GENAI.attributes(make_span("llm", attributes=written))
+    expected = GENAI.attributes(make_span("llm", attributes=written))
 
-    assert told["gen_ai.usage.cache_write.input_tokens"] == 7
-    assert told["gen_ai.usage.cache_creation.input_tokens"] == 7
+    assert expected["gen_ai.usage.cache_write.input_tokens"] == 7
+    assert expected["gen_ai.usage.cache_creation.input_tokens"] == 7
 
 
 def test_langfuse_gets_tokens_in_kinds_that_add_up_and_none_that_it_would_count_again():
@@ -37,11 +37,11 @@ def test_langfuse_gets_tokens_in_kinds_that_add_up_and_none_that_it_would_count_
         **dict.fromkeys(a.USAGE["cache_write_tokens"], 100),
         **dict.fromkeys(a.USAGE["reasoning_tokens"], 20),
     }
-    told = LANGFUSE.attributes(make_span("llm", attributes=usage))
-    details = json.loads(str(told["langfuse.observation.usage_details"]))
+    expected = LANGFUSE.attributes(make_span("llm", attributes=usage))
+    details = json.loads(str(expected["langfuse.observation.usage_details"]))
 
     assert details.pop("total") == sum(details.values()) == 1230
-    assert [name for name in told if name.startswith("gen_ai.usage.")] == []
+    assert [name for name in expected if name.startswith("gen_ai.usage.")] == []
 
 
 def test_more_from_the_cache_than_there_was_is_no_negative_input_at_langfuse():
@@ -51,7 +51,7 @@ def test_more_from_the_cache_than_there_was_is_no_negative_input_at_langfuse():
     assert parsed(span, LANGFUSE, "langfuse.observation.usage_details")["input"] == 0
 
 
-def test_without_usage_nothing_is_told_of_it():
+def test_a_span_without_usage_has_no_usage_attributes():
     span = make_span("llm", attributes={})
     names = [name for d in (LANGFUSE, LANGSMITH, OPENINFERENCE) for name in d.attributes(span)]
 
@@ -80,32 +80,32 @@ def test_at_langsmith_the_name_of_a_tool_makes_a_tool_of_anything_so_only_tools_
     assert approval["langsmith.metadata.tool_name"] == "refund"
 
 
-def test_at_langsmith_the_name_of_a_trace_would_rename_each_run_so_it_is_not_told_as_one():
-    told = LANGSMITH.attributes(make_span("llm", attributes={a.TRACE_NAME: "x"}))
+def test_the_trace_name_is_metadata_in_langsmith_since_it_would_rename_runs():
+    expected = LANGSMITH.attributes(make_span("llm", attributes={a.TRACE_NAME: "x"}))
 
-    assert "langsmith.trace.name" not in told
-    assert told["langsmith.metadata.trace_name"] == "x"
+    assert "langsmith.trace.name" not in expected
+    assert expected["langsmith.metadata.trace_name"] == "x"
 
 
 def test_langfuse_reads_the_moment_of_the_first_chunk_as_json_and_no_nonsense():
-    def told(seconds: Any) -> Any:
+    def expected(seconds: Any) -> Any:
         span = make_span("llm", attributes={a.FIRST_CHUNK_S: seconds})
         return LANGFUSE.attributes(span).get("langfuse.observation.completion_start_time")
 
-    assert told(0.5) == '"2026-01-01T12:00:00.500000+00:00"'
-    assert [told(nonsense) for nonsense in (-1, 1e300, "1", float("nan"), 10**9)] == [None] * 5
+    assert expected(0.5) == '"2026-01-01T12:00:00.500000+00:00"'
+    assert [expected(nonsense) for nonsense in (-1, 1e300, "1", float("nan"), 10**9)] == [None] * 5
 
 
 def test_langfuse_names_every_span_after_its_trace_and_a_root_after_itself():
-    def told(**fields: Any) -> Any:
+    def expected(**fields: Any) -> Any:
         return LANGFUSE.attributes(make_span("agent", **fields)).get("langfuse.trace.name")
 
-    assert told(attributes={a.TRACE_NAME: "x"}) == "x"
-    assert told(parent_id=None, name="root") == "root"
-    assert told() is None
+    assert expected(attributes={a.TRACE_NAME: "x"}) == "x"
+    assert expected(parent_id=None, name="root") == "root"
+    assert expected() is None
 
 
-def test_an_error_without_captured_text_is_told_by_its_type_at_langfuse():
+def test_an_error_without_captured_text_shows_its_type_in_langfuse():
     span = make_span("tool", status="error", attributes={a.ERROR_TYPE: "timeout"})
 
     assert LANGFUSE.attributes(span)["langfuse.observation.status_message"] == "timeout"
@@ -113,7 +113,7 @@ def test_an_error_without_captured_text_is_told_by_its_type_at_langfuse():
 
 
 @pytest.mark.parametrize(
-    ("message", "attributes", "told"),
+    ("message", "attributes", "expected"),
     [
         (
             "why",
@@ -125,13 +125,13 @@ def test_an_error_without_captured_text_is_told_by_its_type_at_langfuse():
     ],
 )
 def test_only_an_exception_event_makes_an_error_at_langsmith(
-    message: str | None, attributes: dict[str, Any], told: dict[str, Any]
+    message: str | None, attributes: dict[str, Any], expected: dict[str, Any]
 ):
     span = make_span("tool", status="error", status_message=message, attributes=attributes)
 
     (event,) = with_exception_event(span).events
 
-    assert (event.name, event.at, event.attributes) == ("exception", span.end, told)
+    assert (event.name, event.at, event.attributes) == ("exception", span.end, expected)
 
 
 def test_what_is_no_error_or_still_open_has_no_exception():
@@ -158,12 +158,12 @@ def said(count: int) -> list[dict[str, Any]]:
 
 def test_openinference_keeps_the_newest_messages_and_says_how_many_it_leaves_out():
     span = make_span("llm", input=said(130), attributes={a.OMITTED: 3})
-    told = OPENINFERENCE.attributes(span)
+    expected = OPENINFERENCE.attributes(span)
 
-    assert told["llm.input_messages.0.message.content"] == "message 2"
-    assert told["llm.input_messages.127.message.content"] == "message 129"
-    assert "llm.input_messages.128.message.content" not in told
-    assert told[a.OMITTED] == 5
+    assert expected["llm.input_messages.0.message.content"] == "message 2"
+    assert expected["llm.input_messages.127.message.content"] == "message 129"
+    assert "llm.input_messages.128.message.content" not in expected
+    assert expected[a.OMITTED] == 5
     assert a.OMITTED not in OPENINFERENCE.attributes(make_span("llm", input=said(128)))
     assert OPENINFERENCE.attributes(make_span("llm", input=said(129)))[a.OMITTED] == 1
 
@@ -175,14 +175,14 @@ def test_several_results_of_tools_in_one_message_become_one_message_each():
         {"type": "text", "text": "and a note"},
     ]
     span = make_span("llm", input=[{"role": "tool", "parts": results}])
-    told = OPENINFERENCE.attributes(span)
+    expected = OPENINFERENCE.attributes(span)
 
-    assert [told[f"llm.input_messages.{place}.message.content"] for place in range(3)] == [
+    assert [expected[f"llm.input_messages.{place}.message.content"] for place in range(3)] == [
         "and a note",
         "1",
         "2",
     ]
-    assert told["llm.input_messages.2.message.tool_call_id"] == "c2"
+    assert expected["llm.input_messages.2.message.tool_call_id"] == "c2"
     assert parsed(span, LANGFUSE, "langfuse.observation.input") == [
         {"role": "tool", "content": "and a note"},
         {"role": "tool", "content": "1", "tool_call_id": "c1"},
@@ -196,7 +196,7 @@ def test_several_results_of_tools_in_one_message_become_one_message_each():
     }
 
 
-def test_attachments_are_told_by_what_is_known_of_them():
+def test_attachments_show_their_type_and_their_address():
     parts: list[dict[str, Any]] = [
         {"type": "image", "url": "https://x/y.png"},
         {"type": "audio", "data": "aGk=", "media_type": "audio/wav"},
@@ -223,7 +223,7 @@ def test_attachments_are_told_by_what_is_known_of_them():
     ]
 
 
-def test_arguments_that_could_not_be_read_are_told_as_the_model_wrote_them():
+def test_unreadable_arguments_are_sent_as_the_model_wrote_them():
     call = {"type": "tool_call", "id": "c", "name": "add", "invalid": '{"a": '}
     span = make_span("llm", output={"role": "assistant", "parts": [call]})
 
@@ -232,7 +232,7 @@ def test_arguments_that_could_not_be_read_are_told_as_the_model_wrote_them():
     assert OPENINFERENCE.attributes(span)[name] == '{"a": '
 
 
-def test_a_part_of_tomorrow_is_told_as_it_is():
+def test_a_part_of_unknown_type_is_sent_unchanged():
     part = {"type": "video", "frames": 3}
     span = make_span("llm", input=[{"role": "user", "parts": [part, part]}])
 
@@ -269,11 +269,11 @@ def test_what_is_added_to_each_span_is_put_into_the_words_of_the_dialect():
     dialect = Enriched(LANGFUSE, {a.TAGS: ["eu"], a.ENVIRONMENT: "production"})
     span = make_span("llm", attributes={a.ENVIRONMENT: "staging"})
 
-    told = dialect.attributes(span)
+    expected = dialect.attributes(span)
 
     assert dialect.name == "Langfuse"
-    assert told["langfuse.trace.tags"] == ["eu"]
-    assert told["langfuse.environment"] == "staging"
+    assert expected["langfuse.trace.tags"] == ["eu"]
+    assert expected["langfuse.environment"] == "staging"
 
 
 def test_tags_are_one_text_at_langsmith_and_a_list_elsewhere():
@@ -289,23 +289,23 @@ def test_tags_are_one_text_at_langsmith_and_a_list_elsewhere():
 @pytest.mark.parametrize(
     "dialect", [GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE], ids=lambda d: d.name
 )
-def test_what_was_said_in_a_run_is_told_only_if_it_is_captured(dialect: Dialect):
+def test_messages_are_sent_only_if_content_is_captured(dialect: Dialect):
     log = talkative_log("swordfish")
 
-    told, hidden = [
+    expected, hidden = [
         [str(dict(dialect.attributes(span))) for span in spans_from_events(log, capture_content=on)]
         for on in (True, False)
     ]
 
-    assert sum("swordfish" in attributes for attributes in told) > 8
+    assert sum("swordfish" in attributes for attributes in expected) > 8
     assert [attributes for attributes in hidden if "swordfish" in attributes] == []
-    assert len(told) == len(hidden)
+    assert len(expected) == len(hidden)
 
 
 @pytest.mark.parametrize(
     "dialect", [GENAI, LANGFUSE, LANGSMITH, OPENINFERENCE], ids=lambda d: d.name
 )
-def test_however_content_was_cut_it_can_be_told(dialect: Dialect):
+def test_cut_content_is_sent_validly(dialect: Dialect):
     log = talkative_log("swordfish \ud800" * 3)
 
     for limit in (0, 1, 5, 20, 40, 60, 80, 120, 200, 400):
@@ -328,17 +328,17 @@ def test_parts_of_a_usage_never_add_up_to_more_than_their_whole_in_langfuse(
         a.USAGE["reasoning_tokens"][0]: reasoning,
     }
 
-    told = LANGFUSE.attributes(make_span("llm", attributes=usage))
-    details = json.loads(str(told["langfuse.observation.usage_details"]))
+    expected = LANGFUSE.attributes(make_span("llm", attributes=usage))
+    details = json.loads(str(expected["langfuse.observation.usage_details"]))
 
     assert details.pop("total") == sum(details.values()) == max(sent, 0) + max(came, 0)
     assert min(details.values()) >= 0
 
 
-def test_a_usage_that_nobody_knows_is_no_kind_of_tokens_in_langfuse():
+def test_unknown_usage_is_not_sent_to_langfuse():
     more = {"gen_ai.usage.audio.input_tokens": 4, "gen_ai.usage.input_tokens": 10}
 
-    told = LANGFUSE.attributes(make_span("llm", attributes=more))
+    expected = LANGFUSE.attributes(make_span("llm", attributes=more))
 
-    assert [name for name in told if name.startswith("gen_ai.usage.")] == []
+    assert [name for name in expected if name.startswith("gen_ai.usage.")] == []
     assert "gen_ai.usage.audio.input_tokens" in GENAI.attributes(make_span("llm", attributes=more))

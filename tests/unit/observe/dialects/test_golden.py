@@ -175,12 +175,12 @@ SPANS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
-def test_spans_are_told_as_they_always_were(dialect: Dialect) -> None:
+def test_dialects_match_their_golden_files(dialect: Dialect) -> None:
     name = next(name for name in DIALECTS if DIALECTS[name] is dialect)
-    told = {sort: dict(dialect.attributes(span)) for sort, span in SPANS.items()}
+    result = {sort: dict(dialect.attributes(span)) for sort, span in SPANS.items()}
 
     golden = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
-    assert told == golden
+    assert result == golden
 
 
 def test_a_golden_file_has_every_span_in_every_dialect() -> None:

@@ -24,7 +24,7 @@ def test_a_long_list_is_written_as_a_short_one_is(items: list[Any]):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ("plain", "plain"),
         ("ümlaut \ud800", "ümlaut \ufffd"),
@@ -51,9 +51,9 @@ def test_a_long_list_is_written_as_a_short_one_is(items: list[Any]):
         (b"secret", "<bytes>"),
     ],
 )
-def test_a_value_is_told_as_a_backend_can_read_it(given: Any, told: Any):
-    assert attribute(given) == told
-    assert type(attribute(given)) is type(told)
+def test_a_value_is_converted_for_backends(given: Any, expected: Any):
+    assert attribute(given) == expected
+    assert type(attribute(given)) is type(expected)
 
 
 def test_subclasses_of_plain_types_become_plain_types():
@@ -63,10 +63,10 @@ def test_subclasses_of_plain_types_become_plain_types():
     class Number(int):
         pass
 
-    told = clean({"number": Number(7), "text": Text("a\x00")})
+    expected = clean({"number": Number(7), "text": Text("a\x00")})
 
-    assert told == {"number": 7, "text": "a\ufffd"}
-    assert [type(value) for value in told.values()] == [int, str]
+    assert expected == {"number": 7, "text": "a\ufffd"}
+    assert [type(value) for value in expected.values()] == [int, str]
 
 
 def test_names_are_cleaned_and_sorted_and_what_has_no_name_is_left_out():
@@ -129,7 +129,7 @@ JSON = st.recursive(
     "names",
     [[a.TAGS], [a.INPUT_TOKENS, a.OUTPUT_TOKENS], [a.OMITTED], [a.FINISH_REASONS], [a.COST]],
 )
-def test_nothing_that_a_known_name_holds_keeps_a_span_from_being_told(names: list[str], odd: Any):
+def test_any_value_of_a_known_attribute_can_be_sent(names: list[str], odd: Any):
     values = dict(zip(names, [odd, 1.5], strict=False))
     said = [{"role": "user", "content": "x"}] * 130
     for dialect in DIALECTS:
@@ -156,7 +156,7 @@ def test_nothing_that_a_known_name_holds_keeps_a_span_from_being_told(names: lis
         max_size=6,
     ),
 )
-def test_whatever_a_log_holds_each_dialect_tells_it_validly(
+def test_each_dialect_sends_any_log_validly(
     kind: SpanKind, content: Any, attributes: dict[str, Any]
 ):
     for dialect in DIALECTS:

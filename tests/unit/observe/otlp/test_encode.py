@@ -124,8 +124,8 @@ def message(span: Span, attributes: Mapping[str, Any]) -> Message:
         pairs_of_it = pairs(event.attributes)
         whole.events.add(time_unix_nano=moment, name=event.name, attributes=pairs_of_it)
     if span.status == "error":
-        told = span.status_message or ""
-        whole.status.CopyFrom(MessageStatus(code=MessageStatus.STATUS_CODE_ERROR, message=told))
+        result = span.status_message or ""
+        whole.status.CopyFrom(MessageStatus(code=MessageStatus.STATUS_CODE_ERROR, message=result))
     elif span.end is not None:
         whole.status.code = MessageStatus.STATUS_CODE_OK
     return whole

@@ -49,13 +49,13 @@ async def test_what_is_wrong_with_the_server_may_pass(status: int) -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
-    ("asked", "seconds"),
+    ("header", "seconds"),
     [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 2026 00:01:30 GMT", 90.0), ("soon", None)],
 )
-async def test_the_wait_that_a_server_asks_for_is_told(
-    status: int, asked: str, seconds: float | None
+async def test_an_error_carries_retry_after(
+    status: int, header: str, seconds: float | None
 ) -> None:
-    answer = Response(status=status, headers={"retry-after": asked})
+    answer = Response(status=status, headers={"retry-after": header})
 
     error, _ = await failure(make_spans(1), answer, clock=ManualClock())
 
@@ -110,7 +110,7 @@ async def test_any_other_failure_ends_it_and_says_how_many_were_sent_before(stat
     assert str(error).endswith("; 2 of 6 spans were sent before")
 
 
-async def test_a_failure_after_a_refusal_tells_of_both() -> None:
+async def test_a_failure_after_a_refusal_reports_both() -> None:
     error, receiver = await failure(make_spans(6), 200, 400, 503, batch_size=2)
 
     assert names(receiver) == ["span-0", "span-1"]
@@ -118,7 +118,7 @@ async def test_a_failure_after_a_refusal_tells_of_both() -> None:
     assert str(error).endswith("; 4 of 6 spans were sent before, of which 2 were refused")
 
 
-async def test_a_failure_after_a_partial_success_tells_what_is_lost() -> None:
+async def test_a_failure_after_a_partial_success_reports_lost_spans() -> None:
     error, _ = await failure(make_spans(6), partial_success(1), 503, batch_size=2)
 
     assert (error.permanent, len(error.taken), error.lost) == (False, 2, 1)
@@ -128,15 +128,15 @@ async def test_a_failure_after_a_partial_success_tells_what_is_lost() -> None:
 # -- answers of success ------------------------------------------------------------------------
 
 
-def told(rejected: int) -> bytes:
+def result(rejected: int) -> bytes:
     return partial_success(rejected, "too old: secret").body
 
 
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
-        ("application/x-protobuf", told(3)),
-        ("application/protobuf", told(3)),
+        ("application/x-protobuf", result(3)),
+        ("application/protobuf", result(3)),
         ("application/json; charset=utf-8", b'{"partialSuccess":{"rejectedSpans":"3"}}'),
         ("application/json", b'{"partial_success":{"rejected_spans":3}}'),
     ],
@@ -163,8 +163,8 @@ async def test_a_partial_success_of_more_spans_than_were_sent_counts_those() -> 
     ("status", "content_type", "body"),
     [
         (200, "application/x-protobuf", b""),
-        (200, "application/x-protobuf", told(0)),
-        (200, "application/x-protobuf", told(-1)),
+        (200, "application/x-protobuf", result(0)),
+        (200, "application/x-protobuf", result(-1)),
         (200, "application/json", b"{}"),
         (200, "application/json", b'{"partialSuccess":{}}'),
         (200, "application/json", b'{"partialSuccess":null}'),
@@ -179,7 +179,7 @@ async def test_a_partial_success_of_more_spans_than_were_sent_counts_those() -> 
         (204, "application/x-protobuf", b""),
     ],
 )
-async def test_whatever_else_succeeds_is_a_success(
+async def test_other_successful_answers_are_a_success(
     status: int, content_type: str, body: bytes
 ) -> None:
     answer = Response(status=status, headers={"content-type": content_type}, body=body, keep=True)
@@ -193,7 +193,7 @@ async def test_whatever_else_succeeds_is_a_success(
         ("text/html; charset=utf-8", b"<!doctype html>"),
         ("text/html", b""),
         ("application/x-protobuf", b"not protobuf"),
-        ("application/x-protobuf", told(3)[:-1]),
+        ("application/x-protobuf", result(3)[:-1]),
         ("application/x-protobuf", b"\x80"),
         ("application/json", b"<html>"),
         ("application/json", b"[" * 200_000),

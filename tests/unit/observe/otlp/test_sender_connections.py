@@ -128,7 +128,7 @@ async def test_a_cancelled_export_leaves_the_sender_usable() -> None:
     assert (await main()) == ["span-0", "span-1"]
 
 
-async def test_who_cancels_an_export_knows_what_was_taken_and_what_is_lost(
+async def test_a_cancelled_export_reports_taken_spans_and_logs_lost_ones(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     spans, taken = make_spans(8), list[str]()
@@ -204,7 +204,7 @@ async def test_closing_waits_no_longer_than_a_request_may_take() -> None:
     assert (error.permanent, len(error.taken)) == (False, 1)
 
 
-async def test_a_given_client_is_used_and_stays_open() -> None:
+async def test_an_http_client_of_the_caller_is_used_and_stays_open() -> None:
     client = httpx2.AsyncClient(headers={"x-from": "client"})
 
     async def main() -> tuple[str, bool]:

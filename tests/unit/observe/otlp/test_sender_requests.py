@@ -45,7 +45,7 @@ async def test_the_same_spans_are_the_same_bytes_again() -> None:
     assert bodies[0] == bodies[1]
 
 
-async def test_headers_given_win_whatever_their_case() -> None:
+async def test_the_callers_headers_win_in_any_case() -> None:
     receiver = await sent(make_spans(1), headers={"User-Agent": "shop/1", "X-Scope-OrgID": "a"})
 
     assert receiver.requests[0].headers["user-agent"] == "shop/1"

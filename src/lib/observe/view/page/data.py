@@ -1,4 +1,4 @@
-"""What the page is told of a trace: rows in the order of the tree, all text made harmless. Pure."""
+"""The data of a trace for its page: rows in tree order, all text made harmless. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lib.evals import Score
 from lib.observe import attributes as a
-from lib.observe.dialects.messages import Said, conversation
+from lib.observe.dialects.messages import LoggedMessage, conversation
 from lib.observe.span import Span, SpanEvent
 from lib.observe.view.axis import Axis, axis_of
 from lib.observe.view.glyphs import UNICODE
@@ -28,11 +28,11 @@ _MISLEADING: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Controls but for tabs and new lines, marks that turn the direction of writing, letters that
-nobody sees, and what UTF-8 cannot hold: shown as their numbers."""
+"""Controls other than tabs and new lines, marks that change the direction of writing, invisible
+letters, and what UTF-8 cannot encode: shown as their numbers."""
 
 _UNSAFE: Final = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
-"""What may not stand in a block of JSON in a page; outside its strings, JSON has none of it."""
+"""Characters that must not stand in a page's JSON, which has them inside strings only."""
 
 
 def script_json(value: Any) -> str:
@@ -51,7 +51,7 @@ def visible(text: str) -> str:
 
 
 def trace_data(spans: Sequence[Span], scores: Mapping[str, Sequence[Score]]) -> dict[str, Any]:
-    """Return what the page's script draws, of at least one span.
+    """Return the data that the page's script draws, for at least one span.
 
     Times are microseconds since the first moment of the trace. Values of attributes and content
     are text already: a browser would round large numbers.
@@ -62,10 +62,10 @@ def trace_data(spans: Sequence[Span], scores: Mapping[str, Sequence[Score]]) -> 
     for number, row in enumerate(rows(spans)):
         parent = path[row.depth - 1] if row.depth else -1
         path[row.depth :] = [number]
-        told = _row(row, parent, axis)
+        data = _row(row, parent, axis)
         if judged := scores.get(row.span.span_id):
-            told["scores"] = [(visible(score.name), _score(score)) for score in judged]
-        out.append(told)
+            data["scores"] = [(visible(score.name), _score(score)) for score in judged]
+        out.append(data)
     return {
         "begun_ms": axis.start.timestamp() * 1000,
         "length": axis.length_us,
@@ -100,7 +100,7 @@ def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
         data["dead"] = dead
     for side, value, role in (("asked", span.input, "user"), ("said", span.output, "assistant")):
         if span.kind in CONVERSATIONS and value is not None:
-            data[side] = [_said(one) for one in conversation(value, role)]
+            data[side] = [_message(one) for one in conversation(value, role)]
     content = {"input": span.input, "output": span.output, "error": span.status_message}
     data |= {name: _text(value) for name, value in content.items() if value is not None}
     owners = {"tenant": span.tenant, "user": span.user}
@@ -110,7 +110,7 @@ def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
     return data
 
 
-def _said(one: Said) -> dict[str, Any]:
+def _message(one: LoggedMessage) -> dict[str, Any]:
     """Return a message for the page: its role, and parts of a kind, a heading and a text."""
     return {"role": visible(one.role), "parts": [_part(part) for part in one.parts]}
 
@@ -134,10 +134,10 @@ def _part(part: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _used(attributes: Mapping[str, Any]) -> str:
     tokens = [attributes.get(name, 0) for name in (a.INPUT_TOKENS, a.OUTPUT_TOKENS)]
-    told = [f"{tokens[0]:,} {UNICODE.to} {tokens[1]:,}"] if any(tokens) else []
+    parts = [f"{tokens[0]:,} {UNICODE.to} {tokens[1]:,}"] if any(tokens) else []
     if (cost := attributes.get(a.COST)) is not None:
-        told.append(f"${cost:.4f}")
-    return " · ".join(told)
+        parts.append(f"${cost:.4f}")
+    return " · ".join(parts)
 
 
 def _event(event: SpanEvent, axis: Axis) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def _event(event: SpanEvent, axis: Axis) -> dict[str, Any]:
 
 
 def _score(score: Score) -> str:
-    said = f"{_text(score.value)} ({score.source})"
-    return f"{said}: {visible(score.comment)}" if score.comment else said
+    text = f"{_text(score.value)} ({score.source})"
+    return f"{text}: {visible(score.comment)}" if score.comment else text
 
 
 def _pairs(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:

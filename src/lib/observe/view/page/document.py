@@ -24,13 +24,13 @@ SCRIPTS: Final = ("model.js", "rows.js", "markdown.js", "details.js", "trace.js"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a page shows.
+    """The trace that a page shows.
 
     Attributes:
         run_id: the trace's root run.
         spans: parents first; at least one.
-        content: whether they were read with their content, as far as there is any.
-        scores: what was said of a span, by its id.
+        content: whether the spans were read with their content.
+        scores: the scores of a span, by its id.
     """
 
     run_id: str
@@ -49,23 +49,23 @@ def render_page(page: Page) -> str:
         title=escape(visible(title_of(page.spans))),
         run=escape(visible(page.run_id)),
         begun=f"{page.spans[0].start:%Y-%m-%d %H:%M:%S} UTC",
-        totals="".join(f"<li>{escape(part)}</li>" for part in _told(totals(page.spans))),
+        totals="".join(f"<li>{escape(part)}</li>" for part in _totals(totals(page.spans))),
         style=style,
         script=script,
         data=script_json(data),
     )
 
 
-def _told(sums: Totals) -> list[str]:
-    told = [
+def _totals(sums: Totals) -> list[str]:
+    parts = [
         "open" if sums.took is None else duration(sums.took),
         count(sums.llm_calls, "model call"),
         count(sums.tool_calls, "tool call"),
         f"{sums.input_tokens:,} → {sums.output_tokens:,} tokens",
     ]
-    told += [f"${sums.cost:.4f}"] if sums.cost is not None else []
-    told += [count(sums.resumes, "takeover")] if sums.resumes else []
-    return told + ([count(sums.errors, "error")] if sums.errors else [])
+    parts += [f"${sums.cost:.4f}"] if sums.cost is not None else []
+    parts += [count(sums.resumes, "takeover")] if sums.resumes else []
+    return parts + ([count(sums.errors, "error")] if sums.errors else [])
 
 
 def _policy(style: str, script: str) -> str:
