@@ -62,9 +62,9 @@ class ExtractiveClient:
     `line`, where `line` is that of the first line of the text.
     """
 
-    name = "extractive"
-    model = "extractive"
-    modalities = frozenset({"text"})
+    name: str = "extractive"
+    model: str = "extractive"
+    modalities: frozenset[str] = frozenset({"text"})
 
     async def complete(
         self,

@@ -49,4 +49,4 @@ class OrderedCommand(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what `click.Command` takes."""
         super().__init__(*args, **kwargs)
-        self.params = in_order(self.params)
+        self.params: list[click.Parameter] = in_order(self.params)

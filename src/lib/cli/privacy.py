@@ -91,7 +91,7 @@ def common(command: F) -> F:
     return command
 
 
-the_force = click.option("--force", is_flag=True, help="Erase open runs, too.")
+_force_option = click.option("--force", is_flag=True, help="Erase open runs, too.")
 
 
 @click.group(
@@ -106,7 +106,7 @@ def command() -> None:
 @command.command("erase-run")
 @common
 @click.argument("run_id", metavar="RUN")
-@the_force
+@_force_option
 def erase_run_(run_id: str, *, force: bool, **options: Any) -> None:
     """Erase a RUN of STORE and everything that descends from it.
 
@@ -146,7 +146,7 @@ async def _full_id(store: EventStore, given: str) -> str:
 @click.option("--prefix", default="", help="Of the namespaces of all tenants there.")
 @click.option("--dimension", type=click.IntRange(min=1), help="If a vector store does not tell.")
 @click.option("--metric", type=click.Choice(get_args(Metric)), help="The same.")
-@the_force
+@_force_option
 def erase_tenant_(
     tenant: str,
     *,

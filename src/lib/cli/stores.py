@@ -84,7 +84,7 @@ class StoreCommand(OrderedCommand):
 class StoreGroup(click.Group):
     """A group of such commands."""
 
-    command_class = StoreCommand
+    command_class: type[click.Command] | None = StoreCommand
 
 
 @asynccontextmanager

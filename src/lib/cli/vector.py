@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Final, get_args
+from typing import Any, ClassVar, Final, get_args
 
 import click
 from rich.console import Console
@@ -35,12 +35,12 @@ from lib.vector.urls import StoreName
 MAX_SHOWN: Final = 120
 """How many characters of a text or of metadata a table shows."""
 
-the_store = click.argument("store", type=StoreParam())
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
-the_dimension = click.option(
+_store_argument = click.argument("store", type=StoreParam())
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
+_dimension_option = click.option(
     "--dimension", type=click.IntRange(min=1), help="Of STORE's vectors, if it does not tell."
 )
-the_metric = click.option(
+_metric_option = click.option(
     "--metric", type=click.Choice(get_args(Metric)), help="Of STORE, if it does not tell."
 )
 
@@ -67,7 +67,7 @@ VARIABLE: Final = "LIB_VECTOR_STORE"
 class VectorCommand(stores.StoreCommand):
     """A command whose first store may be left out if the environment names it."""
 
-    variables = (VARIABLE, stores.VARIABLE)
+    variables: ClassVar[tuple[str, ...]] = (VARIABLE, stores.VARIABLE)
 
 
 class SearchCommand(VectorCommand):
@@ -84,7 +84,7 @@ class SearchCommand(VectorCommand):
 class VectorGroup(click.Group):
     """The group of these commands."""
 
-    command_class = VectorCommand
+    command_class: type[click.Command] | None = VectorCommand
 
 
 @click.group(cls=VectorGroup)
@@ -99,10 +99,10 @@ def command() -> None:
 
 
 @command.command()
-@the_store
-@the_dimension
-@the_metric
-@as_json
+@_store_argument
+@_dimension_option
+@_metric_option
+@_json_option
 def info(store: StoreName, *, dimension: int | None, metric: Metric | None, as_json: bool) -> None:
     """Tell what STORE holds: its dimension, its metric, its namespaces."""
     facts = asyncio.run(_facts(store, Layout(dimension=dimension, metric=metric)))
@@ -133,9 +133,9 @@ async def _facts(name: StoreName, layout: Layout) -> dict[str, Any]:
 @click.argument("target", metavar="TO", type=StoreParam())
 @click.option("--namespace", "namespaces", multiple=True, help="Only this one; may be repeated.")
 @click.option("--batch-size", type=click.IntRange(1, 10_000), default=500, show_default=True)
-@the_dimension
-@the_metric
-@as_json
+@_dimension_option
+@_metric_option
+@_json_option
 def copy(
     source: StoreName,
     target: StoreName,
@@ -228,7 +228,7 @@ class Question:
 
 
 @command.command(cls=SearchCommand)
-@the_store
+@_store_argument
 @click.argument("text", required=False)
 @click.option("--model", help="Embeds TEXT, at OpenAI or at OPENAI_BASE_URL.")
 @click.option("--vector", type=JsonParam(), help="A JSON list of numbers to be near to.")
@@ -237,9 +237,9 @@ class Question:
 @click.option("--namespace", default="", help="Where to search.")
 @click.option("-k", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--filter", type=JsonParam(), help='As {"price": {"$lt": 20}}.')
-@the_dimension
-@the_metric
-@as_json
+@_dimension_option
+@_metric_option
+@_json_option
 def search(
     store: StoreName,
     *,

@@ -22,7 +22,7 @@ class CallableSink(AsyncClosable):
     def __init__(self, export: Callable[[Sequence[Span]], Any | Awaitable[Any]]) -> None:
         """Take the function; what it returns is ignored."""
         self._export = export
-        self.traits = SinkTraits(destination=f"CallableSink {_name(export)}")
+        self.traits: SinkTraits = SinkTraits(destination=f"CallableSink {_name(export)}")
         self._thread = OneThread(f"CallableSink {_name(export)}")
 
     async def export(self, spans: Sequence[Span]) -> None:

@@ -21,7 +21,7 @@ from lib.observe.view.terminal import render_trace
 class ConsoleSink(AsyncClosable):
     """Prints each trace as an indented tree, in colour on a terminal unless NO_COLOR is set."""
 
-    traits = SinkTraits(destination=None)  # a new process prints to a new terminal
+    traits: SinkTraits = SinkTraits(destination=None)  # a new process prints to a new terminal
 
     def __init__(self, out: TextIO | None = None) -> None:
         """Take where to print, None for standard output."""

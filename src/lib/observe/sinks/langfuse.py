@@ -17,7 +17,7 @@ from lib.observe import attributes as a
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGFUSE, Enriched
 from lib.observe.otlp.sender import OTLPSender
-from lib.observe.sink import OnTaken
+from lib.observe.sink import OnTaken, SinkTraits
 from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import (
     Reply,
@@ -106,7 +106,7 @@ class LangfuseSink(OTelSink):
             **kw,
         )
         project = hashlib.sha256(public_key.encode()).hexdigest()[:12]
-        self.traits = replace(
+        self.traits: SinkTraits = replace(
             self.traits,
             destination=f"langfuse {address_of(base)} {project}",
             scores_as_spans=False,

@@ -18,6 +18,7 @@ from lib.observe.dialect import Dialect
 from lib.observe.dialects import LANGSMITH
 from lib.observe.dialects.langsmith import with_exception_event
 from lib.observe.otlp.sender import OTLPSender
+from lib.observe.sink import SinkTraits
 from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import RestAPI, address_of, checked_key, checked_url, send_each
 from lib.observe.span import Span
@@ -101,7 +102,7 @@ class LangSmithSink(OTelSink):
             remote_parent=remote_parent,
             **kw,
         )
-        self.traits = replace(
+        self.traits: SinkTraits = replace(
             self.traits,
             destination=f"langsmith {address_of(base)} {self._project}",
             scores_as_spans=False,

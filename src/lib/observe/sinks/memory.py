@@ -12,7 +12,7 @@ from lib.observe.span import Span
 class InMemorySink(AsyncClosable):
     """Keeps the last version of each span."""
 
-    traits = SinkTraits(destination=None)  # its spans are gone with the process
+    traits: SinkTraits = SinkTraits(destination=None)  # its spans are gone with the process
 
     def __init__(self) -> None:
         """Begin without spans."""

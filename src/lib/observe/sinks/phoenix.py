@@ -14,6 +14,7 @@ from lib.evals import Score, ScoreSource
 from lib.observe.dialect import Dialect
 from lib.observe.dialects import OPENINFERENCE
 from lib.observe.otlp.sender import OTLPSender
+from lib.observe.sink import SinkTraits
 from lib.observe.sinks.otel import OTelSink, RemoteParentAs
 from lib.observe.sinks.rest import RestAPI, address_of, checked_key, checked_url
 
@@ -83,7 +84,7 @@ class PhoenixSink(OTelSink):
             remote_parent=remote_parent,
             **kw,
         )
-        self.traits = replace(
+        self.traits: SinkTraits = replace(
             self.traits,
             destination=f"phoenix {address_of(url.removesuffix(_TRACES))} {named}",
             scores_as_spans=False,

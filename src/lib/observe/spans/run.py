@@ -83,10 +83,10 @@ class RunSpans:
             session_id: the session that it is a turn of, None if there is none.
             content: cuts or hides content.
         """
-        self.content = content
-        self.conversation = Conversation(kept=content.capture)
-        self.conversation_id = session_id
-        self.ended = False
+        self.content: Content = content
+        self.conversation: Conversation = Conversation(kept=content.capture)
+        self.conversation_id: str | None = session_id
+        self.ended: bool = False
         self.begun: set[str] = set()
         self.last_own_event_at: datetime | None = started.at
         self._started = started
