@@ -13,6 +13,7 @@ import pytest
 import lib.vector
 from lib.testing.aio import run
 from lib.vector import Metric, Record, SQLiteVectorStore
+from lib.vector.backend import BackedStore, HybridBackedStore
 from servers import postgres
 
 from .vector_kit import call, contents, fill, lines, shop
@@ -257,10 +258,10 @@ def test_a_store_that_does_not_tell_its_dimension_asks_for_it(
 
 
 def test_what_a_source_lacks_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(SQLiteVectorStore, "query_hybrid")
+    monkeypatch.delattr(HybridBackedStore, "query_hybrid")
     told = call("search", path, "a mug", "--like", "tea", "--hybrid")
     assert (told.exit_code, "no hybrid search" in told.stderr) == (1, True)
 
-    monkeypatch.delattr(SQLiteVectorStore, "scan")
+    monkeypatch.delattr(BackedStore, "scan")
     told = call("copy", path, path.with_name("new.db"))
     assert (told.exit_code, "cannot be copied from" in told.stderr) == (1, True)
