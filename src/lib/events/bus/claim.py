@@ -43,10 +43,10 @@ class Claim:
         clock: Clock,
     ) -> None:
         """Begin without a claim; nothing is read yet."""
-        self.progress = Progress()
-        self.held = False
-        self.held_since = 0.0
-        self.early = False
+        self.progress: Progress = Progress()
+        self.held: bool = False
+        self.held_since: float = 0.0
+        self.early: bool = False
         self._paused_until = 0.0
         self._store = store
         self._name = f"bus/{quote(group, safe='')}/{partition}"
