@@ -301,12 +301,12 @@ class BackedStore(AsyncStore, Generic[B]):
         """
         await turn()
         k, query = self._checked_query(vector, k)
-        name, nothing = checked_namespace(namespace), list[Match]()
-        return await self._filtered(
-            filter,
-            lambda plan: self._query(name, query, k, plan, include_vectors=include_vectors),
-            otherwise=nothing,
-        )
+        name, plan = checked_namespace(namespace), fold(Filter.parse(filter))
+        if plan is False:
+            await self._run(_nothing)
+            return []
+        passing = None if plan is True else checked(plan, store=self)
+        return await self._query(name, query, k, passing, include_vectors=include_vectors)
 
     async def _query(
         self,
