@@ -101,7 +101,7 @@ class Partition(Generic[C]):
         self._ids: list[str] = []
         self._row_of: dict[str, int] = {}
         self._first_pass: FirstPass = LearningPass.of(metric, dimension)
-        self.snapshot = self._taken(contents)
+        self.snapshot: Snapshot[C] = self._taken(contents)
 
     def row(self, name: str) -> int | None:
         """Return the living row of an id, as the latest snapshot numbers it."""

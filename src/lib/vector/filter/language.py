@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NoReturn, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 from lib.errors import InvalidFilter
 from lib.vector.filter.operands import LEAF_OPERATORS, LeafOperator, Operand, checked_operand
@@ -60,7 +60,7 @@ class Filter:
     def __eq__(self, other: object) -> bool:
         return repr(self) == repr(other) if isinstance(other, Filter) else NotImplemented
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType] - a set of filters is a mistake
+    __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride] - a set of filters is a mistake
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a filter has no truth value: combine filters with '&', '|' and '~'")
@@ -150,7 +150,7 @@ class F:
     def _leaf(self, operator: LeafOperator, operand: object) -> Filter:
         return Leaf(self._field, operator, checked_operand(self._field, operator, operand))
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType] - it has no equality either
+    __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride] - it has no equality either
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a field has no truth value: compare it, or ask `.exists()`")

@@ -71,7 +71,7 @@ class _Folding(dict[int, str | None]):
         return folded
 
 
-_ASCII: Final = "".join(char if (char := chr(code)).isalnum() else " " for code in range(128))
+_ASCII: Final = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _FOLDING: Final = _Folding()
 
 

@@ -259,16 +259,16 @@ class QueryParts:
 
     def __init__(self, query: Floats, metric: Metric) -> None:
         peak = float(np.abs(query).max())
-        self.step = float(np.float32(peak / _LARGEST))
+        self.step: float = float(np.float32(peak / _LARGEST))
         if self.step < _SMALLEST_STEP:
             self.step = 1.0  # the query is left out as a whole
         wide = query.astype(np.float64)
         code = np.rint(wide / self.step)
         rest = wide - code * self.step
-        self.code = _padded(code[np.newaxis] + 128.0)
-        self.sum = 128.0 * float(code.sum())
+        self.code: Codes8 = _padded(code[np.newaxis] + 128.0)
+        self.sum: float = 128.0 * float(code.sum())
         self._euclidean = metric == "euclidean"
-        self.unit = 1.0 if self._euclidean else self.step
+        self.unit: float = 1.0 if self._euclidean else self.step
         self._length = math.sqrt(np.dot(wide, wide))
         self._rest = 1.001 * math.sqrt(np.dot(rest, rest))
 

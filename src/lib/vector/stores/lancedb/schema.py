@@ -11,7 +11,7 @@ from lib.vector.records import Layout, Metric
 from lib.vector.stores.lancedb.config import TableConfig
 from lib.vector.validate import Batch, checked_metric
 
-pa = cast(Any, pyarrow)
+pa: Any = cast(Any, pyarrow)
 
 LAYOUT: Final = 1
 NAMES: Final = ("ns", "id", "vector", "text", "meta")

@@ -132,7 +132,7 @@ class Planner:
     def __init__(self, layout: Layout) -> None:
         """Remember nothing yet."""
         self._layout = layout
-        self.rows = float(layout.rows)
+        self.rows: float = float(layout.rows)
         self._broad: OrderedDict[int, int] = OrderedDict()
 
     async def nearest(
@@ -179,7 +179,8 @@ class Planner:
         given = {**search.parameters, "k": search.k, "few": few, "name": quoted(self._layout.table)}
         statement = self._statement(_FEW_RANKED, search)
         rows = await (await run(reading, statement, given)).fetchall()
-        passing, self.rows = rows[0][:2]
+        passing: int = rows[0][0]
+        self.rows = rows[0][1]
         if passing > few:
             self._remember(search.key)
             return None

@@ -70,8 +70,9 @@ class RowIds:
 
     def __init__(self, rids: array[int], lengths: array[int]) -> None:
         """Keep two arrays of one length."""
-        self.rids, self.lengths = rids, lengths
-        self.number = next(_numbers)
+        self.rids: array[int] = rids
+        self.lengths: array[int] = lengths
+        self.number: int = next(_numbers)
 
     def extend(self, items: Sequence[tuple[int, int]]) -> None:
         """Append the pairs of the rows that follow."""
