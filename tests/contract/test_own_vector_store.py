@@ -73,9 +73,7 @@ def test_a_failed_assertion_of_the_suite_shows_its_values(
 
 
 @pytest.mark.parametrize("missing", ["pytest", "hypothesis"])
-@pytest.mark.parametrize(
-    "module", ["vector_store", "event_store", "sink", "reranker", "dialect", "logs"]
-)
+@pytest.mark.parametrize("module", ["vector_store", "event_store", "sink", "reranker", "dialect"])
 def test_a_suite_without_what_it_needs_names_the_extra(
     missing: str, module: str, project: Path, unmeasured: dict[str, str]
 ) -> None:
