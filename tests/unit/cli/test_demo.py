@@ -80,7 +80,7 @@ def test_without_arguments_a_killed_payment_is_taken_up_and_a_question_answered(
     assert (data / "ledger.txt").read_text(encoding="utf-8") == "order 1: 100 EUR to Ada\n"
     assert "outcome unknown" in result.stdout
     assert "unknown, taken over" in result.stdout
-    assert "the model is told that the outcome is unknown" in result.stdout.replace("\n", " ")
+    assert "the model reads that the outcome is unknown" in result.stdout.replace("\n", " ")
     assert "[how-to/survive-a-crash.md:" in result.stdout
     assert len(result.stdout.splitlines()) <= 45
     assert caplog.messages == []  # they would stand between the lines

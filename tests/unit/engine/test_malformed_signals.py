@@ -53,7 +53,7 @@ async def test_a_signal_that_cannot_be_read_is_refused_and_the_run_goes_on() -> 
                 with pytest.raises(InvalidEvent) as caught:
                     await engine.signal(started.id, kind, data)
                 assert (caught.value.kind, isinstance(caught.value, ValueError)) == (kind, True)
-            with pytest.raises(TypeError, match="a signal is a dict, got list"):
+            with pytest.raises(TypeError, match="expected a dict as the payload"):
                 await engine.signal(started.id, k.CLOSE_REQUESTED, [])  # pyright: ignore[reportArgumentType] - not all callers are typed
             await started.approve("tool/1/c1")
             return await started.result()

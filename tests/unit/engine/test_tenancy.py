@@ -139,5 +139,5 @@ async def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None
 
 
 def test_a_handle_has_a_tenant_that_is_not_empty() -> None:
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="expected the id of a tenant, got an empty text"):
         engine().run("run", tenant="")
