@@ -91,10 +91,13 @@ async def test_a_file_without_a_full_text_index_is_purged_too(
 async def test_a_file_that_cannot_be_written_is_not_purged(tmp_path: Path) -> None:
     path = tmp_path / "v.db"
 
+    async def refuse_writes(opened: database.Database) -> None:
+        opened._connection.execute("PRAGMA query_only=1")  # pyright: ignore[reportPrivateUsage] - a disk that refuses, even to root
+
     async def purge() -> None:
         store = SQLiteVectorStore(path, dimension=2)
         await store.setup()
-        await store._run(lambda opened: opened._connection.execute("PRAGMA query_only=1"))  # pyright: ignore[reportPrivateUsage] - a disk that refuses, even to root
+        await store._run(refuse_writes)  # pyright: ignore[reportPrivateUsage] - a disk that refuses, even to root
         with pytest.raises(StoreReadOnly):
             await store.purge()
         await store.close()
