@@ -29,10 +29,10 @@ from lib.tools import Tool, tool
 QUESTION: Final = "What happens to a payment tool when the process is killed while it runs?"
 _HERE: Final = Path(__file__).resolve()
 DOCUMENTS: Final = (_HERE.parent / "docs", _HERE.parents[3] / "docs")
-"""Where the project's own documents are: in an installed package, or in its repository."""
+"""Folders of the project's own documents: in an installed package, in its repository."""
 
 LEASE_S: Final = 3.0
-"""How long a killed demo keeps the next one from going on with its run."""
+"""Seconds until the next demo can resume the run of a killed one."""
 
 SYSTEM: Final = (
     "You answer questions about a folder of documents. Search them with search_documents before "
@@ -61,7 +61,7 @@ def command(
     """Show what is kept when a process is killed, then answer a question about documents.
 
     Without PATH and --ask, an agent pays and is killed with -9 before the payment is recorded;
-    another process takes the run up. Then a question is answered from the documents in PATH, by
+    another process resumes the run. Then a question is answered from the documents in PATH, by
     default this project's own.
 
     With OPENAI_API_KEY, OPENAI_BASE_URL or a local Ollama, that model answers; without one, a
@@ -71,17 +71,15 @@ def command(
     try:
         home = index_home(documents, data)
     except OSError as error:
-        told = (
-            f"{str(data)!r} cannot be made or written: {error.strerror}: name another with --data"
-        )
-        raise click.ClickException(told) from error
+        message = f"{str(data)!r} cannot be written: {error.strerror}: name another with --data"
+        raise click.ClickException(message) from error
     chosen = choose_model(model)
     demo = Demo(Console(), documents, question or QUESTION, home, data / "runs.db", chosen, slow)
     payments = Payments(data) if path is None and question is None else None
-    raise click.exceptions.Exit(asyncio.run(_shown(demo, payments)))
+    raise click.exceptions.Exit(asyncio.run(_show_both(demo, payments)))
 
 
-async def _shown(demo: Demo, payments: Payments | None) -> int:
+async def _show_both(demo: Demo, payments: Payments | None) -> int:
     if payments is not None:
         demo.console.rule("an agent pays, and its process is killed", align="left")
         with without_warnings():
@@ -113,7 +111,7 @@ class Demo:
     async def run(self) -> int:
         """Index, ask, answer, show the trace; return the exit status."""
         async with open_library(self.documents, self.home, self.console) as library:
-            self.console.print(f"[dim]{library.told}; {self.model.told}[/dim]\n")
+            self.console.print(f"[dim]{library.summary}; {self.model.summary}[/dim]\n")
             result = await self._ask(library)
         self.console.print(f"[dim]The log: lib store events {self.log} {result.run_id}[/dim]")
         return 0 if result.outcome == "COMPLETED" else 1
@@ -134,13 +132,13 @@ class Demo:
         return result
 
     async def _start(self, engine: Engine) -> Run:
-        """Start a run, or go on with the one of the same question that was interrupted."""
-        asked = [message_to_json(Message.user(self.question))]
+        """Start a run, or resume an interrupted one of the same question."""
+        question = [message_to_json(Message.user(self.question))]
         for info in await engine.store.runs(RunQuery(status="open")):
             first = await engine.store.read(info.run_id, limit=1)
-            if first[0].data["input"] == asked:
-                told = f"going on with run {info.run_id} after its event {info.head}"
-                self.console.print(f"[yellow]{told}[/yellow]")
+            if first[0].data["input"] == question:
+                note = f"going on with run {info.run_id} after its event {info.head}"
+                self.console.print(f"[yellow]{note}[/yellow]")
                 await engine.resume(info.run_id)
                 return engine.run(info.run_id)
         return await engine.start(self.question)

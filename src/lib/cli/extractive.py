@@ -22,14 +22,14 @@ _SOURCES: Final = 3
 """From so many documents it quotes, from each a sentence and the one after it."""
 
 _RANK_WEIGHT: Final = 0.75
-"""What a passage is worth beside the one that was found before it."""
+"""The worth of a passage relative to the one that was found before it."""
 
 _FENCE: Final = re.compile(r"^ *(```|~~~).*?(^ *\1|\Z)", re.MULTILINE | re.DOTALL)
 _FENCE_LINE: Final = re.compile(r"^ *(?:```|~~~)[ \t]*(\S*)", re.MULTILINE)
 _COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 _ITEM: Final = re.compile(r" *(?:[-*+]|\d+[.)]) +")
 _NO_PROSE: Final = ("#", "|", ":::", "    ", "\t", ">", "<")
-"""How headings, tables, directives, indented code and markup begin."""
+"""The beginnings of headings, tables, directives, indented code and markup."""
 
 _ATOM: Final = re.compile(r"`[^`\n]*`|\[[^\]]*\]\([^)\s]*\)")
 _ABBREVIATION: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs)\.")
@@ -133,8 +133,8 @@ def _answer(question: str, results: Sequence[ToolResult]) -> str:
     for at in sorted(range(len(passages)), key=lambda at: -worth[at]):
         if worth[at]:
             best.setdefault(passages[at].sentences[0].source, passages[at])
-    told = [_quoted(passage.sentences, weights) for passage in list(best.values())[:_SOURCES]]
-    return "\n\n".join([*told, _NOTICE]) if told else _NOTHING
+    quotes = [_quoted(passage.sentences, weights) for passage in list(best.values())[:_SOURCES]]
+    return "\n\n".join([*quotes, _NOTICE]) if quotes else _NOTHING
 
 
 def _heading(passage: Mapping[str, Any]) -> frozenset[str]:
@@ -142,7 +142,7 @@ def _heading(passage: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _weights(wanted: frozenset[str], passages: Sequence[frozenset[str]]) -> dict[str, float]:
-    """Return how much each wanted word tells passages apart: the rarer, the more."""
+    """Return the weight of each wanted word: the rarer, the higher."""
     counts = Counter(term for terms in passages for term in wanted & terms)
     return {term: math.log(1 + len(passages) / count) for term, count in counts.items()}
 

@@ -28,8 +28,8 @@ class Library:
     report: IngestReport
 
     @property
-    def told(self) -> str:
-        """What to tell a person about it."""
+    def summary(self) -> str:
+        """The number of files and passages, in words."""
         report = self.report
         files = report.added + report.changed + report.unchanged
         new = report.added + report.changed
@@ -37,7 +37,7 @@ class Library:
         return f"{files} files ({new} new or changed{skipped}), {report.chunks} passages"
 
     async def search(self, query: str, k: int) -> list[dict[str, Any]]:
-        """Return the best passages, each with where it stands."""
+        """Return the best passages, each with its source and line."""
         hits = await self.index.search(query, k)
         return [
             {
@@ -51,7 +51,7 @@ class Library:
 
 
 def index_home(folder: Path, data: Path) -> Path:
-    """Return where the index of this folder is kept, made if need be; each has its own."""
+    """Return the directory of this folder's index, created if it is missing."""
     home = data / f"library-{digest(str(folder.resolve()))[:12]}"
     home.mkdir(parents=True, exist_ok=True)
     return home
@@ -79,7 +79,7 @@ async def open_library(folder: Path, home: Path, console: Console) -> AsyncGener
 
 
 async def _embedder(path: Path) -> LSAEmbedder:
-    """Return the embedder of the last time; if there is none that fits, a new one."""
+    """Return the saved embedder, a new one if it cannot be loaded."""
     try:
         return await LSAEmbedder.load(path)
     except (OSError, LibError):

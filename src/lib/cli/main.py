@@ -16,7 +16,7 @@ COMMANDS: Final = {
     "store": ("lib.cli.store", "Look into an event store."),
     "trace": ("lib.cli.trace", "Show what a run did, as a waterfall or as a page."),
     "vector": ("lib.cli.vector", "Move records between vector stores, or look into one."),
-    "worker": ("lib.cli.worker", "Drive the runs of a store that nobody drives."),
+    "worker": ("lib.cli.worker", "Drive the runs of a store that have no worker."),
 }
 
 

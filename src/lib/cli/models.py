@@ -1,4 +1,4 @@
-"""Which model the demo uses: what the environment names, an Ollama at hand, or a stand-in."""
+"""The model of the demo: the configured one, a local Ollama's, or a stand-in."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PROBE_TIMEOUT_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A client, and what to tell a person about it."""
+    """A client, and a sentence that says which model answers."""
 
     client: LLMClient
-    told: str
+    summary: str
 
     async def aclose(self) -> None:
         """Close the client's connections."""
@@ -54,4 +54,4 @@ def _ollama_models(ollama: str) -> list[str]:
         answer = httpx2.get(f"{ollama}/api/tags", timeout=PROBE_TIMEOUT_S, trust_env=False)
         return [model["name"] for model in answer.json()["models"]]
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
-        return []  # nobody listens there, or it is not Ollama
+        return []  # nothing listens there, or it is not Ollama

@@ -1,4 +1,4 @@
-"""The order of options, the same in all commands: what to work on, what of it, how to tell it."""
+"""The order of options, the same in all commands: what to work on, what of it, how to print it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The first half of `lib demo`: an agent pays, its process is killed, another takes the run up.
+"""The first half of `lib demo`: an agent pays, its process is killed, another resumes the run.
 
 The process that pays is a child of the demo, killed (SIGKILL) once the ledger has the payment and
-before the log has its result. The demo is the second process: it takes the run up.
+before the log has its result. The demo is the second process: it resumes the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lib.observe.view.waterfall import Waterfall
 from lib.tools import Tool, tool
 
 LEASE_S: Final = 2.0
-"""How long a killed process keeps its run from the next one."""
+"""Seconds until another process can resume the run of a killed one."""
 
 _START_S: Final = 120.0
 """A machine that needs longer to start a process and pay cannot show anything."""
@@ -43,7 +43,7 @@ _AMOUNT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Payments:
-    """Where the demo pays: a log and a ledger, kept from one demo to the next."""
+    """The log and the ledger of the demo's payments, kept from one demo to the next."""
 
     folder: Path
 
@@ -53,7 +53,7 @@ class Payments:
         return self.folder / "payments.db"
 
     def ledger(self, order: int | None = None) -> list[str]:
-        """Return what was paid, in all or for one order."""
+        """Return the payments, of all orders or of one."""
         path = self.folder / "ledger.txt"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [line for line in lines if order is None or line.startswith(f"order {order}:")]
@@ -72,16 +72,16 @@ def payment_tool(payments: Payments, *, hangs: bool) -> Tool:
     @tool(name="pay", effects="once")
     def pay(order: int) -> str:
         """Pay an order."""
-        told = payments.pay(order)
+        receipt = payments.pay(order)
         if hangs:
             threading.Event().wait()
-        return told
+        return receipt
 
     return pay
 
 
 def think(messages: Sequence[Message]) -> Reply | str:
-    """Stand in for a model: pay, then repeat what the tool has said."""
+    """Stand in for a model: pay, then repeat the result of the tool."""
     match messages[-1].parts[0]:
         case ToolResult(content=content):
             return f"The payment: {content}"
@@ -101,28 +101,28 @@ def payment_engine(payments: Payments, *, hangs: bool) -> Engine:
 
 
 async def show_payment(payments: Payments, console: Console) -> None:
-    """Pay and be killed, take the run up, and show the ledger, the model's view and the trace."""
+    """Pay and be killed, resume the run, and show the ledger, the model's answer and the trace."""
     async with payment_engine(payments, hangs=False) as engine:
         interrupted = await engine.store.runs(RunQuery(status="open"))
         if interrupted:
             run = engine.run(interrupted[0].run_id)
             first = await engine.store.read(run.id, limit=1)
             order = int(message_from_json(first[0].data["input"][0]).text.rsplit(" ", 1)[1])
-            _say(console, "resumed", f"run {run.id[:8]} after its event {interrupted[0].head}")
+            _print(console, "resumed", f"run {run.id[:8]} after its event {interrupted[0].head}")
             await engine.resume(run.id)
         else:
             order = 1 + len(await asyncio.to_thread(payments.ledger))
             killed = await asyncio.to_thread(pay_and_be_killed, payments, order)
-            _say(
+            _print(
                 console,
                 "killed",
                 f"process {killed} by kill -9, after the payment, before its record",
             )
             run = await engine.start(f"Pay order {order}", idempotency_key=f"order-{order}")
         result = await run.result()
-        paid = await asyncio.to_thread(payments.ledger, order)
-        _say(console, "ledger", "; ".join(paid) or "no line")
-        _say(console, "the model", str(result.output))
+        lines = await asyncio.to_thread(payments.ledger, order)
+        _print(console, "ledger", "; ".join(lines) or "no line")
+        _print(console, "the model", str(result.output))
         traces = await read_trace(
             engine.store,
             run.id,
@@ -138,7 +138,7 @@ def pay_and_be_killed(payments: Payments, order: int) -> int:
     """Let another process pay, kill it before it can record that, and return its id. Blocks.
 
     Raises:
-        TimeoutError: nothing was paid in two minutes.
+        TimeoutError: there was no payment within two minutes.
     """
     command = [sys.executable, "-m", "lib.cli.payment", str(payments.folder), str(order)]
     deadline = SYSTEM_CLOCK.monotonic() + _START_S
@@ -167,7 +167,7 @@ def without_warnings() -> Generator[None]:
         log.setLevel(level)
 
 
-def _say(console: Console, label: str, text: str) -> None:
+def _print(console: Console, label: str, text: str) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", width=len("the model"))
     grid.add_row(label, Text(text))

@@ -1,4 +1,4 @@
-"""`lib privacy`: erase what must not be kept any longer. Everything here is final."""
+"""`lib privacy`: erase runs, tenants and expired data. Erasure is final."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lib.vector.urls import StoreName
 
 F = TypeVar("F", bound=Callable[..., Any])
 Work = Callable[[EventStore, bool], Awaitable[Erased]]
-"""Erases, or only counts if it is told to."""
+"""Erases, or only counts if its second argument, `dry_run`, is True."""
 
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 _AGE: Final = re.compile(r"([1-9][0-9]{0,5})([dhm])")
@@ -35,34 +35,34 @@ _AGE: Final = re.compile(r"([1-9][0-9]{0,5})([dhm])")
 @runtime_checkable
 class _Purgeable(Protocol):
     async def purge(self) -> None:
-        """Rid the server's files of what was erased; may take long."""
+        """Remove erased data from the server's files; may take long."""
         ...
 
 
 class AgeParam(click.ParamType[timedelta]):
-    """A span of time, as 30d, 12h or 90m."""
+    """An age, such as 30d, 12h or 90m."""
 
     name = "age"
 
     def convert(
         self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Return the span."""
+        """Return the age that the text names."""
         found = _AGE.fullmatch(value)
         if found is None:
-            self.fail(f"{value!r} is no age: give one as 30d, 12h or 90m", param, ctx)
+            self.fail(f"expected an age such as 30d, 12h or 90m, got {value!r}", param, ctx)
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What all of the commands take.
+class Options:
+    """The options that all commands take.
 
     Attributes:
         blobs: the directory of the blob store.
-        dry_run: whether to count only.
-        yes: whether not to ask.
-        as_json: whether programs read the answer.
+        dry_run: only count.
+        yes: skip the confirmation.
+        as_json: print JSON, for programs.
     """
 
     store: StoreURL
@@ -73,12 +73,12 @@ class Asked:
 
     @property
     def blob_store(self) -> DirectoryBlobStore | None:
-        """Where large content is, if that was said."""
+        """The blob store, None without --blobs."""
         return DirectoryBlobStore(self.blobs) if self.blobs else None
 
 
 def common(command: F) -> F:
-    """Give a command what all of them take."""
+    """Add the common options to a command."""
     directory = click.Path(exists=True, file_okay=False, path_type=Path)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON value."),
@@ -112,26 +112,28 @@ def erase_run_(run_id: str, *, force: bool, **options: Any) -> None:
 
     RUN is the id of a run, or the beginning of one.
     """
-    asked = Asked(**options)
+    common_options = Options(**options)
     found: str | None = None
 
     async def work(store: EventStore, dry_run: bool) -> Erased:
-        nonlocal found  # what was counted, and said yes to, is erased
+        nonlocal found  # the run that was counted and confirmed is the one erased
         if found is None:
             found = await _full_id(store, run_id)
             if found != run_id:
                 click.echo(text_line(f"{run_id} is run {found}"), err=True)
-        return await erase_run(store, found, blobs=asked.blob_store, force=force, dry_run=dry_run)
+        return await erase_run(
+            store, found, blobs=common_options.blob_store, force=force, dry_run=dry_run
+        )
 
-    _carry_out(asked, work)
+    _carry_out(common_options, work)
 
 
-async def _full_id(store: EventStore, given: str) -> str:
-    """Return the id of the run that is given by its beginning; one that is gone is told later."""
+async def _full_id(store: EventStore, prefix: str) -> str:
+    """Return the id of the run that begins like this; the prefix if there is none."""
     try:
-        return (await find_run(store, given)).run_id
+        return (await find_run(store, prefix)).run_id
     except RunNotFound:
-        return given
+        return prefix
 
 
 @command.command("erase-tenant")
@@ -158,40 +160,40 @@ def erase_tenant_(
     **options: Any,
 ) -> None:
     """Erase all runs of a TENANT of STORE, and its records in vector stores."""
-    asked = Asked(**options)
+    common_options = Options(**options)
 
     async def work(store: EventStore, dry_run: bool) -> Erased:
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as stack:
             views: list[TenantVectorStore] = []
             for name in vectors:
                 opened = vector_stores.reading(name, dimension=dimension, metric=metric)
-                shared = await held.enter_async_context(opened)
+                shared = await stack.enter_async_context(opened)
                 views.append(_view(shared, tenant, prefix))
             return await erase_tenant(
                 store,
                 tenant,
-                blobs=asked.blob_store,
+                blobs=common_options.blob_store,
                 vectors=views,
                 force=force,
                 dry_run=dry_run,
             )
 
     if not tenant:
-        raise click.UsageError("a tenant has an id that is not empty")
-    _carry_out(asked, work)
+        raise click.UsageError("expected the id of a tenant, got an empty text")
+    _carry_out(common_options, work)
 
 
 @command.command("expire")
 @common
 @click.option("--older-than", type=AgeParam(), required=True, help="As 30d, 12h or 90m.")
 @click.option("--tenant", help="Only runs of this tenant.")
-@click.option("--open-too", is_flag=True, help="Open trees that nobody drives, too.")
+@click.option("--open-too", is_flag=True, help="Open trees without a worker, too.")
 def expire_(*, older_than: timedelta, tenant: str | None, open_too: bool, **options: Any) -> None:
     """Erase root runs of STORE, with what descends from them, that have been idle for so long.
 
     With --blobs, also what has been in the blob store for an hour without a run that refers to it.
     """
-    asked = Asked(**options)
+    common_options = Options(**options)
 
     async def work(store: EventStore, dry_run: bool) -> Erased:
         erased, more = Erased(), True
@@ -199,19 +201,19 @@ def expire_(*, older_than: timedelta, tenant: str | None, open_too: bool, **opti
             done = await expire(
                 store,
                 older_than=older_than,
-                blobs=asked.blob_store,
+                blobs=common_options.blob_store,
                 tenant=tenant,
                 include_open=open_too,
                 limit=1_000_000_000 if dry_run else 100,
                 dry_run=dry_run,
             )
             erased, more = erased + done, bool(done.runs) and not dry_run
-        if asked.blob_store is not None:
-            loose = await collect_blobs(store, asked.blob_store, dry_run=dry_run)
+        if common_options.blob_store is not None:
+            loose = await collect_blobs(store, common_options.blob_store, dry_run=dry_run)
             erased += Erased(blobs=loose.blobs)
         return erased
 
-    _carry_out(asked, work)
+    _carry_out(common_options, work)
 
 
 def _view(shared: Any, tenant: str, prefix: str) -> TenantVectorStore:
@@ -221,22 +223,23 @@ def _view(shared: Any, tenant: str, prefix: str) -> TenantVectorStore:
         raise click.UsageError(str(error)) from error
 
 
-def _carry_out(asked: Asked, work: Work) -> None:
-    """Count, ask, erase, and tell what has been erased."""
-    if asked.dry_run or not asked.yes:
-        counted = asyncio.run(_run(reading(asked.store), work, dry_run=True))
-        if asked.dry_run:
-            _tell(asked, counted)
+def _carry_out(options: Options, work: Work) -> None:
+    """Count, confirm, erase, and print what was erased."""
+    if options.dry_run or not options.yes:
+        counted = asyncio.run(_run(reading(options.store), work, dry_run=True))
+        if options.dry_run:
+            _print(options, counted)
             return
         click.confirm(f"{_counts(counted)}\nErase this for good?", abort=True, err=True)
-    erased, kept = asyncio.run(_erased(asked.store, work))
-    _tell(asked, erased)
-    if kept is not None:
-        raise click.ClickException(f"erased, but not yet from the server's files: {kept}") from kept
+    erased, failure = asyncio.run(_erase_and_purge(options.store, work))
+    _print(options, erased)
+    if failure is not None:
+        message = f"erased, but not yet from the server's files: {failure}"
+        raise click.ClickException(message) from failure
 
 
-async def _erased(place: StoreURL, work: Work) -> tuple[Erased, StoreError | None]:
-    """Erase, also from what a server keeps of the past; return why that could not be, if so."""
+async def _erase_and_purge(place: StoreURL, work: Work) -> tuple[Erased, StoreError | None]:
+    """Erase, and purge a server's files; return what was erased, and the error of a purge."""
     async with _writing(place) as store:
         dry_run = False
         erased = await work(store, dry_run)
@@ -256,8 +259,8 @@ async def _run(opening: Any, work: Work, *, dry_run: bool) -> Erased:
 @asynccontextmanager
 async def _writing(place: StoreURL) -> AsyncGenerator[EventStore]:
     """Open a store that exists, and close it."""
-    async with reading(place) as there:
-        await there.schema_version()  # before one is made where none is
+    async with reading(place) as existing:
+        await existing.schema_version()  # fails where there is none, before one is created
     store = await asyncio.to_thread(store_at, place)
     try:
         await store.setup()
@@ -266,17 +269,17 @@ async def _writing(place: StoreURL) -> AsyncGenerator[EventStore]:
         await store.close()
 
 
-def _tell(asked: Asked, erased: Erased) -> None:
-    told = {name: value for name, value in asdict(erased).items() if value is not None}
-    click.echo(json_line(told) if asked.as_json else _counts(erased))
+def _print(options: Options, erased: Erased) -> None:
+    values = {name: value for name, value in asdict(erased).items() if value is not None}
+    click.echo(json_line(values) if options.as_json else _counts(erased))
 
 
 def _counts(erased: Erased) -> str:
     counts = {name: count for name, count in asdict(erased).items() if isinstance(count, int)}
-    told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+    line = ", ".join(f"{name}: {count}" for name, count in counts.items())
     if erased.parent_id is None:
-        return told
+        return line
     return (
-        f"{told}\nThe log of run {erased.parent_id!r} still holds its question and its answer: "
+        f"{line}\nThe log of run {erased.parent_id!r} still holds its question and its answer: "
         f"erase {erased.root_id!r}, the root, to be rid of them, too."
     )

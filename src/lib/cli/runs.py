@@ -1,4 +1,4 @@
-"""What `lib store runs` tells of each run: its state, what it has spent, and its tree."""
+"""The rows of `lib store runs`: each run's state, its spend, and its tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ListedRun:
     Attributes:
         info: the run itself.
         state: its outcome, or what it does or waits for.
-        runs: how many runs are counted here.
+        runs: the number of runs that are counted.
         events: of all of them.
         unknown: how many calls have an outcome that is not known.
     """
@@ -42,43 +42,43 @@ async def newest(store: EventStore, query: RunQuery) -> tuple[list[RunInfo], int
 
     Memory holds `query.limit` runs: the list goes from the oldest to the newest.
     """
-    kept: deque[RunInfo] = deque(maxlen=query.limit)
+    last: deque[RunInfo] = deque(maxlen=query.limit)
     listed = 0
     async for info in each_run(store, replace(query, limit=None), page=RUNS_PER_PAGE):
-        kept.append(info)
+        last.append(info)
         listed += 1
-    return list(reversed(kept)), listed
+    return list(reversed(last)), listed
 
 
 async def listed_runs(
     store: EventStore, infos: list[RunInfo], *, trees: bool, prices: PriceBook | None
 ) -> AsyncIterator[ListedRun]:
-    """Yield what is told of runs; their logs are read, and no other but those of their trees.
+    """Yield runs with their state and spend; reads their logs, and those of their trees.
 
     Args:
         store: may be written to meanwhile.
         infos: the runs; one that has been erased since is left out.
-        trees: whether each is told with all runs that descend from it.
+        trees: whether each includes all runs that descend from it.
         prices: for calls whose cost the log does not state.
     """
     for info in infos:
         now = await store.run(info.run_id)
         if now is None:
             continue
-        look = _Look(prices)
-        await look.add(store, now.run_id)
-        state = await _state(store, now, put_off=look.put_off)
+        counter = _LogCounter(prices)
+        await counter.add(store, now.run_id)
+        state = await _state(store, now, put_off=counter.put_off)
         if trees:
             async for each in each_run(store, RunQuery(root_id=now.run_id), page=RUNS_PER_PAGE):
                 if each.run_id != now.run_id:
-                    await look.add(store, each.run_id)
+                    await counter.add(store, each.run_id)
         yield ListedRun(
             info=now,
             state=state,
-            runs=look.runs,
-            events=look.events,
-            unknown=look.unknown,
-            spend=look.spend,
+            runs=counter.runs,
+            events=counter.events,
+            unknown=counter.unknown,
+            spend=counter.spend,
         )
 
 
@@ -87,8 +87,8 @@ async def _state(store: EventStore, info: RunInfo, *, put_off: bool) -> str:
     return condition(info, waits, SYSTEM_CLOCK.now(), put_off=put_off)
 
 
-class _Look:
-    """Counts what is in the logs of some runs, page by page."""
+class _LogCounter:
+    """Adds up the logs of some runs, page by page."""
 
     def __init__(self, prices: PriceBook | None) -> None:
         self.runs = self.events = self.unknown = 0

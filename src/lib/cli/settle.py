@@ -1,4 +1,4 @@
-"""`lib store unknown`, `settle` and `unlock`: what a person decides about runs of dead workers."""
+"""`lib store unknown`, `settle` and `unlock`: decisions about runs of dead workers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def unknown_json(call: UnknownCall) -> str:
     "--did-not-happen", "happened", flag_value=False, type=bool, default=None, help="It had none."
 )
 @click.option("--result", "result", metavar="JSON", help="What it returned, if it happened.")
-@click.option("--user", help="Who has found that out.")
+@click.option("--user", help="The person who found that out.")
 @click.option(
     "--app",
     type=Factory(),
@@ -88,14 +88,14 @@ def _parsed(result: str) -> Any:
     try:
         return json.loads(result)
     except ValueError as error:
-        told = f"expected JSON, such as 3, true or '\"text\"', got {result!r}"
-        raise click.BadParameter(told, param_hint="--result") from error
+        message = f"expected JSON, such as 3, true or '\"text\"', got {result!r}"
+        raise click.BadParameter(message, param_hint="--result") from error
 
 
 async def _settle(
     place: StoreURL,
-    given: str,
-    name: str,
+    run_prefix: str,
+    call_prefix: str,
     data: dict[str, Any],
     *,
     user: str | None,
@@ -104,14 +104,14 @@ async def _settle(
     async with AsyncExitStack() as stack:
         engine = await engine_of(app, stack) if app is not None else None
         store = await stack.enter_async_context(writing(place))
-        run = await find_run(store, given)
-        call = await _find_call(store, run, name)
+        run = await find_run(store, run_prefix)
+        call = await _find_call(store, run, call_prefix)
         data = {"signal_id": f"settle-{new_id()}", "key": call.key, **data}
         if engine is not None:
             event = await engine.event(k.CALL_SETTLED, data, user=user)
         else:
-            kept = redact_event(k.CALL_SETTLED, data, PatternRedactor())
-            event = NewEvent(k.CALL_SETTLED, kept, SYSTEM_CLOCK.now(), user=user)
+            redacted = redact_event(k.CALL_SETTLED, data, PatternRedactor())
+            event = NewEvent(k.CALL_SETTLED, redacted, SYSTEM_CLOCK.now(), user=user)
         await store.append(run.run_id, [event], expected=None)
         return call
 
@@ -127,8 +127,8 @@ async def _find_call(store: EventStore, run: RunInfo, name: str) -> UnknownCall:
     named = ", ".join(repr(call.key) for call in found or calls)
     if found:
         raise click.ClickException(f"{name!r} names several calls: {named}; give the whole key")
-    known = f"those of this run are {named}" if calls else "no call of this run is unknown"
-    raise click.ClickException(f"the outcome of no call {name!r} is unknown: {known}")
+    others = f"those of this run are {named}" if calls else "no call of this run is unknown"
+    raise click.ClickException(f"the outcome of no call {name!r} is unknown: {others}")
 
 
 @click.command(cls=StoreCommand)
@@ -138,15 +138,15 @@ async def _find_call(store: EventStore, run: RunInfo, name: str) -> UnknownCall:
 def unlock(store: StoreURL, run_id: str, *, yes: bool) -> None:
     """End the lease of RUN, so that any worker can take it over at once.
 
-    For a worker that is known to be dead: one that is alive renews its lease, or loses the run to
-    another, and what it has under way then may be done twice.
+    For a worker that is certainly dead: one that is alive renews its lease, or loses the run to
+    another, and a call that it makes then may be made twice.
     """
     click.echo(text_line(asyncio.run(_unlock(store, run_id, yes=yes))))
 
 
-async def _unlock(place: StoreURL, given: str, *, yes: bool) -> str:
+async def _unlock(place: StoreURL, run_prefix: str, *, yes: bool) -> str:
     async with writing(place) as store:
-        run = await find_run(store, given)
+        run = await find_run(store, run_prefix)
         if run.owner is None or run.lease_until is None:
             raise click.ClickException(f"no worker holds run {run.run_id!r}")
         until = f"{run.lease_until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""What the runs of a store have spent, read page by page, and how it is told."""
+"""The spend of the runs of a store, read page by page, as fields of rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CENTS: Final = 2
 
 
 class Totals:
-    """What groups of runs have spent; memory holds the groups."""
+    """The spend of groups of runs; memory holds the groups."""
 
     def __init__(self, by: By) -> None:
-        """Group by tenant, or by the model that was asked."""
+        """Group by tenant, or by model."""
         self._by: By = by
         self._runs: dict[str | None, int] = {}
         self._spends: dict[str | None, TotalSpend] = {}
@@ -61,7 +61,7 @@ def call_fields(spend: TotalSpend) -> dict[str, int]:
 def used_fields(used: ModelSpend) -> dict[str, Any]:
     """Return what was used as fields of a row for programs; costs are numbers of US dollars."""
     counts = asdict(used)
-    del counts["known_cost"], counts["failed"]  # the latter is told of models alone
+    del counts["known_cost"], counts["failed"]  # a row of a model has `failed` itself
     cost = None if used.cost is None else float(used.cost)
     return {**counts, "known_cost": float(used.known_cost), "cost": cost}
 

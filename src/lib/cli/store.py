@@ -44,10 +44,10 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a
 
 
 class _Line(NamedTuple):
-    """What is told of a run or of a group: to everybody, to programs only, and what it has used."""
+    """A run or a group: fields of every output, fields of JSON only, and its spend."""
 
     row: dict[str, Any]
-    more: dict[str, Any]
+    json_fields: dict[str, Any]
     used: ModelSpend
 
 
@@ -68,20 +68,20 @@ command.add_command(unlock)
 @the_store
 @as_json
 def check(store: StoreURL, *, as_json: bool) -> None:
-    """Tell whether this release can read STORE, and what is in it."""
+    """Show whether this release can read STORE, and what is in it."""
     facts = asyncio.run(_facts(store))
     _show([facts], as_json=as_json)
 
 
 async def _facts(store: StoreURL) -> dict[str, Any]:
     async with reading(store) as opened:
-        layout, found = await opened.schema_version(), {"runs": 0, "open": 0, "events": 0}
+        layout, counts = await opened.schema_version(), {"runs": 0, "open": 0, "events": 0}
         async for run in each_run(opened):
-            found["runs"] += 1
-            found["open"] += run.status == "open"
-            found["events"] += run.head
+            counts["runs"] += 1
+            counts["open"] += run.status == "open"
+            counts["events"] += run.head
         shown = {"store": store.display, "layout": layout, "supported": LAYOUT_VERSION}
-        return {**shown, **found}
+        return {**shown, **counts}
 
 
 @command.command()
@@ -96,7 +96,7 @@ async def _facts(store: StoreURL) -> dict[str, Any]:
 )
 @click.option("--by", type=click.Choice(get_args(By)), help="Totals instead of runs.")
 @click.option("--prices", "priced", is_flag=True, help="List prices for calls without a cost.")
-@click.option("--provider", help="Who was paid for calls of which the log does not say it.")
+@click.option("--provider", help="The provider of calls whose log does not name one.")
 @as_json
 def runs(
     store: StoreURL,
@@ -123,13 +123,13 @@ def runs(
     query = RunQuery(status=status, tenant=tenant, limit=limit, roots=roots)
     prices = _price_book(provider, priced=priced)
     found = _totals(store, query, by, prices) if by else _runs(store, query, prices)
-    asyncio.run(_tell(found, as_json=as_json))
+    asyncio.run(_print_lines(found, as_json=as_json))
 
 
 def _price_book(provider: str | None, *, priced: bool) -> GenAIPrices | None:
     if not priced:
         if provider is not None:
-            raise click.UsageError("--provider says whose prices are meant: give --prices, too")
+            raise click.UsageError("--provider chooses the prices: give --prices, too")
         return None
     try:
         return GenAIPrices(provider)
@@ -141,11 +141,11 @@ async def _runs(store: StoreURL, query: RunQuery, prices: PriceBook | None) -> A
     async with reading(store) as opened:
         infos, count = await newest(opened, query)
         async for run in listed_runs(opened, infos, trees=query.roots, prices=prices):
-            more: dict[str, Any] = {**_run_row(run, as_json=True), **call_fields(run.spend)}
-            yield _Line(_run_row(run, tree=query.roots), more, run.spend.total)
+            fields: dict[str, Any] = {**_run_row(run, as_json=True), **call_fields(run.spend)}
+            yield _Line(_run_row(run, tree=query.roots), fields, run.spend.total)
     if len(infos) < count:
-        told = f"the newest {len(infos):,} of {count:,} runs: --limit {count} lists all"
-        click.echo(told, err=True)
+        note = f"the newest {len(infos):,} of {count:,} runs: --limit {count} lists all"
+        click.echo(note, err=True)
 
 
 async def _totals(
@@ -161,12 +161,12 @@ async def _totals(
         yield _Line(row, {}, used)
 
 
-async def _tell(found: AsyncIterator[_Line], *, as_json: bool) -> None:
+async def _print_lines(found: AsyncIterator[_Line], *, as_json: bool) -> None:
     plain = _console().options.ascii_only
     rows: list[dict[str, Any]] = []
     async for line in found:
         if as_json:
-            click.echo(json_line({**line.row, **line.more, **used_fields(line.used)}))
+            click.echo(json_line({**line.row, **line.json_fields, **used_fields(line.used)}))
         else:
             rows.append({**line.row, **shown_fields(line.used, ascii_only=plain)})
     _show(rows, as_json=False)
@@ -176,7 +176,7 @@ async def _tell(found: AsyncIterator[_Line], *, as_json: bool) -> None:
 
 @contextmanager
 def _counter() -> Generator[Callable[[], None]]:
-    """Count for a person at a terminal, and for nobody else."""
+    """Show a count in a terminal, and nothing elsewhere."""
     console, done = Console(stderr=True), count(1)
     with console.status("reading") if console.is_terminal else nullcontext() as status:
 
@@ -225,13 +225,13 @@ async def _approvals(store: StoreURL, tenant: str | None, *, as_json: bool) -> N
         async for call in found:
             if as_json:
                 since = call.since.isoformat()  # a program must not guess the zone
-                told = {**asdict(call), "since": since}
+                fields = {**asdict(call), "since": since}
                 if not call.reason:
-                    del told["reason"]
-                click.echo(json_line(told))
+                    del fields["reason"]
+                click.echo(json_line(fields))
             else:
                 rows.append({**_call_row(call), "reason": call.reason})
-    if not any(row["reason"] for row in rows):  # most tools ask by themselves
+    if not any(row["reason"] for row in rows):  # most approvals have no reason
         for row in rows:
             del row["reason"]
     _show(rows, as_json=False)
@@ -291,8 +291,8 @@ async def _events(store: StoreURL, run_id: str) -> list[Event]:
 
 
 def _event_row(event: Event) -> dict[str, Any]:
-    told = ("key", "name", "outcome", "reason", "approved")
-    detail = [f"{name}={event.data[name]}" for name in told if name in event.data]
+    names = ("key", "name", "outcome", "reason", "approved")
+    detail = [f"{name}={event.data[name]}" for name in names if name in event.data]
     return {
         "seq": event.seq,
         "at": f"{event.at:%H:%M:%S.%f}"[:-3],
@@ -331,7 +331,9 @@ def verify(
     counted; that is no fault.
     """
     if app is not None and not deep:
-        raise click.UsageError("--app tells by what logs are decided again: give --deep, too")
+        raise click.UsageError(
+            "--app names the algorithms by which logs are decided again: give --deep, too"
+        )
     report, check = asyncio.run(_verify(store, blobs, deep=deep, app=app))
     faults = [
         {"run": f.run_id, "seq": f.seq, "rule": f.rule, "message": f.message} for f in report.faults
@@ -361,13 +363,13 @@ def _undecided(report: VerifyReport, check: StoreCheck) -> list[dict[str, Any]]:
 async def _verify(
     place: StoreURL, blobs: Path | None, *, deep: bool, app: Callable[[], Any] | None
 ) -> tuple[VerifyReport, StoreCheck | None]:
-    kept = DirectoryBlobStore(blobs) if blobs else None
+    blob_store = DirectoryBlobStore(blobs) if blobs else None
     async with AsyncExitStack() as stack:
         own = await algorithms_of(app, stack) if app is not None else []
         store = await stack.enter_async_context(reading(place))
         check = StoreCheck([React(), *own], store, by_config=by_config) if deep else None
         checks = [] if check is None else [check]
-        return await verify_store(store, blobs=kept, deep=deep, checks=checks), check
+        return await verify_store(store, blobs=blob_store, deep=deep, checks=checks), check
 
 
 def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
@@ -379,7 +381,7 @@ def _show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Return where tables go; lines in a pipe are long, so that programs find one row in each."""
+    """Return the console for tables; in a pipe it is wide, so that each line is one row."""
     console = Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
@@ -387,7 +389,7 @@ def _console() -> Console:
 
 
 def _cell(value: object) -> str:
-    """Return a value for people: numbers with separators, nothing for None."""
+    """Return a value as text: numbers with separators, nothing for None."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,}"
     return "" if value is None else text_line(value)
@@ -397,10 +399,12 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     """Return the rows as a table whose first column, the one to copy, is never cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     widest = max(len(_cell(next(iter(row.values())))) for row in rows)
-    for place, (name, value) in enumerate(rows[0].items()):
+    for column, (name, value) in enumerate(rows[0].items()):
         right = isinstance(value, int | float) or name == "cost"
         justify = "right" if right else "left"
-        table.add_column(name, justify=justify, min_width=0 if place else widest, no_wrap=not place)
+        table.add_column(
+            name, justify=justify, min_width=0 if column else widest, no_wrap=not column
+        )
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     return table

@@ -1,4 +1,4 @@
-"""Stores by the name that a person types: a path, or a URL."""
+"""Event stores named by a path or a URL on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VARIABLE: Final = "LIB_STORE"
 FORMS: Final = "a path, sqlite:///PATH, postgresql://HOST/DATABASE or redis://HOST"
 
 _NAMED: Final = 3
-"""Runs that an ambiguous prefix is told with."""
+"""Runs that the message about an ambiguous prefix names."""
 
 
 class StoreParam(click.ParamType[StoreURL]):
@@ -54,7 +54,7 @@ class StoreCommand(OrderedCommand):
     """A command whose argument STORE, the first, may be left out if the environment names it."""
 
     variables: ClassVar[tuple[str, ...]] = (VARIABLE,)
-    """The first of them that is set counts."""
+    """The first of them that is set names the store."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments, the store from the environment if one argument is missing."""
@@ -72,7 +72,7 @@ class StoreCommand(OrderedCommand):
         return self.lacks_store([each.name or "" for each in needed if each.required], found)
 
     def lacks_store(self, needed: Sequence[str], found: Mapping[str, Any]) -> bool:
-        """Tell whether one argument is missing.
+        """Return True if one argument is missing.
 
         Args:
             needed: the names of arguments that have to be there.
@@ -96,7 +96,7 @@ async def reading(place: StoreURL) -> AsyncGenerator[EventStore]:
 
 @asynccontextmanager
 async def writing(place: StoreURL) -> AsyncGenerator[EventStore]:
-    """Open an event store that is there to append to it, and close it; never migrate it.
+    """Open an existing event store to append to it, and close it; never migrate it.
 
     Raises:
         MigrationNeeded: this release would migrate it.
@@ -121,26 +121,26 @@ async def _opened(place: StoreURL, *, read_only: bool) -> AsyncGenerator[EventSt
         await store.close()
 
 
-async def find_run(store: EventStore, given: str) -> RunInfo:
+async def find_run(store: EventStore, prefix: str) -> RunInfo:
     """Return the run of this id, or the only one whose id begins like this.
 
     Raises:
         RunNotFound: there is none.
         ClickException: several begin like this.
     """
-    if (exact := await store.run(given)) is not None:
+    if (exact := await store.run(prefix)) is not None:
         return exact
-    found = [run async for run in each_run(store) if run.run_id.startswith(given)]
+    found = [run async for run in each_run(store) if run.run_id.startswith(prefix)]
     if not found:
-        raise RunNotFound(given)
+        raise RunNotFound(prefix)
     if len(found) > 1:
-        raise _ambiguous(given, found)
+        raise _ambiguous(prefix, found)
     return found[0]
 
 
-def _ambiguous(given: str, found: Sequence[RunInfo]) -> click.ClickException:
+def _ambiguous(prefix: str, found: Sequence[RunInfo]) -> click.ClickException:
     named = ", ".join(repr(run.run_id) for run in found[:_NAMED])
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
     return click.ClickException(
-        f"{given!r} is the beginning of {len(found):,} runs: {named}{more}; give more of the id"
+        f"{prefix!r} is the beginning of {len(found):,} runs: {named}{more}; give more of the id"
     )

@@ -1,4 +1,4 @@
-"""What is printed: text, whatever a terminal would take it for."""
+"""Text for a terminal, without control sequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NOT_ASCII: Final = re.compile(r"[^ -~]")
 
 
 def json_line(value: Any) -> str:
-    """Return the value as one line of JSON in which a terminal finds nothing to obey.
+    """Return the value as one line of JSON without characters that control a terminal.
 
     Letters of any script stand as they are. Controls, marks that change the direction of writing,
     and all else that is not printed, are escaped; outside strings JSON has none.
@@ -20,7 +20,7 @@ def json_line(value: Any) -> str:
 
 
 def text_line(value: object) -> str:
-    """Return the value as text on one line, without anything that a terminal would obey."""
+    """Return the value as text on one line, without characters that control a terminal."""
     return "".join(sign if sign.isprintable() else " " for sign in str(value))
 
 

@@ -29,10 +29,10 @@ from lib.observe.view.waterfall import Waterfall
 from lib.observe.view.words import state_of, title_of
 
 PIPE_WIDTH: Final = 120
-"""How wide a trace is drawn where no terminal says how wide it is."""
+"""Columns of a trace that is not printed to a terminal."""
 
 ROWS: Final = 500
-"""How many spans are drawn in the terminal if nobody says how many."""
+"""Spans that are drawn in the terminal without --limit."""
 
 _TERMINAL_CHARS: Final = 1_000
 _PAGE_CHARS: Final = 20_000
@@ -79,17 +79,19 @@ def command(
     read-only.
     """
     if as_json and (page, depth, limit, width) != (None, None, None, None):
-        raise click.UsageError("--json shows all spans, a line each: it stands alone")
+        raise click.UsageError(
+            "--json shows all spans: leave --html, --depth, --limit, --width out"
+        )
     if page is not None:
         if (depth, limit, width) != (None, None, None):
-            raise click.UsageError("a page shows everything: --depth, --limit and --width do not")
+            raise click.UsageError("a page shows all spans: leave --depth, --limit and --width out")
         _refuse_to_replace(page, force=force)
     capture = Capture(content=content, limit=_PAGE_CHARS if page or as_json else _TERMINAL_CHARS)
     root, runs = asyncio.run(_read(store, run_id, capture))
     spans = [span for run in runs for span in run.spans]
     if as_json:
         for span in spans:
-            click.echo(json_line(_told(span)))
+            click.echo(json_line(_to_json(span)))
     elif page is None:
         _draw(root, spans, Waterfall(spans, depth=depth, limit=limit or ROWS), width)
     else:
@@ -97,16 +99,16 @@ def command(
         _write(page, render_page(shown), force)
 
 
-def _told(span: Span) -> dict[str, Any]:
-    """Return a span as plain data; what is not known or not shown is left out."""
-    told: dict[str, Any] = {
+def _to_json(span: Span) -> dict[str, Any]:
+    """Return a span as plain data, without empty fields."""
+    fields: dict[str, Any] = {
         **asdict(replace(span, trace={})),
         "start": span.start.isoformat(),
         "end": None if span.end is None else span.end.isoformat(),
         "state": state_of(span),
         "events": [{**asdict(event), "at": event.at.isoformat()} for event in span.events],
     }
-    return {name: value for name, value in told.items() if value not in (None, {}, [], ())}
+    return {name: value for name, value in fields.items() if value not in (None, {}, [], ())}
 
 
 def _scores(runs: Sequence[RunTrace]) -> dict[str, list[Score]]:

@@ -33,7 +33,7 @@ from lib.vector.records import Layout
 from lib.vector.urls import StoreName
 
 MAX_SHOWN: Final = 120
-"""How many characters of a text or of metadata a table shows."""
+"""Characters of a text or of metadata that a table shows."""
 
 _store_argument = click.argument("store", type=StoreParam())
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
@@ -71,10 +71,10 @@ class VectorCommand(stores.StoreCommand):
 
 
 class SearchCommand(VectorCommand):
-    """A search, whose TEXT is no store though it stands alone."""
+    """A search: a single argument may be its TEXT instead of a store."""
 
     def lacks_store(self, needed: Sequence[str], found: Mapping[str, Any]) -> bool:
-        """Tell whether there is no STORE: of one argument, whether the options want a TEXT."""
+        """Return True if STORE is missing: with one argument, if the options need a TEXT."""
         if isinstance(found.get("text"), str):
             return False
         wants_text = isinstance(found.get("model"), str) or found.get("hybrid") is True
@@ -104,7 +104,7 @@ def command() -> None:
 @_metric_option
 @_json_option
 def info(store: StoreName, *, dimension: int | None, metric: Metric | None, as_json: bool) -> None:
-    """Tell what STORE holds: its dimension, its metric, its namespaces."""
+    """Show the dimension, the metric and the namespaces of STORE."""
     facts = asyncio.run(_facts(store, Layout(dimension=dimension, metric=metric)))
     if as_json:
         click.echo(json_line(facts))
@@ -201,14 +201,14 @@ def _progress() -> Generator[Callable[[int, int, str], None] | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is searched for.
+    """A query and its options.
 
     Attributes:
         text: words, to be embedded by the model or to be searched for beside a vector.
         model: what embeds them.
         vector: to be near to.
         like: the id of a record to be near to.
-        hybrid: whether the words are searched for, too.
+        hybrid: whether to search for the words, too.
     """
 
     text: str | None
@@ -312,9 +312,9 @@ async def _vector(store: VectorStore, where: Where, question: Question) -> Any:
     if question.like is not None:
         found = await store.get([question.like], namespace=where.namespace)
         if not found:
-            told = f"no record {question.like!r} in namespace {where.namespace!r}"
+            message = f"no record {question.like!r} in namespace {where.namespace!r}"
             raise VectorError(
-                f"{told}: name another with --namespace, `lib vector info` lists them"
+                f"{message}: name another with --namespace, `lib vector info` lists them"
             )
         return found[0].vector
     try:

@@ -1,4 +1,4 @@
-"""Vector stores as the commands open them: by the name that a person types."""
+"""Vector stores named by a path or a URL on the command line."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lib.vector.records import Layout
 from lib.vector.urls import StoreName
 
 
-def store_name(given: str) -> StoreName:
+def store_name(text: str) -> StoreName:
     """Return the store that a path or a URL names, its path absolute.
 
     Raises:
         ValueError: it names none; the message says how to, and holds no password.
     """
-    name = urls.store_name(given)
-    places = {
-        key: _place(name.options[key])
+    name = urls.store_name(text)
+    paths = {
+        key: _absolute(name.options[key])
         for key in ("path", "uri")
         if isinstance(name.options.get(key), str)
     }
-    return replace(name, options={**name.options, **places})
+    return replace(name, options={**name.options, **paths})
 
 
 class StoreParam(click.ParamType[StoreName]):
@@ -59,10 +59,10 @@ async def reading(
         metric: how it measures nearness; None asks the store.
 
     Raises:
-        UsageError: there is no store, or it cannot tell its dimension.
+        UsageError: there is no store, or its dimension is unknown.
     """
-    asked = Layout(dimension=dimension, metric=metric)
-    async with writing(name, await _layout(name, asked)) as store:
+    options = Layout(dimension=dimension, metric=metric)
+    async with writing(name, await _layout(name, options)) as store:
         yield store
 
 
@@ -84,26 +84,26 @@ def _made(name: StoreName, layout: Layout) -> VectorStore:
         raise click.UsageError(str(error)) from error
 
 
-async def _layout(name: StoreName, asked: Layout) -> Layout:
-    """Return how the store was made, completed by what the person says; makes nothing."""
-    found: Layout | None = asked
-    probe = _made(name, Layout(dimension=asked.dimension or 1, metric=asked.metric or "cosine"))
+async def _layout(name: StoreName, options: Layout) -> Layout:
+    """Return the layout of an existing store, completed by options; creates nothing."""
+    found: Layout | None = options
+    probe = _made(name, Layout(dimension=options.dimension or 1, metric=options.metric or "cosine"))
     try:
         if "existing" in capabilities(probe):
             found = await cast(KeptStore, probe).existing()
     finally:
         await probe.close()
     if found is None:
-        there = await asyncio.to_thread(_what_is_there, name)
-        raise click.UsageError(f"there is no vector store at {name.shown}{there}")
-    dimension = asked.dimension or found.dimension
+        hint = await asyncio.to_thread(_found_instead, name)
+        raise click.UsageError(f"there is no vector store at {name.shown}{hint}")
+    dimension = options.dimension or found.dimension
     if dimension is None:
         raise click.UsageError(f"{name.shown} does not tell its dimension: give --dimension")
-    return Layout(dimension=dimension, metric=asked.metric or found.metric or "cosine")
+    return Layout(dimension=dimension, metric=options.metric or found.metric or "cosine")
 
 
-def _what_is_there(name: StoreName) -> str:
-    """Return what stands where a vector store in a file was looked for, if anything does."""
+def _found_instead(name: StoreName) -> str:
+    """Return what the path of a missing SQLite store holds instead, as the end of a message."""
     if name.kind != "SQLiteVectorStore":
         return ""
     path = Path(name.options["path"])
@@ -117,10 +117,10 @@ def _what_is_there(name: StoreName) -> str:
     return ""
 
 
-def _place(path: str) -> str:
-    """Return the absolute path, by which one place is known however it is written.
+def _absolute(path: str) -> str:
+    """Return the absolute path, the same for every spelling of it.
 
-    What is itself a URL, as that of a bucket, stays as it is.
+    A URL, such as that of a bucket, stays as it is.
 
     Raises:
         ValueError: nothing can be there: the name is too long, or a folder is not to be searched.

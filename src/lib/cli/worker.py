@@ -1,4 +1,4 @@
-"""`lib worker`: drive the runs of a store that nobody drives, until told to stop."""
+"""`lib worker`: drive the runs of a store that have no worker, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ class Factory(click.ParamType[Callable[[], Any]]):
             made: Any = _module(module_name)
         except ModuleNotFoundError as error:
             if not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # the module is there, and lacks something itself
+                raise  # the module exists, and one of its own imports does not
             where = f"neither installed nor in {Path.cwd()}"
             self.fail(f"there is no module {module_name!r}, {where}: {_RULE}", param, ctx)
         for name in path.split("."):
             made = getattr(made, name, None)
         if not callable(made):
-            told = f"module {module_name!r} has no function {path!r}"
-            self.fail(f"{told}: {_RULE}", param, ctx)
+            message = f"module {module_name!r} has no function {path!r}"
+            self.fail(f"{message}: {_RULE}", param, ctx)
         if _needs_arguments(made):
-            told = f"{path!r} of module {module_name!r} needs arguments"
-            self.fail(f"{told}: name a function that needs none", param, ctx)
+            message = f"{path!r} of module {module_name!r} needs arguments"
+            self.fail(f"{message}: name a function that needs none", param, ctx)
         return made
 
 
 def _needs_arguments(made: Callable[..., Any]) -> bool:
-    with suppress(ValueError):  # of some that are written in C nobody can tell
+    with suppress(ValueError):  # some callables written in C have no signature
         try:
             inspect.signature(made).bind()
         except TypeError:
@@ -87,7 +87,7 @@ def _module(name: str) -> Any:
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="Seconds that runs under way may go on after SIGTERM.",
+    help="Seconds that runs may go on after SIGTERM.",
 )
 @click.option(
     "--wait-for-store",
@@ -108,7 +108,7 @@ def _module(name: str) -> Any:
 def command(
     factory: Callable[[], Any], *, max_runs: int, drain_s: float, wait_s: float, log_level: str
 ) -> None:
-    """Drive the runs of a store that nobody drives.
+    """Drive the runs of a store that have no worker.
 
     FACTORY takes no argument and returns an Engine, or an async context manager of one, such as
     one that observes it; it may be async. Start as many workers as you like over one store.
@@ -116,8 +116,8 @@ def command(
     A store that does not answer at the start is tried again, ever more seldom, for
     --wait-for-store; FACTORY is called anew for each attempt.
 
-    SIGTERM or SIGINT lets what is under way end, for --drain-s; a second one stops at once. Runs
-    that are interrupted are taken up by other workers.
+    SIGTERM or SIGINT lets runs finish for --drain-s; a second one stops at once. Other workers
+    resume the runs that were interrupted.
     """
     logging.basicConfig(format=_LOG_FORMAT)
     if log_level != "warning":  # which is Python's own
@@ -130,23 +130,23 @@ async def _work(
 ) -> None:
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()
     worker: Worker | None = None
-    asked = False
+    stopping = False
 
-    def ask() -> None:
-        nonlocal asked
+    def stop() -> None:
+        nonlocal stopping
         if worker is not None:
-            (worker.stop if asked else worker.drain)()
-        elif starting is not None and not asked:
+            (worker.stop if stopping else worker.drain)()
+        elif starting is not None and not stopping:
             starting.cancel()
-        asked = True
+        stopping = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ask)
+        loop.add_signal_handler(number, stop)
     async with AsyncExitStack() as stack:
         try:
             engine = await _entered(factory, stack, wait_s, SYSTEM_CLOCK)
         except asyncio.CancelledError:
-            if not asked:
+            if not stopping:
                 raise
             _say("stopped before the store answered")
             return

@@ -51,7 +51,7 @@ def test_a_data_folder_that_cannot_be_made_is_one_line_with_the_way_out(document
     result = demo(documents, documents / "hours.txt" / "data")
 
     assert result.exit_code == 1
-    assert "data' cannot be made or written: Not a directory: name another with" in result.stderr
+    assert "data' cannot be written: Not a directory: name another with" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -248,6 +248,6 @@ def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, t
             monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
             model = await asyncio.to_thread(choose_model)
             await model.aclose()
-            return model.told
+            return model.summary
 
     assert run(main()) == told

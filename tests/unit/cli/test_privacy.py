@@ -142,9 +142,9 @@ def test_what_is_idle_expires(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["expire", "runs.db", "--older-than", "soon"], "no age"),
-        (["expire", "runs.db", "--older-than", "0d"], "no age"),
-        (["erase-tenant", "runs.db", ""], "not empty"),
+        (["expire", "runs.db", "--older-than", "soon"], "expected an age"),
+        (["expire", "runs.db", "--older-than", "0d"], "expected an age"),
+        (["erase-tenant", "runs.db", ""], "got an empty text"),
         (["erase-tenant", "runs.db", "a:b", "--dry-run", "--vectors", "vectors.db"], "holds none"),
         (["erase-run", "nowhere.db", "run"], "no event store"),
     ],

@@ -277,7 +277,7 @@ def test_a_page_shows_everything_and_takes_no_option_that_would_not(
     told = call(path, "run-one", "--html", page, option, 3)
 
     assert (told.exit_code, page.exists()) == (2, False)
-    assert "a page shows everything" in told.stderr
+    assert "a page shows all spans" in told.stderr
 
 
 def test_a_page_can_go_to_a_pipe(path: Path, tmp_path: Path) -> None:

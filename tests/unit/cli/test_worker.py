@@ -177,4 +177,4 @@ def test_a_store_that_is_not_waited_for_is_one_line(worker: Call, factory: str, 
 
 def test_the_command_is_listed_with_the_others() -> None:
     told = CliRunner().invoke(main, ["--help"]).stdout
-    assert "worker Drive the runs of a store that nobody drives." in " ".join(told.split())
+    assert "worker Drive the runs of a store that have no worker." in " ".join(told.split())
