@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the library knows of time."""
+    """A source of time: reads the time of day, measures, and sleeps."""
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
@@ -46,6 +46,6 @@ SYSTEM_CLOCK = SystemClock()
 def own_time(clock: Clock) -> datetime | None:
     """Return the time of a clock that stands in for the machine's, None for the machine's own.
 
-    Where a server has a clock that all processes share, that one is right, and this one may not be.
+    A server's clock is shared by all processes, so it is better than the machine's own.
     """
     return None if type(clock) is SystemClock else clock.now()

@@ -1,4 +1,4 @@
-"""What makes an object an async context manager: it is closed when its block ends."""
+"""Base classes of async context managers: closed when their block ends."""
 
 from __future__ import annotations
 

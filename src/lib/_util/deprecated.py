@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Moved(NamedTuple):
-    """Where a module's attribute is now, and the version that drops the old name.
+    """The new place of a module's attribute, and the version that drops the old name.
 
     Attributes:
         to: "module:attribute".

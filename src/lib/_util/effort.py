@@ -1,8 +1,8 @@
-"""CPU time that a piece of work in a thread may take, and how it is called off.
+"""A limit of CPU time for work in a thread, and its cancellation.
 
-A thread cannot be stopped from outside, and asyncio's time-outs leave it behind at work. What loops
-over content of strangers calls `check` now and then, which ends the work once its time is used up
-or its caller has stopped waiting.
+A thread cannot be stopped from outside, and asyncio's time-outs leave it running. Code that loops
+over untrusted content calls `check` now and then, which ends the work once its time is used up or
+its caller has stopped waiting.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contextvars import ContextVar
 
 
 class EffortSpent(Exception):
-    """The work was ended before its end."""
+    """The work was cancelled, or its time was used up."""
 
 
 class Effort:
-    """CPU time for work in one thread; another thread may call it off."""
+    """CPU time for work in one thread; another thread may cancel it."""
 
     def __init__(self, cpu_s: float, *, clock: Callable[[], float] = time.thread_time) -> None:
         """Prepare; time counts within `counting`.
@@ -43,14 +43,14 @@ class Effort:
             _current.reset(token)
 
     def cancel(self) -> None:
-        """Call the work off: the next `check` ends it."""
+        """Cancel the work: the next `check` ends it."""
         self._cancelled.set()
 
     def check(self) -> None:
-        """Go on if there is time left.
+        """Return if there is time left.
 
         Raises:
-            EffortSpent: there is none, or the work was called off.
+            EffortSpent: there is none, or the work was cancelled.
         """
         if self._cancelled.is_set() or (self._end is not None and self._clock() > self._end):
             raise EffortSpent

@@ -1,7 +1,7 @@
-"""Operations inside a tool call, such as a search: noted for the trace, without knowing of it.
+"""Operations inside a tool call, such as a search: recorded for its trace by the code below it.
 
-Whoever drives the call opens a notebook; whatever happens below it, in tasks and threads too, that
-is wrapped in `operation` is noted there with its times. Without a notebook nothing is noted.
+The handler that drives the call opens a notebook. Each block within `operation` below it, in tasks
+and threads too, is noted there with its times. Without a notebook nothing is noted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lib._util.clock import Clock
 OperationKind = Literal["retriever", "reranker", "embedding"]
 
 MOST: Final = 32
-"""Operations of one call that are noted; those after them are not."""
+"""The most operations of one call that are noted."""
 
 MAX_QUERY_CHARS: Final = 1_000
 MAX_DOCUMENTS: Final = 20
@@ -42,7 +42,7 @@ class Notebook:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Note what happens from here on."""
+        """Note the operations of the block."""
         token = _CURRENT.set((self, None))
         try:
             yield
@@ -63,14 +63,14 @@ class Notebook:
         ]
 
     def begin(self, kind: OperationKind, under: int | None, facts: dict[str, Any]) -> int | None:
-        """Note the beginning of one; return its number, None if there is no room."""
+        """Note the beginning of an operation; return its number, None if there is no room."""
         if len(self._noted) == MOST:
             return None
         self._noted.append(_Noted(kind, self.clock.now(), under, facts))
         return len(self._noted) - 1
 
     def end(self, number: int) -> None:
-        """Note its end."""
+        """Note the end of an operation."""
         self._noted[number].end = self.clock.now()
 
 
@@ -79,7 +79,7 @@ _CURRENT: ContextVar[tuple[Notebook, int | None] | None] = ContextVar("operation
 
 @contextmanager
 def operation(kind: OperationKind, **facts: Any) -> Generator[dict[str, Any]]:
-    """Note what happens inside as one operation, and yield its facts, to which more may be added.
+    """Note the block as one operation, and yield its facts, to which the block may add more.
 
     Facts are plain data and small: a model's name, a number of documents, never their text.
     """

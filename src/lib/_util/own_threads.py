@@ -27,7 +27,7 @@ class OwnThreads:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what the function does, called in this context; what waits can be cancelled."""
+        """Return the function's result, called in this context; cancellable until it starts."""
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads(), lambda: context.run(work))

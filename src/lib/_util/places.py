@@ -1,4 +1,4 @@
-"""URLs as people may read them, and paths that a person types where a URL could stand."""
+"""URLs without their passwords, and checks of paths where a URL is allowed, too."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _LIBPQ: Final = re.compile(
 )
 
 
-def checked_path(given: str) -> str:
-    """Refuse what is meant as something else, without repeating it: it may hold a password.
+def checked_path(path: str) -> str:
+    """Return the path, or refuse it without repeating it: it may hold a password.
 
     Raises:
         ValueError: it is a connection string of libpq, or has options as only a URL has.
     """
-    if _LIBPQ.search(given):
+    if _LIBPQ.search(path):
         raise ValueError("this looks like a libpq connection string: write postgresql://…")
-    if "?" in given:
+    if "?" in path:
         raise ValueError("a path has no '?': a store with options is named scheme:///PATH?…")
-    return given
+    return path
 
 
 def without_password(url: str) -> str:
     """Return a URL without its password and its options.
 
     Raises:
-        ValueError: it is none, or one of which nobody can tell where its password ends; the message
-            repeats nothing of it.
+        ValueError: it is none, or it is unclear where its password ends; the message repeats
+            nothing of it.
     """
     try:
         parts = urlsplit(url, allow_fragments=False)

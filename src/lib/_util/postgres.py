@@ -1,4 +1,4 @@
-"""psycopg, and what every store in PostgreSQL needs of it: connections, plain words for errors.
+"""psycopg for every store in PostgreSQL: connections, errors in plain words, statements.
 
 A pooler in transaction mode may stand between: nothing here rests on the state of a session.
 Only `Fixed` statements are prepared, and `run` does without where a prepared one was lost.
@@ -59,9 +59,10 @@ _KEEP_ALIVE: Final = {
     "tcp_user_timeout": 60_000,
 }
 
-# What passes by itself or by trying again: lost connections, deadlocks, full or stopping servers.
+# Errors that pass by themselves or by trying again: lost connections, deadlocks, servers that are
+# full or stopping.
 _PASSING: Final = ("08", "40", "53", "55P03", "57")
-# What PostgreSQL answers where a prepared statement is not the one that was meant, before it has
+# Answers of PostgreSQL where a prepared statement is not the one that was meant, before it has
 # executed anything: it is not there, its name is taken, or its result has another type by now.
 _NOT_PREPARED: Final = ("26000", "42P05", "0A000")
 _REFUSAL: Final = "check user, password and database of the dsn"
@@ -75,7 +76,7 @@ _PASSING_REFUSALS: Final = {
 
 
 class Overdue(psycopg.OperationalError):
-    """A statement that was not answered in time, and was given up."""
+    """A statement that was not answered in time, and was cancelled."""
 
 
 # -- errors --------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class Overdue(psycopg.OperationalError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What the driver has raised, in words that name no user, password or value.
+    """An error of the driver, in words that name no user, password or value.
 
     Attributes:
         message: what happened and what can be done about it.
@@ -95,7 +96,7 @@ class Failure:
 
 
 def failure(place: str, error: psycopg.Error) -> Failure:
-    """Return what has happened; the driver's own message is left to the traceback."""
+    """Return the error in our words; the driver's own message is left to the traceback."""
     if isinstance(error, psycopg_pool.PoolTimeout):
         return Failure(
             f"no connection for {place} became free in time: the server does not answer, "
@@ -193,7 +194,7 @@ class Connections:
         Raises:
             ValueError: the dsn cannot be read.
         """
-        self._dsn, self._given = dsn or "", pool
+        self._dsn, self._caller_pool = dsn or "", pool
         self._options = _options(self._dsn)
         self._own: Any = None
         self._name, self._max_size = name, max_size
@@ -201,13 +202,13 @@ class Connections:
 
     @property
     def _pool(self) -> Any:
-        return self._own if self._given is None else self._given
+        return self._own if self._caller_pool is None else self._caller_pool
 
     @asynccontextmanager
     async def first(self) -> AsyncGenerator[Connection]:
         """Yield a connection before there is a pool, or fail at once with the reason."""
-        if self._given is not None:
-            async with self._given.connection() as connection:
+        if self._caller_pool is not None:
+            async with self._caller_pool.connection() as connection:
                 yield connection
             return
         connection = await psycopg.AsyncConnection.connect(self._dsn, **self._options)
@@ -216,7 +217,7 @@ class Connections:
 
     async def open(self) -> None:
         """Open the pool, unless it is the caller's."""
-        if self._given is None:
+        if self._caller_pool is None:
             self._own = psycopg_pool.AsyncConnectionPool(
                 self._dsn,
                 kwargs=self._options,
@@ -236,7 +237,7 @@ class Connections:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[Connection]:
-        """Lend a connection; what was done with it is committed, or undone after an error.
+        """Yield a connection; the block is committed, or rolled back after an error.
 
         Those that were lost while they lay in the pool are closed, and so replaced, at once: the
         pool's own check waits a second and more after each of them.
@@ -249,10 +250,10 @@ class Connections:
 
     @asynccontextmanager
     async def answered(self) -> AsyncGenerator[None]:
-        """Give up what takes longer than `timeout_s`; up to 10 seconds more if the server hangs.
+        """Cancel the block after `timeout_s`; up to 10 seconds later if the server hangs.
 
         Raises:
-            Overdue: it did; what was being written may or may not have been stored.
+            Overdue: it was cancelled; its writes may or may not have been stored.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -262,7 +263,7 @@ class Connections:
 
     @asynccontextmanager
     async def asking(self) -> AsyncGenerator[Cursor]:
-        """Lend a cursor for what has to be answered in time; see `one` and `answered`."""
+        """Yield a cursor whose statements have a time limit; see `one` and `answered`."""
         async with self.one() as connection, self.answered(), cursor(connection) as using:
             yield using
 
@@ -273,11 +274,11 @@ class Connections:
 
 
 def _options(dsn: str) -> dict[str, Any]:
-    given = settings(dsn)
+    own = settings(dsn)
     options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
-    if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
+    if "connect_timeout" not in own and "PGCONNECT_TIMEOUT" not in os.environ:
         options["connect_timeout"] = _CONNECT_TIMEOUT_S
-    return options | {key: value for key, value in _KEEP_ALIVE.items() if key not in given}
+    return options | {key: value for key, value in _KEEP_ALIVE.items() if key not in own}
 
 
 def _name_apart(connection: Connection) -> None:
@@ -294,7 +295,7 @@ def _name_apart(connection: Connection) -> None:
 
 
 async def _is_alive(connection: Connection) -> bool:
-    """Return whether the server still listens; if not, the connection is closed.
+    """Return True if the server still listens; close the connection if it does not.
 
     On an idle one there is nothing to read, unless the server has closed it: only then it is
     worth asking.

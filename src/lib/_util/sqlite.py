@@ -1,4 +1,4 @@
-"""What SQLite files have in common, whatever they hold."""
+"""Connections, transactions and errors of SQLite files, whatever they hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ C = TypeVar("C", bound=sqlite3.Connection)
 
 MEMORY: Final = ":memory:"
 BUSY_S: Final = 30.0
-"""How long to wait for another process that writes: SQLite's lock is not a queue."""
+"""Seconds to wait for another process that writes: SQLite's lock is not a queue."""
 
 _SETTLING: Final = 50
 _UNWRITABLE: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
@@ -52,7 +52,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def connect_to_read(path: str) -> sqlite3.Connection:
-    """Return a connection that cannot write; ask `outdated` after having read.
+    """Return a connection that cannot write; call `outdated` after each read.
 
     A file in a directory that cannot be written, with no log beside it, is taken as unchanging:
     SQLite could not even note that there is a reader.
@@ -113,7 +113,7 @@ def transaction(connection: sqlite3.Connection, *, write: bool = True) -> Genera
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
-            with suppress(sqlite3.Error):  # the error that brought us here is the one to tell
+            with suppress(sqlite3.Error):  # the first error is the one to raise
                 connection.execute("ROLLBACK")
 
 

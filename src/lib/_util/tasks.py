@@ -1,4 +1,4 @@
-"""What tasks need that asyncio has no word for."""
+"""Waiting for tasks, in ways that asyncio does not offer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
 async def whole(work: Awaitable[T]) -> T:
     """Return what the work returns; a caller that is cancelled waits for its end.
 
-    So whatever the caller holds, it holds as long as the work goes on.
+    So the caller keeps its locks as long as the work goes on.
     """
     running = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

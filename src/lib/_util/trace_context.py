@@ -28,7 +28,7 @@ _MEMBER: Final = re.compile(
 )
 _MOST_MEMBERS: Final = 32
 _MOST_STATE: Final = 512
-"""Characters of `tracestate` that everybody has to send on; a longer one is left out."""
+"""Characters of `tracestate` that every system has to send on; a longer one is left out."""
 
 _MOST_TRACEPARENT: Final = 256
 
@@ -140,7 +140,8 @@ def span_id_of(run_id: str, family: str, key: str) -> str:
 
     Args:
         run_id: the run whose log has it.
-        family: what begins it, such as "llm" for `lib.llm.requested`; "run" for the run itself.
+        family: what its first event is about, such as "llm" for `lib.llm.requested`; "run" for the
+            run itself.
         key: unique among the spans of its family in the run.
     """
     return _digits(f"{run_id}:{family}:{key}", 16)

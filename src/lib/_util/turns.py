@@ -28,14 +28,14 @@ async def turn() -> None:
 
 
 class _Rounds:
-    """When the current round of an event loop began, and the tasks that wait for a later one."""
+    """The beginning of an event loop's current round, and the tasks that wait for a later one."""
 
     def __init__(self) -> None:
         self._began: float | None = None  # when the first call of this round came
         self._waiting = deque[asyncio.Future[None]]()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether a call may go on in this round."""
+        """Return True if a call may go on in this round."""
         if self._began is None:
             self._began = loop.time()
             loop.call_soon(self._end, loop)

@@ -1,4 +1,4 @@
-"""What models and tools raise."""
+"""Errors of models and tools."""
 
 from __future__ import annotations
 

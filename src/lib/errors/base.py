@@ -1,4 +1,4 @@
-"""What all errors have in common, and those of every area."""
+"""The base of all errors, and the errors of every area."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 DISTRIBUTION: Final = "lib-agents"
-"""The name under which pip knows this package; an index need not have it."""
+"""The name of this package for pip; an index need not have it."""
 
 
 class LibError(Exception):
@@ -26,7 +26,7 @@ class MissingDriver(LibError, ImportError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs what an extra of this package brings."""
+    """Return the command that installs the packages of an extra."""
     from importlib import metadata  # noqa: PLC0415 - slow to import, and rarely needed
 
     try:

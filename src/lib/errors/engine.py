@@ -1,4 +1,4 @@
-"""What engines raise."""
+"""Errors of engines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class EngineError(LibError):
 
 
 class UnknownAlgorithm(EngineError):
-    """A run names an algorithm that this engine was not given."""
+    """A run names an algorithm that this engine does not have."""
 
     def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
         self.name, self.known = name, known
@@ -60,7 +60,7 @@ class NoOutput(EngineError):
 
 
 class NotPending(EngineError):
-    """An approval was given for a call that does not wait for one."""
+    """An approval for a call that does not wait for one."""
 
     def __init__(self, run_id: str, call_id: str) -> None:
         self.run_id, self.call_id = run_id, call_id
@@ -91,7 +91,7 @@ class SessionClosed(EngineError):
 
 
 class RedactionFailed(EngineError):
-    """A redactor failed, so what it was given was not written, and the run stopped here.
+    """A redactor failed, so the event was not written, and the run stopped here.
 
     Attributes:
         kind: the kind of the event.

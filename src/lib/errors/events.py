@@ -1,4 +1,4 @@
-"""What event stores and blob stores raise."""
+"""Errors of event stores and blob stores."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class BlobMissing(BlobError):
 
 
 class ContentTooLarge(BlobError):
-    """Content above the inline limit was given to an engine without a blob store."""
+    """Content is above the inline limit, and the engine has no blob store."""
 
     def __init__(self, size: int, *, limit: int) -> None:
         self.size, self.limit = size, limit

@@ -1,4 +1,4 @@
-"""What trace sinks raise."""
+"""Errors of trace sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vector stores raise."""
+"""Errors of vector stores and embedders."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ConsistencyTimeout(VectorError):
         namespace: where it was written.
         wanted: the log position of the write.
         seen: the last position that a search has shown, or None.
-        timeout_s: how long was waited.
+        timeout_s: the time of the wait.
     """
 
     def __init__(self, *, namespace: str, wanted: int, seen: int | None, timeout_s: float) -> None:
@@ -102,7 +102,7 @@ class TenantViolation(VectorError, StoreError):
 
     Attributes:
         tenant: of the view.
-        what: what was tried.
+        what: the attempt, in words.
     """
 
     def __init__(self, tenant: str, what: str) -> None:

@@ -1,13 +1,12 @@
-"""Blobs that no run refers to: forgotten, however many writers are at work.
+"""Deletes blobs to which no run refers, while other processes write.
 
-A writer puts content, then appends what refers to it, then looks whether the content is still
-there and puts it again if not. A deletion looks for users, deletes, and looks again: a writer that
-has come meanwhile gets the content back. Whichever of the two comes second sees what the first has
-done, so a run that can be read has its content.
+A writer puts content, appends the event that refers to it, then checks that the content is still
+there and puts it again if not. A deletion looks for users, deletes, and looks again: if a user has
+appeared meanwhile, it puts the content back. The later of the two sees what the earlier has done,
+so a run that can be read has its content.
 
-That holds unless a process is killed in the instant between a deletion and the look after it,
-while another one puts the same content: `verify_store` tells such a loss, and putting the content
-again mends it.
+The exception: a process is killed between a deletion and the second look, while another one puts
+the same content. `verify_store` reports such a loss, and putting the content again repairs it.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class Collected:
 
 
 async def release_blobs(store: EventStore, blobs: BlobStore, digests: Iterable[str]) -> int:
-    """Delete those of these blobs to which no run refers; return how many. Safe to repeat.
+    """Delete those of the blobs to which no run refers; return their number. Safe to repeat.
 
     Args:
         store: the only one whose runs refer to them: those of another store do not count.
-        blobs: where they are.
-        digests: which.
+        blobs: the store that holds them.
+        digests: the blobs to delete.
     """
     return sum([await released(store, blobs, digest) for digest in dict.fromkeys(digests)])
 
@@ -56,13 +55,13 @@ async def collect_blobs(
     clock: Clock = SYSTEM_CLOCK,
     dry_run: bool = False,
 ) -> Collected:
-    """Delete blobs to which no run refers: of what crashed between a put and its append.
+    """Delete blobs to which no run refers, left by crashes between a put and its append.
 
     Args:
         store: the only one whose runs refer to them.
-        blobs: all of them are looked at.
-        older_than: those that were put later than that ago are left, since their append may be
-            under way; many times what an append takes.
+        blobs: the store whose blobs are checked.
+        older_than: younger ones are left, since their append may not have happened yet; choose many
+            times the duration of an append.
         clock: the time, the same as the blob store's.
         dry_run: only count.
 
@@ -86,7 +85,7 @@ async def collect_blobs(
 async def released(
     store: EventStore, blobs: BlobStore, digest: str, *, beside: Collection[str] = ()
 ) -> bool:
-    """Delete a blob to which no run but those `beside` refers; return whether it is gone now.
+    """Delete a blob to which no run but those `beside` refers; return True if it is gone now.
 
     Once begun it goes on to its end, even if the caller is cancelled.
     """
@@ -94,7 +93,7 @@ async def released(
         return False
     try:
         content = await blobs.get(digest)
-    except BlobMissing:  # or damaged: then there is nothing to give back
+    except BlobMissing:  # or damaged: then there is nothing to put back
         content = None
     return await whole(_delete(store, blobs, digest, content, beside))
 
@@ -106,7 +105,7 @@ async def _delete(
     content: bytes | None,
     beside: Collection[str],
 ) -> bool:
-    gone, used = await blobs.delete(digest), True  # when in doubt, it is given back
+    gone, used = await blobs.delete(digest), True  # in doubt, it is put back
     try:
         used = bool(await _users(store, digest, beside))
     finally:

@@ -33,7 +33,7 @@ class TenantRecords(Protocol):
 
     @property
     def tenant(self) -> str:
-        """Whose records these are."""
+        """The tenant to which the records belong."""
         ...
 
     async def count_all(self) -> int:
@@ -41,7 +41,7 @@ class TenantRecords(Protocol):
         ...
 
     async def erase(self) -> None:
-        """Delete all of them, so that no byte of them is left where that can be had."""
+        """Delete all of them, down to the bytes in its files where the store can do that."""
         ...
 
 
@@ -87,7 +87,7 @@ async def erase_run(
 ) -> Erased:
     """Erase a run and everything that descends from it: children first, the run itself last.
 
-    Whatever interrupts it, the same call goes on to the end, and one more changes nothing.
+    After an interruption, the same call goes on to the end; once more changes nothing.
 
     Of a run below a root, a turn of a session or the call of an agent, its question and its answer
     stand in the log of its parent, too, and those of its grandparents may quote them. A log is
@@ -97,7 +97,7 @@ async def erase_run(
     Args:
         store: the logs.
         run_id: the run, a root or not.
-        blobs: where their large content is; None leaves it, for `collect_blobs` to find.
+        blobs: the store of their large content; None leaves it, for `collect_blobs` to find.
         force: erase open runs, too. Nothing is appended to them: a worker that drives one meets
             `RunErased` at its next step and stops. What it put into the blob store since then is
             left for `collect_blobs`.
@@ -121,7 +121,7 @@ async def erase_run(
 
 
 async def _left_above(store: EventStore, run_id: str, family: Sequence[RunInfo]) -> Erased:
-    """Return where the question and the answer of a run are left once its family is erased."""
+    """Return the parent and the root that keep the question and the answer of an erased run."""
     gone = {info.run_id: info.parent_id for info in family}
     parent_id = gone.get(run_id)
     parent = None if parent_id is None or parent_id in gone else await store.run(parent_id)
@@ -139,15 +139,15 @@ async def erase_tenant(
 ) -> Erased:
     """Erase all runs of a tenant, and its records in vector stores.
 
-    Whatever interrupts it, the same call goes on to the end. Others may write meanwhile: a run
+    After an interruption, the same call goes on to the end. Others may write meanwhile: a run
     that this tenant starts before the last look is erased, too; one that it starts after that is
     not. So lock the tenant out first, or call it again; it goes on as long as runs keep coming.
 
     Args:
         store: the logs.
-        tenant: whose.
-        blobs: where their large content is; None leaves it, for `collect_blobs` to find.
-        vectors: views of this tenant; no other store is known.
+        tenant: the owner of the runs.
+        blobs: the store of their large content; None leaves it, for `collect_blobs` to find.
+        vectors: views of this tenant; records in other stores stay.
         force: erase open runs, too; see `erase_run`. Sessions are open until they are closed.
         dry_run: only count.
 
@@ -202,7 +202,7 @@ async def _erase_beside_runs(
 
 
 async def _family(store: EventStore, names: Sequence[str]) -> list[RunInfo]:
-    """Return what there is of a run and its descendants, parents before their children.
+    """Return a run and its descendants as far as they exist, parents before their children.
 
     Args:
         store: the logs.

@@ -80,9 +80,9 @@ def walk(kind: str, data: dict[str, Any], redact: Redact) -> dict[str, Any]:
         plain = {name: value for name, value in data.items() if name in _FOREIGN}
         rest = {name: value for name, value in data.items() if name not in plain}
         return {**_mapping(rest, redact), **plain}
-    known = PLAIN.get(kind, _EVERYWHERE)
+    plain_fields = PLAIN.get(kind, _EVERYWHERE)
     return {
-        name: value if name in known else _SHAPES.get(name, anything)(value, redact)
+        name: value if name in plain_fields else _SHAPES.get(name, anything)(value, redact)
         for name, value in data.items()
     }
 
@@ -90,7 +90,7 @@ def walk(kind: str, data: dict[str, Any], redact: Redact) -> dict[str, Any]:
 def anything(value: Any, redact: Redact) -> Any:
     """Return plain data with every text in it redacted, keys and long numbers included.
 
-    A whole number that is redacted becomes a text: no number could say that it was one.
+    A whole number that is redacted becomes a text: a number would not look like a placeholder.
     """
     if isinstance(value, str):
         return redact(value)

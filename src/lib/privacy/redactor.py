@@ -1,6 +1,6 @@
 """Placeholders instead of secrets and personal data, in texts and in the payloads of events. Pure.
 
-What is redacted is gone: the log, the model, the tools and everything derived from the log see the
+The original is not kept: the log, the model, the tools and everything derived from the log see the
 placeholder, in the live run as in a resumed one. Deterministic and idempotent, so that a text that
 comes again, or comes back from the log, reads the same and conversations keep their digests.
 """
@@ -21,19 +21,19 @@ from lib.privacy.fields import anything, walk
 WHOLE: Final = "[REDACTED]"
 MIN_KEY_BYTES: Final = 16
 MAX_PASSES: Final = 8
-"""How often a text is searched; one that shows something new each time was made to do so."""
+"""Passes over a text; one that shows a new finding in each was made to do so."""
 
 
 class Redactor(Protocol):
-    """Takes out of a text what must not be kept.
+    """Replaces secrets and personal data in a text by placeholders.
 
     It is deterministic (the same text gives the same result, in every process that shares a store)
     and idempotent (its own result, it leaves as it is). It is called on the event loop, with large
-    payloads in a thread: calls may overlap, and what is slow makes runs slow.
+    payloads in a thread: calls may overlap, and a slow redactor makes runs slow.
     """
 
     def redact(self, text: str) -> str:
-        """Return the text with placeholders for what must not be kept."""
+        """Return the text with placeholders for secrets and personal data."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Retention: what has been idle for long enough is erased."""
+"""Retention: erases trees of runs that have been idle for long enough."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ async def expire(
     Args:
         store: the logs.
         older_than: how long a whole tree has been idle.
-        blobs: where their large content is; None leaves it, for `collect_blobs` to find.
+        blobs: the store of their large content; None leaves it, for `collect_blobs` to find.
         tenant: only runs of this one; None for all.
         include_open: open trees that no worker drives, too: abandoned sessions, and runs that wait
-            for a person. What comes in the instant between the look and the erasure goes with
-            them. Without it, one open run keeps its whole tree.
+            for a person. An event that is appended between the check and the erasure is erased,
+            too. Without it, one open run keeps its whole tree.
         clock: the time.
         limit: at most so many trees in one call.
         dry_run: only count.

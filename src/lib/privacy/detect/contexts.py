@@ -1,7 +1,7 @@
-"""Credentials that are known by their place: markup, blocks, command lines, cookies, connections.
+"""Credentials recognized by their place: markup, blocks, command lines, cookies, connections.
 
-What counts in such a place need not look made up: "hunter" after `PGPASSWORD=` is a password. What
-stands there for one ("your-password", "$DB_PASSWORD", "<token>") is none. Every repetition has a
+In such a place a value need not look random: "hunter" after `PGPASSWORD=` is a password. A
+stand-in for one ("your-password", "$DB_PASSWORD", "<token>") is none. Every repetition has a
 limit, so that the time is in proportion to the text.
 """
 

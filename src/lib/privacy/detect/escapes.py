@@ -15,9 +15,9 @@ _ESCAPE: Final = re.compile(
 _PERCENT: Final = re.compile(r"%[2-7][0-9a-fA-F]")
 _CHARS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 MAX_LEVELS: Final = 3
-"""How often a text is read so: JSON in a string of JSON has its escapes escaped."""
+"""Times that JSON escapes are read: JSON in a string of JSON has its escapes escaped."""
 MAX_PERCENT_LEVELS: Final = 2
-"""How often percent-encoding is: a URL may be a parameter of another one."""
+"""Times that percent-encoding is read: a URL may be a parameter of another one."""
 
 
 class Unescaped:

@@ -23,7 +23,7 @@ class Finding(NamedTuple):
 class Detector(Protocol):
     """Finds some kinds of content: pure, the same for the same text, in linear time.
 
-    It is given the text as it is written and, where that differs, once more as it reads: without
+    It gets the text as it is written and, where that differs, once more as it reads: without
     invisible characters, in NFKC, with ASCII digits; and where it has JSON escapes, with these
     read. What it finds may overlap.
     """

@@ -16,8 +16,8 @@ _INVISIBLE: Final = frozenset(
 class Plain:
     """The text as it reads, and where each of its characters comes from.
 
-    Each character is folded by itself, so that its place is known: a letter and a combining mark
-    after it stay two. Source: Unicode Standard Annex #15 (NFKC).
+    Each character is folded by itself, so that positions can be mapped back: a letter and a
+    combining mark after it stay two. Source: Unicode Standard Annex #15 (NFKC).
     """
 
     __slots__ = ("_origin", "_written", "text")
@@ -33,8 +33,8 @@ class Plain:
         if self._written.isascii():
             return start, end
         if self._origin is None:
-            known = _table(self._written)
-            lengths = {char: len(known.get(ord(char), char)) for char in set(self._written)}
+            table = _table(self._written)
+            lengths = {char: len(table.get(ord(char), char)) for char in set(self._written)}
             places = enumerate(self._written)
             self._origin = [place for place, char in places for _ in range(lengths[char])]
         return self._origin[start], self._origin[end - 1] + 1

@@ -1,4 +1,4 @@
-"""Findings of Microsoft Presidio, which knows names and places by a model of language."""
+"""Findings of Microsoft Presidio, which recognizes names and places by a language model."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Analyzer(Protocol):
 
 
 class PresidioDetector:
-    """Asks an analyzer that you have set up: which model it uses, and from where, is yours to say.
+    """Uses an analyzer that you have set up, with the model of your choice.
 
-    It is as fast as the model, and as repeatable: with another version of it, the same text may
-    read otherwise. Install `lib-agents[presidio]`.
+    It is as fast as the model, and as repeatable: another version of the model may find other
+    names in the same text. Install `lib-agents[presidio]`.
 
     Source: presidio-analyzer 2.2, `AnalyzerEngine.analyze` and `RecognizerResult`.
     """
