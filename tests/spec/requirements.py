@@ -399,7 +399,7 @@ REQUIREMENTS = (
         source="TenantVectorStore",
         says="Erasing removes everything of this tenant and nothing else.",
         tests=(
-            "tests/unit/vector/test_tenant_names.py::test_erasing_takes_the_namespace_and_all_siblings_and_nobody_elses",
+            "tests/unit/vector/test_tenant_names.py::test_erase_removes_the_namespace_and_all_siblings_of_one_tenant_only",
         ),
     ),
     Requirement(

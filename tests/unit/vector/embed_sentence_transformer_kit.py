@@ -1,4 +1,4 @@
-"""What tests of `SentenceTransformerEmbedder` share: a model that notes what it is asked."""
+"""A model for the tests of `SentenceTransformerEmbedder` that records its calls."""
 
 import threading
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import numpy as np
 
 
 class Model:
-    """What `SentenceTransformer` 6 documents: vectors tell the length of a text and who asked."""
+    """Acts as `SentenceTransformer` 6 documents; a vector is the length of its text and a kind."""
 
     kind = 1.0
 
     def __init__(self, name: str = "", device: str | None = None) -> None:
         self.name, self.device = name, device
-        self.asked: list[tuple[str, list[str], dict[str, Any]]] = []
+        self.calls: list[tuple[str, list[str], dict[str, Any]]] = []
         self.threads: set[int] = set()
         self.begun = threading.Event()
         self.gate = threading.Event()
@@ -27,7 +27,7 @@ class Model:
         return 2
 
     def _encode(self, how: str, inputs: Sequence[str], options: dict[str, Any]) -> Any:
-        self.asked.append((how, list(inputs), options))
+        self.calls.append((how, list(inputs), options))
         self.threads.add(threading.get_ident())
         self.begun.set()
         self.gate.wait(5)

@@ -1,4 +1,4 @@
-"""What tests of `TenantVectorStore` share: records, a store of few gifts, and intruders."""
+"""Records, a minimal store, and foreign records for the tests of `TenantVectorStore`."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from lib.vector import InMemoryVectorStore, Record, VectorStore
 
 
 class Bare:
-    """A store that can do what every store must, and nothing more."""
+    """A store with the required methods only, which records that it was called."""
 
     def __init__(self) -> None:
         self._whole = InMemoryVectorStore(2)
-        self.asked = False
+        self.called = False
 
     def __getattr__(self, name: str) -> Any:
         if name in ("query_hybrid", "scan"):
             raise AttributeError(name)
-        self.asked = True
+        self.called = True
         return getattr(self._whole, name)
 
 
@@ -24,5 +24,5 @@ def made(*names: str, **meta: Any) -> list[Record]:
 
 
 async def planted(store: VectorStore) -> None:
-    """Put a record of b and one of nobody into the namespace of a, past the views."""
-    await store.upsert([*made("b's", tenant="b"), *made("nobody's")], namespace="a")
+    """Put a record of b and one without a tenant into the namespace of a, past the views."""
+    await store.upsert([*made("b's", tenant="b"), *made("no tenant's")], namespace="a")

@@ -40,10 +40,10 @@ def test_head_and_tail_are_never_below_the_product_but_for_what_is_allowed(
     assert taken.shape == (300, width + 1)
     assert (np.linalg.norm(taken, axis=1) <= STRETCH * lengths).all()
     for query in vectors[:20]:
-        asked = query.astype(np.float64)
+        exact = query.astype(np.float64)
         above = taken @ basis.query(query).astype(np.float64)
-        allowed = basis.slack * lengths * np.linalg.norm(asked)
-        assert (above + allowed >= vectors.astype(np.float64) @ asked).all()
+        allowed = basis.slack * lengths * np.linalg.norm(exact)
+        assert (above + allowed >= vectors.astype(np.float64) @ exact).all()
 
 
 @pytest.mark.parametrize("metric", METRICS)

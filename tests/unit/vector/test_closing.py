@@ -1,4 +1,4 @@
-"""A store is closed once, after the calls that run, whoever asks for it and is cancelled."""
+"""A store closes once, after the calls under way, even if a caller of `close` is cancelled."""
 
 import asyncio
 

@@ -193,5 +193,5 @@ def test_the_real_package_multiplies_codes_right_up_to_the_longest() -> None:
         codes = noise.integers(0, 256, (5, dimension)).astype(np.uint8)
         codes[0], codes[1] = 255, 0
         for row in range(5):
-            asked = np.ascontiguousarray(codes[row : row + 1])
-            assert np.array_equal(fast_products(asked, codes), products(asked, codes))
+            query = np.ascontiguousarray(codes[row : row + 1])
+            assert np.array_equal(fast_products(query, codes), products(query, codes))

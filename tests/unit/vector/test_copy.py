@@ -14,7 +14,7 @@ NAMES = ["", "a", "a:b", "ü"]
 
 
 class Counted(InMemoryVectorStore):
-    """A store that knows what has been asked of it, and fails when it is told to."""
+    """A store that counts its calls, and fails after a set number of writes."""
 
     def __init__(self, dimension: int | None = None, metric: Any = "cosine") -> None:
         super().__init__(dimension, metric)
@@ -214,28 +214,28 @@ class Forgetful(InMemoryVectorStore):
         await super().upsert(list(records)[1:], namespace=namespace)
 
 
-async def test_what_the_target_does_not_have_at_the_end_is_told() -> None:
+async def test_records_that_the_target_lacks_at_the_end_are_counted_as_missing() -> None:
     copied = await copy_store(await filled(25), Forgetful(2), batch_size=10)
 
     assert [(one.records, one.missing) for one in copied] == [(25, 3)] * 4
 
 
 class Visited(InMemoryVectorStore):
-    """A store to which somebody else writes meanwhile."""
+    """A store to which another process writes meanwhile."""
 
     async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
         visitor = Record(f"visitor {len(records)}", [1.0, 0.0])
         await super().upsert([*records, visitor], namespace=namespace)
 
 
-async def test_somebody_who_writes_to_the_target_meanwhile_makes_no_fault() -> None:
+async def test_records_that_others_write_to_the_target_meanwhile_are_not_missing_records() -> None:
     copied = await copy_store(await filled(25), Visited(2), batch_size=10)
 
     assert copied == [whole(name, 25, 25) for name in NAMES]
 
 
 class Disturbed(InMemoryVectorStore):
-    """A store from which somebody else takes one record for each batch, and puts another there."""
+    """A store where another process replaces one record of each batch by a record of its own."""
 
     async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
         await super().upsert(records, namespace=namespace)
@@ -243,9 +243,7 @@ class Disturbed(InMemoryVectorStore):
         await self.delete([records[0].id], namespace=namespace)
 
 
-async def test_a_record_that_somebody_deletes_meanwhile_is_missing_though_the_count_is_right() -> (
-    None
-):
+async def test_a_record_deleted_meanwhile_is_missing_though_the_count_is_right() -> None:
     target = Disturbed(2)
     copied = await copy_store(await filled(25), target, batch_size=10)
 

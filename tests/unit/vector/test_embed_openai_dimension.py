@@ -41,12 +41,12 @@ class Lengths:
         return httpx2.Response(200, json={"data": data})
 
 
-async def lengths_of(asked: OpenAIEmbedder, calls: int) -> list[int | None]:
+async def lengths_of(client: OpenAIEmbedder, calls: int) -> list[int | None]:
     """Return the length of each call's vectors, None where it was refused."""
     found: list[int | None] = []
     for _ in range(calls):
         try:
-            found.append((await asked.embed(["a"])).shape[1])
+            found.append((await client.embed(["a"])).shape[1])
         except InvalidReply:
             found.append(None)
     return found
@@ -65,26 +65,26 @@ async def lengths_of(asked: OpenAIEmbedder, calls: int) -> list[int | None]:
 async def test_a_learned_dimension_is_dropped_when_the_server_contradicts_it_twice(
     given: list[int], found: list[int | None], dimension: int
 ) -> None:
-    asked = embedder(Lengths(*given))
+    client = embedder(Lengths(*given))
 
-    assert (await lengths_of(asked, len(given))) == found
-    assert asked.dimension == dimension
+    assert (await lengths_of(client, len(given))) == found
+    assert client.dimension == dimension
 
 
-async def test_a_dimension_that_was_asked_for_is_never_given_up() -> None:
-    asked = embedder(Lengths(1, 1, 1, 3), dimension=3)
+async def test_a_configured_dimension_is_never_dropped() -> None:
+    client = embedder(Lengths(1, 1, 1, 3), dimension=3)
 
-    assert (await lengths_of(asked, 4)) == [None, None, None, 3]
-    assert asked.dimension == 3
+    assert (await lengths_of(client, 4)) == [None, None, None, 3]
+    assert client.dimension == 3
 
 
 async def test_a_first_call_whose_batches_differ_does_not_fix_the_dimension() -> None:
-    asked = embedder(Lengths(1, 3, 3), batch_size=1, concurrency=1)
+    client = embedder(Lengths(1, 3, 3), batch_size=1, concurrency=1)
 
     with pytest.raises(InvalidReply, match="length 3, expected 1"):
-        await asked.embed(["a", "b"])
+        await client.embed(["a", "b"])
 
-    assert (await lengths_of(asked, 1)) == [3]
+    assert (await lengths_of(client, 1)) == [3]
 
 
 async def test_a_call_has_vectors_of_one_length_while_another_changes_what_is_known() -> None:
@@ -97,24 +97,24 @@ async def test_a_call_has_vectors_of_one_length_while_another_changes_what_is_kn
             await go_on.wait()
         return lengths(request)
 
-    asked = OpenAIEmbedder(
+    client = OpenAIEmbedder(
         "own-model",
         base_url="http://127.0.0.1:1/v1/",
         transport=httpx2.MockTransport(slow),
         batch_size=1,
         concurrency=1,
     )
-    call = asyncio.create_task(asked.embed(["first", "second"]))
+    call = asyncio.create_task(client.embed(["first", "second"]))
     await begun.wait()
-    assert await lengths_of(asked, 1) == [None]
+    assert await lengths_of(client, 1) == [None]
     go_on.set()
 
     with pytest.raises(InvalidReply, match="length 3, expected 1"):
         await call
-    assert asked.dimension == 3
+    assert client.dimension == 3
 
 
-async def test_openais_models_are_known_and_other_lengths_asked_for() -> None:
+async def test_the_dimensions_of_openais_models_are_known_and_others_requested() -> None:
     server = Server()
     small = embedder(server, model="text-embedding-3-small")
     same = embedder(server, model="text-embedding-3-small", dimension=1536)

@@ -1,4 +1,4 @@
-"""What a model in this process is asked, and what it may answer."""
+"""The calls to a model in this process, and the answers that are accepted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +55,7 @@ async def test_a_model_is_asked_quietly_and_with_prefixes() -> None:
     await embedder.aclose()
 
     options = {"batch_size": 7, "show_progress_bar": False, "convert_to_numpy": True}
-    assert model.asked == [
+    assert model.calls == [
         ("encode", ["passage: a", "passage: ", "passage: ?"], options),
         ("encode", ["query: a"], options),
     ]
@@ -69,7 +69,7 @@ async def test_a_model_that_tells_documents_from_queries_is_asked_so() -> None:
     await embedder.embed(["b"], purpose="query")
     await embedder.aclose()
 
-    assert [(how, texts) for how, texts, _ in model.asked] == [
+    assert [(how, texts) for how, texts, _ in model.calls] == [
         ("document", ["a"]),
         ("query", ["b"]),
     ]

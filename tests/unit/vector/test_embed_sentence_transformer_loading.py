@@ -64,7 +64,7 @@ async def test_the_dimension_is_discovered_by_loading(library: list[Model]) -> N
     assert nothing.shape == (0, 0)
     assert library == []
     assert await embedder.discover() == await embedder.discover() == 2
-    assert len(library[0].asked) == 1
+    assert len(library[0].calls) == 1
     await embedder.aclose()
 
 
@@ -103,7 +103,7 @@ async def test_a_model_that_is_handed_in_stays() -> None:
     await embedder.embed(["a"])
     await embedder.aclose()
 
-    assert len(model.asked) == 1
+    assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize("name", FAILURES)

@@ -24,7 +24,7 @@ async def test_a_query_overtakes_a_long_list_of_documents() -> None:
     await embedder.aclose()
 
     assert len(vectors) == 100
-    assert [len(texts) for _, texts, _ in model.asked] == [32, 1, 32, 32, 4]
+    assert [len(texts) for _, texts, _ in model.calls] == [32, 1, 32, 32, 4]
 
 
 async def test_a_call_that_is_cancelled_ends_after_its_turn() -> None:
@@ -41,7 +41,7 @@ async def test_a_call_that_is_cancelled_ends_after_its_turn() -> None:
     await embedder.aclose()
 
     assert vectors.tolist() == [[1, 1]]
-    assert [len(texts) for _, texts, _ in model.asked] == [32, 1]
+    assert [len(texts) for _, texts, _ in model.calls] == [32, 1]
 
 
 async def closed_while_one_of_two_waits(
@@ -70,7 +70,7 @@ async def test_a_call_that_waits_when_the_embedder_is_closed_is_told_so() -> Non
     assert isinstance(refused, VectorError)
     assert str(refused) == "the embedder was closed before the model's turn"
     assert again.tolist() == [[2, 1]]
-    assert [texts for _, texts, _ in model.asked] == [["a"], ["bb"]]
+    assert [texts for _, texts, _ in model.calls] == [["a"], ["bb"]]
 
 
 async def test_a_call_of_several_turns_ends_when_the_embedder_is_closed() -> None:
@@ -80,7 +80,7 @@ async def test_a_call_of_several_turns_ends_when_the_embedder_is_closed() -> Non
     refused = await closed_while_one_of_two_waits(embedder, model, ["a"] * 100)
 
     assert [type(error) for error in refused] == [VectorError, VectorError]
-    assert len(model.asked) == 1
+    assert len(model.calls) == 1
 
 
 async def test_a_call_that_waits_can_be_cancelled_by_its_caller() -> None:
@@ -96,4 +96,4 @@ async def test_a_call_that_waits_can_be_cancelled_by_its_caller() -> None:
     assert second.cancelled()
     assert (await first).tolist() == [[1, 1]]
     await embedder.aclose()
-    assert [texts for _, texts, _ in model.asked] == [["a"]]
+    assert [texts for _, texts, _ in model.calls] == [["a"]]

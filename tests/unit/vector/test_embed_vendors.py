@@ -178,12 +178,12 @@ async def test_the_dimension_is_discovered_with_the_first_vector(vendor: Vendor)
         (VoyageEmbedder, "voyage-law-2", 1024),
     ],
 )
-async def test_the_dimensions_of_well_known_models_are_known(
+async def test_the_dimensions_of_common_models_need_no_call(
     connect: Connect, model: str, dimension: int
 ) -> None:
     server = CohereServer() if connect is CohereEmbedder else VoyageServer()
     own, same = [
-        connected(connect, server, model=model, dimension=asked) for asked in (None, dimension)
+        connected(connect, server, model=model, dimension=length) for length in (None, dimension)
     ]
 
     assert (own.dimension, same.dimension) == (dimension, dimension)
@@ -281,7 +281,7 @@ async def test_what_may_pass_is_tried_again(vendor: Vendor) -> None:
 
 
 class Slow:
-    """A server that answers when it is told to, and counts who waits for it."""
+    """A server that answers when the test lets it, and counts the requests that wait."""
 
     def __init__(self, server: VendorServer) -> None:
         self.server = server

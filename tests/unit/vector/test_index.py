@@ -32,12 +32,12 @@ class Numbers:
     dimension = 2
 
     def __init__(self) -> None:
-        self.asked: list[tuple[list[str], Purpose]] = []
+        self.calls: list[tuple[list[str], Purpose]] = []
 
     async def embed(
         self, texts: Sequence[str], *, purpose: Purpose = "document"
     ) -> NDArray[np.float32]:
-        self.asked.append((list(texts), purpose))
+        self.calls.append((list(texts), purpose))
         angles = np.array([float(text) for text in texts]) / 1000
         return np.column_stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
 
@@ -270,13 +270,13 @@ async def test_documents_are_embedded_in_batches_and_the_last_of_an_id_counts() 
     await index.add((doc for doc in [*numbers(4), Doc("n0000", "9")]), batch_size=2)
     await index.add([])
 
-    assert embedder.asked == [
+    assert embedder.calls == [
         (["0", "1"], "document"),
         (["2", "3"], "document"),
         (["9"], "document"),
     ]
     assert (await index.search("9", 1))[0].doc == Doc("n0000", "9")
-    assert embedder.asked[-1] == (["9"], "query")
+    assert embedder.calls[-1] == (["9"], "query")
 
 
 async def test_searches_at_once_do_not_disturb_each_other() -> None:
@@ -346,7 +346,7 @@ async def test_bad_arguments_are_refused_before_anything_is_embedded() -> None:
     with pytest.raises(ValueError, match="batch_size is 0"):
         await index.add(numbers(1), batch_size=0)
 
-    assert embedder.asked == []
+    assert embedder.calls == []
 
 
 def test_bad_settings_are_refused_at_once() -> None:

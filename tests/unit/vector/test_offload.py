@@ -1,4 +1,4 @@
-"""Small work stays, large work leaves the event loop, and nobody goes before it is done."""
+"""Small work runs on the event loop, large work in a thread that its caller always awaits."""
 
 import asyncio
 from threading import Event, Lock, current_thread, main_thread

@@ -10,7 +10,7 @@ from lib.vector.exact.search import row_lengths
 
 
 class Notes:
-    """Contents that remember what they were told."""
+    """Contents that record the calls they get."""
 
     def __init__(self, items: list[str]) -> None:
         self.items = items
@@ -116,7 +116,7 @@ def test_a_write_moves_nothing_but_what_it_writes_until_there_is_no_room() -> No
     assert np.shares_memory(before.rows.vectors, after.rows.vectors)
     assert np.shares_memory(before.deaths, after.deaths)
     assert (before.count, after.count) == (1000, 1000)
-    assert "living" not in vars(after)  # who lives is found out by whoever asks
+    assert "living" not in vars(after)  # the living rows are computed on first use
     assert after.living.count == 1000
     assert partition.moving(400) == 2 * 1002  # so many deaths would make the living move
 

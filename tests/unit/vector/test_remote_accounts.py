@@ -23,7 +23,7 @@ def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def asked(name: str, **options: Any) -> tuple[str, str]:
+async def request_of(name: str, **options: Any) -> tuple[str, str]:
     """Return the address and the key of the request that this class makes."""
     connect, serve, _ = CLASSES[name]
     server = serve(dimension=4)
@@ -49,7 +49,7 @@ async def asked(name: str, **options: Any) -> tuple[str, str]:
     ],
 )
 async def test_another_address_may_be_given(name: str, base_url: str, address: str) -> None:
-    assert (await asked(name, api_key="al-k", base_url=base_url)) == (
+    assert (await request_of(name, api_key="al-k", base_url=base_url)) == (
         address + CLASSES[name][2],
         "al-k",
     )
@@ -65,7 +65,7 @@ async def test_another_address_may_be_given(name: str, base_url: str, address: s
     ],
 )
 async def test_the_version_may_stand_in_the_address(name: str, base_url: str) -> None:
-    assert (await asked(name, api_key="k", base_url=base_url))[0] == (
+    assert (await request_of(name, api_key="k", base_url=base_url))[0] == (
         "https://proxy.example" + CLASSES[name][2]
     )
 
@@ -91,7 +91,10 @@ async def test_coheres_key_is_given_or_in_the_environment(
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
 
-    assert (await asked(name, api_key=given)) == (f"https://api.cohere.com{CLASSES[name][2]}", key)
+    assert (await request_of(name, api_key=given)) == (
+        f"https://api.cohere.com{CLASSES[name][2]}",
+        key,
+    )
 
 
 @pytest.mark.parametrize("name", ["cohere rerank", "cohere embed"])
@@ -101,8 +104,8 @@ async def test_coheres_address_may_be_in_the_environment(
     path = CLASSES[name][2]
     monkeypatch.setenv("CO_API_URL", "https://cohere.example/")
 
-    assert (await asked(name, api_key="k"))[0] == f"https://cohere.example{path}"
-    assert (await asked(name, api_key="k", base_url="http://own"))[0] == f"http://own{path}"
+    assert (await request_of(name, api_key="k"))[0] == f"https://cohere.example{path}"
+    assert (await request_of(name, api_key="k", base_url="http://own"))[0] == f"http://own{path}"
 
 
 @pytest.mark.parametrize("name", ["voyage rerank", "voyage embed"])
@@ -119,7 +122,7 @@ async def test_keys_of_mongodb_atlas_go_to_mongodb(
 ) -> None:
     monkeypatch.setenv("VOYAGE_API_KEY", key)
 
-    assert (await asked(name)) == (address + CLASSES[name][2], key)
+    assert (await request_of(name)) == (address + CLASSES[name][2], key)
 
 
 @pytest.mark.parametrize("name", CLASSES)

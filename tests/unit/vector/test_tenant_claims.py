@@ -40,7 +40,7 @@ async def test_a_record_that_claims_another_tenant_is_refused_before_anything_is
 ) -> None:
     store: Any = Bare()
     view = TenantVectorStore(store, "a")
-    store.asked = False
+    store.called = False
 
     with pytest.raises(TenantViolation, match="record 'forged' claims") as refusal:
         await view.upsert([*made("good"), *made("forged", tenant=claim)])
@@ -48,7 +48,7 @@ async def test_a_record_that_claims_another_tenant_is_refused_before_anything_is
         "a",
         "record 'forged' claims another tenant",
     )
-    assert not store.asked
+    assert not store.called
 
 
 class Alone(str):
@@ -64,7 +64,7 @@ class Alone(str):
 
 
 class TwoFaced(dict[str, Any]):
-    """Metadata that says one thing when asked for a key and another when it is read."""
+    """Metadata whose `get` must not be trusted: it differs from what iteration yields."""
 
     def get(self, *_: Any) -> Any:
         raise AssertionError
@@ -98,12 +98,12 @@ async def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
     store = InMemoryVectorStore(2)
     view = TenantVectorStore(store, "a")
     await planted(store)
-    before = await store.get(["b's", "nobody's"], namespace="a")
+    before = await store.get(["b's", "no tenant's"], namespace="a")
 
-    for name in ("b's", "nobody's"):
+    for name in ("b's", "no tenant's"):
         with pytest.raises(TenantViolation, match="an id in 'a' belongs to another tenant"):
             await view.upsert(made("good", name))
-    assert await store.get(["b's", "nobody's"], namespace="a") == before
+    assert await store.get(["b's", "no tenant's"], namespace="a") == before
     assert await view.count() == 0
 
 
@@ -118,8 +118,8 @@ async def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
 async def test_what_is_no_record_is_refused_before_anything_is_asked(batch: Any) -> None:
     store: Any = Bare()
     view = TenantVectorStore(store, "a")
-    store.asked = False
+    store.called = False
 
     with pytest.raises(InvalidMeta):
         await view.upsert(batch)
-    assert not store.asked
+    assert not store.called

@@ -56,23 +56,23 @@ async def test_siblings_are_apart_and_behind_the_same_walls() -> None:
         await notes.count(namespace="p-a")
     with pytest.raises(TenantViolation):
         await old.upsert(made("2", tenant="ab"))
-    told = "'p-a/notes' was asked for, which has a view of its own"
-    with pytest.raises(TenantViolation, match=told):
+    message = "'p-a/notes' was asked for, which has a view of its own"
+    with pytest.raises(TenantViolation, match=message):
         await view.get(["1"], namespace="p-a/notes")
     assert await view.sibling("/notes").count(namespace="p-a/notes") == 1
 
 
-@pytest.mark.parametrize("asked", ["", "/notes", "#nothing"])
-async def test_erasing_takes_the_namespace_and_all_siblings_and_nobody_elses(asked: str) -> None:
+@pytest.mark.parametrize("suffix", ["", "/notes", "#nothing"])
+async def test_erase_removes_the_namespace_and_all_siblings_of_one_tenant_only(suffix: str) -> None:
     store = InMemoryVectorStore(2)
     view = TenantVectorStore(store, "a")
     others = [TenantVectorStore(store, name) for name in ("ab", "A", "á")]
     for one in (view, view.sibling("/notes"), view.sibling(":x:y"), *others):
         await one.upsert(made("1", "2"))
 
-    asks = view.sibling(asked) if asked else view
-    await asks.erase()
-    await asks.erase()
+    erased = view.sibling(suffix) if suffix else view
+    await erased.erase()
+    await erased.erase()
 
     assert await store.namespaces() == sorted(["ab", "A", "á"])
     assert [await one.count() for one in others] == [2, 2, 2]

@@ -42,7 +42,7 @@ class OneRoom(InMemoryVectorStore):
 async def test_another_namespace_is_refused_before_anything_is_asked(named: Any) -> None:
     store: Any = Bare()
     view = TenantVectorStore(store, "a")
-    store.asked = False
+    store.called = False
 
     for call in (
         lambda: view.upsert(made("1"), namespace=named),
@@ -53,7 +53,7 @@ async def test_another_namespace_is_refused_before_anything_is_asked(named: Any)
     ):
         with pytest.raises(TenantViolation, match="was asked for"):
             await call()
-    assert not store.asked
+    assert not store.called
 
     whole: Any = TenantVectorStore(InMemoryVectorStore(2), "a")
     for call in (
@@ -79,7 +79,7 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
     assert await view.namespaces() == []
     await view.upsert(made("own"))
     assert await view.count() == 1
-    assert [record.id for record in await view.get(["b's", "own", "nobody's"])] == ["own"]
+    assert [record.id for record in await view.get(["b's", "own", "no tenant's"])] == ["own"]
     for filter in (None, EVERYTHING, F("tenant") == "b", {"$or": [{"tenant": "b"}, {}]}):
         for found in (
             await view.query([1.0, 0.0], 9, filter=filter),
@@ -88,7 +88,7 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
             assert {match.id for match in found} <= {"own"}
     assert [record.id for record in await view.scan(limit=1)] == ["own"]
     assert await view.scan(after="own") == []
-    await view.delete(["b's", "nobody's"])
+    await view.delete(["b's", "no tenant's"])
     await view.delete(filter=F("tenant") != "a")
     await view.delete(filter=EVERYTHING)
     await view.erase()

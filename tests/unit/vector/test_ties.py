@@ -17,10 +17,10 @@ class Backend:
     def __init__(self, scores: Sequence[float], *, higher_is_better: bool = True) -> None:
         named = enumerate(reversed(scores))
         self.held = [Match(f"{row:03}", score) for row, score in named][::-1]
-        self.higher_is_better, self.asked = higher_is_better, list[int]()
+        self.higher_is_better, self.sizes = higher_is_better, list[int]()
 
     async def fetch(self, size: int) -> list[Match]:
-        self.asked.append(size)
+        self.sizes.append(size)
         sign = -1 if self.higher_is_better else 1
         return sorted(self.held, key=lambda match: sign * match.score)[:size][::-1]
 
@@ -41,21 +41,21 @@ def test_it_asks_once_where_nothing_ties_at_the_end() -> None:
     backend = Backend(range(100))
 
     assert [match.score for match in backend.nearest(5)] == [99, 98, 97, 96, 95]
-    assert backend.asked == [13]
+    assert backend.sizes == [13]
 
 
 def test_it_asks_once_where_there_is_no_more() -> None:
     backend = Backend([1.0] * 7)
 
     assert len(backend.nearest(5)) == 5
-    assert backend.asked == [13]
+    assert backend.sizes == [13]
 
 
 def test_it_asks_for_more_until_the_ties_end() -> None:
     backend = Backend([1.0] * 100 + [0.0] * 900)
 
     assert [match.id for match in backend.nearest(2)] == ["900", "901"]
-    assert backend.asked == [10, 40, 160]
+    assert backend.sizes == [10, 40, 160]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10, 40])
@@ -63,7 +63,7 @@ def test_it_never_asks_for_more_than_may_be_asked_for(limit: int) -> None:
     backend = Backend([1.0] * 100)
 
     assert len(backend.nearest(2, limit)) == min(2, limit)
-    assert max(backend.asked) == limit
+    assert max(backend.sizes) == limit
 
 
 async def test_contenders_are_all_that_are_as_good_as_the_last() -> None:
@@ -73,7 +73,7 @@ async def test_contenders_are_all_that_are_as_good_as_the_last() -> None:
     assert len({match.id for match in found if match.score >= 1.0}) == 51
 
 
-async def test_a_backend_may_give_more_than_it_was_asked_for() -> None:
+async def test_a_backend_may_return_more_than_the_requested_number() -> None:
     backend = Backend([1.0] * 30 + [0.5] * 30)
 
     async def generous(size: int) -> list[Match]:
@@ -81,4 +81,4 @@ async def test_a_backend_may_give_more_than_it_was_asked_for() -> None:
 
     found = await nearest(generous, 4, higher_is_better=True)
     assert [match.id for match in found] == ["030", "031", "032", "033"]
-    assert backend.asked == [36]
+    assert backend.sizes == [36]

@@ -10,29 +10,29 @@ from lib.vector import Doc, F, Hit, RerankingIndex
 
 
 class Listing:
-    """An index that finds its documents in their order, and remembers what it was asked."""
+    """An index that returns its documents in their order, and records its calls."""
 
     def __init__(self, *texts: str) -> None:
         self.texts = texts
-        self.asked: list[tuple[str, int, Any, Any]] = []
+        self.calls: list[tuple[str, int, Any, Any]] = []
 
     async def search(
         self, query: str, k: int = 5, *, filter: Any = None, hybrid: Any = None
     ) -> list[Hit]:
-        self.asked.append((query, k, filter, hybrid))
+        self.calls.append((query, k, filter, hybrid))
         found = enumerate(self.texts[:k])
         return [Hit(Doc(f"d{n}", text, {"n": n}), 1 - n / 100, "dot") for n, text in found]
 
 
 class Answering:
-    """A reranker that gives the same places, whatever it is asked, and remembers it."""
+    """A reranker that returns the same places for every call, and records its calls."""
 
     def __init__(self, *places: Any) -> None:
         self.places = places
-        self.asked: list[tuple[str, list[str], int]] = []
+        self.calls: list[tuple[str, list[str], int]] = []
 
     async def rerank(self, query: str, texts: Sequence[str], k: int) -> list[int]:
-        self.asked.append((query, list(texts), k))
+        self.calls.append((query, list(texts), k))
         return list(self.places)
 
 
@@ -44,7 +44,7 @@ class Lengths:
 
 
 class Failing:
-    """A reranker that cannot be asked."""
+    """A reranker that fails."""
 
     async def rerank(self, query: str, texts: Sequence[str], k: int) -> list[int]:
         raise LLMError("down", retryable=True)
@@ -67,7 +67,7 @@ async def test_the_best_of_fetch_k_candidates_keep_their_first_stage_scores() ->
         Hit(Doc("d9", "x" * 10, {"n": 9}), 1 - 9 / 100, "dot"),
         Hit(Doc("d8", "x" * 9, {"n": 8}), 1 - 8 / 100, "dot"),
     ]
-    assert index.asked == [("q", 10, None, None)]
+    assert index.calls == [("q", 10, None, None)]
 
 
 async def test_thirty_candidates_are_fetched_and_five_returned_unless_said_otherwise() -> None:
@@ -84,7 +84,7 @@ async def test_as_many_as_wanted_are_fetched_where_that_is_more() -> None:
     hits = await RerankingIndex(index, Lengths(), fetch_k=3).search("q", 7)
 
     assert ids(hits) == ["d6", "d5", "d4", "d3", "d2", "d1", "d0"]
-    assert index.asked[0][1] == 7
+    assert index.calls[0][1] == 7
 
 
 async def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
@@ -97,7 +97,7 @@ async def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
     for given in (F("n") == 1, {"n": 1}, predicate):
         await reranking.search("q", filter=given, hybrid="auto")
 
-    assert index.asked == [
+    assert index.calls == [
         ("q", 30, F("n") == 1, "auto"),
         ("q", 30, {"n": 1}, "auto"),
         ("q", 30, predicate, "auto"),
@@ -119,7 +119,7 @@ async def test_without_hits_nobody_is_asked() -> None:
     reranker = Answering()
 
     assert (await RerankingIndex(Listing(), reranker).search("q")) == []
-    assert reranker.asked == []
+    assert reranker.calls == []
 
 
 async def test_the_reranker_sees_the_query_the_texts_and_how_many_are_wanted() -> None:
@@ -127,7 +127,7 @@ async def test_the_reranker_sees_the_query_the_texts_and_how_many_are_wanted() -
 
     await RerankingIndex(Listing("a", "b"), reranker).search("q", 1)
 
-    assert reranker.asked == [("q", ["a", "b"], 1)]
+    assert reranker.calls == [("q", ["a", "b"], 1)]
 
 
 @pytest.mark.parametrize("places", [[], [0], [0, 0], [0, 3], [0, -1], [0, 1, 2]], ids=str)
@@ -158,7 +158,7 @@ async def test_no_hits_cannot_be_wanted(k: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         await RerankingIndex(index, Lengths()).search("q", k)
 
-    assert index.asked == []
+    assert index.calls == []
 
 
 @pytest.mark.parametrize("fetch_k", [0, -1])

@@ -30,4 +30,4 @@ async def opened(
 
 
 def bodies(server: PineconeServer, path: str) -> list[Any]:
-    return [body for _, asked, body in server.requests if asked == path]
+    return [body for _, url, body in server.requests if url == path]

@@ -1,7 +1,7 @@
 """What tests of a Qdrant server share: one behind a transport, and records.
 
 There is no such server in a registry. Behind the client's HTTP transport stands one that keeps its
-points with the client's in-process mode, answers in the server's JSON, and can be told to fail.
+points with the client's in-process mode, answers in the server's JSON, and can be made to fail.
 """
 
 import json
@@ -23,11 +23,11 @@ def refuse_constant(name: str) -> Any:
 
 
 class Server:
-    """A server behind a transport, with what it was asked."""
+    """A server behind a transport that records its requests."""
 
     def __init__(self) -> None:
         self.points = AsyncQdrantClient(location=":memory:")
-        self.asked: list[tuple[str, str, Any]] = []
+        self.requests: list[tuple[str, str, Any]] = []
         self.indexed: dict[str, Any] = {}
         self.fail: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
         self.most = 1_000_000
@@ -38,12 +38,12 @@ class Server:
 
     def bodies(self, path: str) -> list[Any]:
         """Return what was sent to a path of the collection."""
-        return [body for _, asked, body in self.asked if asked.partition("lib_vectors")[2] == path]
+        return [body for _, url, body in self.requests if url.partition("lib_vectors")[2] == path]
 
     async def answer(self, request: httpx.Request) -> httpx.Response:
         content = await request.aread()
         body = json.loads(content, parse_constant=refuse_constant) if content else None
-        self.asked.append((request.method, request.url.path, body))
+        self.requests.append((request.method, request.url.path, body))
         failure = self.fail(request)
         if failure is not None:
             return failure
@@ -78,31 +78,31 @@ class Server:
         return await self.points.upsert(name, models.PointsList(**body).points)
 
     async def query(self, name: str, body: Any) -> Any:
-        asked = models.QueryRequest(**body)
+        request = models.QueryRequest(**body)
         return await self.points.query_points(
             name,
-            query=cast(Any, asked.query),
-            query_filter=asked.filter,
-            limit=min(self.most, asked.limit or 10),
-            with_payload=cast(Any, asked.with_payload),
-            with_vectors=cast(Any, asked.with_vector),
+            query=cast(Any, request.query),
+            query_filter=request.filter,
+            limit=min(self.most, request.limit or 10),
+            with_payload=cast(Any, request.with_payload),
+            with_vectors=cast(Any, request.with_vector),
         )
 
     async def retrieve(self, name: str, body: Any) -> Any:
-        asked = models.PointRequest(**body)
+        request = models.PointRequest(**body)
         return await self.points.retrieve(
             name,
-            asked.ids,
-            with_payload=cast(Any, asked.with_payload),
-            with_vectors=cast(Any, asked.with_vector),
+            request.ids,
+            with_payload=cast(Any, request.with_payload),
+            with_vectors=cast(Any, request.with_vector),
         )
 
     async def count(self, name: str, body: Any) -> Any:
         return await self.points.count(name, models.CountRequest(**body).filter)
 
     async def facet(self, name: str, body: Any) -> Any:
-        asked = models.FacetRequest(**body)
-        return await self.points.facet(name, asked.key, limit=asked.limit or 10)
+        request = models.FacetRequest(**body)
+        return await self.points.facet(name, request.key, limit=request.limit or 10)
 
     async def delete(self, name: str, body: Any) -> Any:
         return await self.points.delete(name, models.FilterSelector(**body))

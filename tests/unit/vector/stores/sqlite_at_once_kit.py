@@ -1,4 +1,4 @@
-"""What tests of answers from memory share: records, and which queries memory did not answer."""
+"""Records for the tests of answers from memory, and the queries that memory did not answer."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ RECORDS = [Record(str(row), [1.0, row], f"text {row}", {"x": row % 2}) for row i
 
 
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Note each query that came to the thread, and whether memory had told what is near."""
+    """Record each query that reached the thread: True if memory held the nearest ids."""
     seen: list[bool] = []
     nearest = Database.nearest
 

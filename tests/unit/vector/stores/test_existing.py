@@ -1,4 +1,4 @@
-"""What is there already is told as it is, or refused by name; nothing is made by asking."""
+"""`existing` returns the layout of what is stored, or refuses it, and creates nothing."""
 
 import sqlite3
 from collections.abc import Callable

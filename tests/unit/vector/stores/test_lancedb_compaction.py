@@ -20,7 +20,7 @@ async def test_small_files_are_merged_and_old_versions_removed(
     monkeypatch.setattr(table, "_KEPT", timedelta(seconds=0.01))
     monkeypatch.setattr(table, "_WRITES_A_COMPACTION", 10)
 
-    for row in range(4):  # a store that writes once is reckoned with, too
+    for row in range(4):  # stores that write only once are compacted, too
         store = store_at(tmp_path)
         await store.upsert(points(f"a{row}"))
         await store.close()
@@ -73,11 +73,11 @@ async def test_a_writer_that_comes_between_puts_a_compaction_off_and_nothing_els
 
 
 @pytest.mark.parametrize("retryable", [True, False])
-async def test_a_compaction_may_meet_another_writer_but_not_fail(
+async def test_a_compaction_tolerates_a_conflict_with_another_writer_only(
     tmp_path: Path, retryable: bool
 ) -> None:
     class Busy:
-        """A table that is being written by somebody else."""
+        """A table that another process is writing."""
 
         async def count_rows(self) -> int:
             return 1

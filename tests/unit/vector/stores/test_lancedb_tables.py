@@ -49,9 +49,9 @@ async def test_a_place_that_cannot_be_used_is_unavailable(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("", encoding="utf-8")
     store = store_at(tmp_path / "file" / "below")
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="LanceDB table 'lib_vectors' failed") as told:
+        with pytest.raises(StoreUnavailable, match="LanceDB table 'lib_vectors' failed") as caught:
             await store.setup()
-        assert not told.value.retryable
+        assert not caught.value.retryable
     await store.close()
 
 

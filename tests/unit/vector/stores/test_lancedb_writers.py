@@ -141,19 +141,19 @@ async def test_processes_that_set_up_at_once_share_one_table(
     await store.close()
 
 
-def test_only_conflicts_are_worth_another_try() -> None:
+def test_only_write_conflicts_are_retryable() -> None:
     config = TableConfig(
         uri="", table="t", dimension=2, metric="dot", storage_options=None, initial_batch=1
     )
-    for told, retryable in {
+    for message, retryable in {
         "Retryable commit conflict for version 7": True,
         "Too many concurrent writers. Attempted 10 times": True,
         "permission denied": False,
     }.items():
         with pytest.raises(StoreUnavailable) as caught, table.typed_errors(config):
-            raise RuntimeError(told)
+            raise RuntimeError(message)
         assert caught.value.retryable == retryable
-        assert told not in str(caught.value)
+        assert message not in str(caught.value)
 
 
 async def test_a_cancelled_call_leaves_the_store_usable(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ async def test_a_namespace_that_goes_with_its_last_record_counts_as_seen() -> No
 
 @asynccontextmanager
 async def interrupted(server: PineconeServer) -> AsyncGenerator[PineconeVectorStore]:
-    """Give a store that waits for a write, while somebody else has erased the namespace."""
+    """Yield a store that waits for a write to a namespace that another process has erased."""
     async with opened(server, consistency_timeout_s=5.0) as store:
         await store.upsert([A], namespace="n")
         server.lag = 1000

@@ -46,10 +46,10 @@ async def test_a_missing_index_is_told_and_not_made_unasked() -> None:
         assert server.indexes == {}
 
 
-async def test_two_that_make_the_index_at_once_both_have_it() -> None:
+async def test_two_stores_that_make_the_index_at_once_both_have_it() -> None:
     server = PineconeServer()
     async with opened(server, index=False, create=True) as store:
-        server.plan(httpx2.Response(404, json={}))  # then somebody else was faster
+        server.plan(httpx2.Response(404, json={}))  # another process makes it first
         server.make_index("test", dimension=2)
         await store.setup()
 
@@ -101,8 +101,8 @@ async def test_with_a_host_the_control_plane_is_not_asked() -> None:
 async def test_an_index_without_a_host_is_an_unreadable_answer(host: Any) -> None:
     server = PineconeServer()
     async with opened(server) as store:
-        told = {"dimension": 2, "metric": "cosine", "host": host, "status": {"ready": True}}
-        server.plan(httpx2.Response(200, json=told))
+        description = {"dimension": 2, "metric": "cosine", "host": host, "status": {"ready": True}}
+        server.plan(httpx2.Response(200, json=description))
         with pytest.raises(StoreUnavailable, match="host"):
             await store.setup()
 

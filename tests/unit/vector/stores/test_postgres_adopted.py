@@ -1,4 +1,4 @@
-"""PostgreSQL tables that others have made: completed, asked with care, or refused by name."""
+"""PostgreSQL tables made by other programs: completed, queried, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -217,11 +217,11 @@ async def test_a_pool_that_is_given_is_used_as_it_is_and_left_open(dsn: str, nam
     ("change", "retryable", "reason"),
     [
         (("/postgres?host=/tmp", "/postgres?host=/nowhere&x="), True, "unreachable"),
-        (("//postgres:", "//nobody:"), False, "refused"),
+        (("//postgres:", "//no_such_role:"), False, "refused"),
         (("/postgres?", "/nothing?"), False, "refused"),
     ],
 )
-async def test_a_server_that_cannot_be_had_is_named_without_its_address(
+async def test_an_unreachable_server_is_reported_without_its_address(
     dsn: str, change: tuple[str, str], retryable: bool, reason: str
 ) -> None:
     wrong = dsn.replace(*change).replace("&x=", "&application_name=")
@@ -231,31 +231,33 @@ async def test_a_server_that_cannot_be_had_is_named_without_its_address(
         with pytest.raises(StoreUnavailable, match=reason) as failure:
             await store.count()
         assert failure.value.retryable == retryable
-        assert not any(part in str(failure.value) for part in ("/nowhere", "nobody", "nothing"))
+        assert not any(
+            part in str(failure.value) for part in ("/nowhere", "no_such_role", "nothing")
+        )
     await store.close()
     with pytest.raises(StoreClosed):
         await store.count()
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "message"),
     [
         ("the database system is starting up", "it is starting"),
         ("the database system is shutting down", "it is shutting down"),
         ("sorry, too many clients already", "it has as many as it allows"),
     ],
 )
-async def test_a_server_that_starts_up_may_be_asked_again(
-    dsn: str, reason: str, told: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_server_that_is_starting_is_a_retryable_failure(
+    dsn: str, reason: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server of its own would have to be caught in the act."""
+    """The connection is replaced: a real server starts too fast for a test to meet it."""
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise psycopg.OperationalError(f"FATAL:  {reason}")
 
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", refuse)
 
-    with pytest.raises(StoreUnavailable, match=f"refused a connection .*: {told}$") as failure:
+    with pytest.raises(StoreUnavailable, match=f"refused a connection .*: {message}$") as failure:
         await PostgresVectorStore(dsn, dimension=2).setup()
     assert failure.value.retryable
 

@@ -51,9 +51,9 @@ async def test_names_as_long_as_a_key_may_be_are_stored_and_longer_ones_refused(
         await store.upsert([Record(names[0], [1.0, 0.0])], namespace=names[1])
         assert [one.id for one in await store.scan(namespace=names[1])] == [names[0]]
     for short in (["a"], []):
-        asked = [Record(one, [1.0, 0.0]) for one in [*short, noise(512, random)]]
+        records = [Record(one, [1.0, 0.0]) for one in [*short, noise(512, random)]]
         with pytest.raises(InvalidMeta, match=r"2600 bytes.*3072"):
-            await store.upsert(asked, namespace=noise(512, random))
+            await store.upsert(records, namespace=noise(512, random))
     await store.upsert([Record("é" * 512, [1.0, 0.0])], namespace="\U0001f30a" * 512)
     assert len(await store.namespaces()) == 4
     await store.close()
@@ -117,7 +117,7 @@ async def test_the_call_that_opens_a_store_does_nothing_once_it_is_closed(
 ) -> None:
     async with AsyncConnectionPool(dsn, min_size=1, max_size=2, open=False) as pool:
         store = PostgresVectorStore(pool=pool, dimension=2, table=name)
-        lent = [await pool.getconn(), await pool.getconn()]
+        connections = [await pool.getconn(), await pool.getconn()]
         calls = [
             asyncio.create_task(store.upsert([Record("a", [1.0, 0.0])])),
             asyncio.create_task(store.setup()),
@@ -125,7 +125,7 @@ async def test_the_call_that_opens_a_store_does_nothing_once_it_is_closed(
         await asyncio.wait(calls, timeout=0.05)
         closing = asyncio.create_task(store.close())
         await asyncio.wait([closing], timeout=0)
-        for one in lent:
+        for one in connections:
             await pool.putconn(one)
         await closing
         outcomes = await asyncio.gather(*calls, return_exceptions=True)

@@ -44,8 +44,8 @@ def clustered(records: int, dimension: int) -> tuple[Any, Any]:
     rows = centres[noise.integers(0, 40, records)] + 0.4 * noise.standard_normal(
         (records, dimension)
     )
-    asked = rows[noise.integers(0, records, 20)] + 0.3 * noise.standard_normal((20, dimension))
-    return rows.astype(np.float32), asked.astype(np.float32)
+    queries = rows[noise.integers(0, records, 20)] + 0.3 * noise.standard_normal((20, dimension))
+    return rows.astype(np.float32), queries.astype(np.float32)
 
 
 @pytest.mark.usefixtures("few")

@@ -1,4 +1,4 @@
-"""Opening a PostgreSQL table: made, completed, adopted, or refused by name."""
+"""Opening a PostgreSQL table: it is created, completed, taken over, or refused with a reason."""
 
 from __future__ import annotations
 

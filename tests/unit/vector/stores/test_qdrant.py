@@ -93,7 +93,7 @@ async def change(random: Random, namespace: str, stores: list[Any]) -> None:
             await store.delete(filter=passing, namespace=namespace)
 
 
-async def told(store: Any, namespace: str) -> list[Any]:
+async def contents(store: Any, namespace: str) -> list[Any]:
     there = F("a").exists()
     nearest = await store.query([1.0, 0.5], filter=there, namespace=namespace)
     return [
@@ -113,9 +113,9 @@ async def test_a_folder_holds_what_the_memory_store_does_whenever_it_is_opened(
     for _ in range(6):
         store = QdrantVectorStore(dimension=2, path=str(tmp_path))
         for namespace in NAMESPACES:
-            assert await told(store, namespace) == await told(memory, namespace)
+            assert await contents(store, namespace) == await contents(memory, namespace)
             await change(random, namespace, [store, memory])
-            assert await told(store, namespace) == await told(memory, namespace)
+            assert await contents(store, namespace) == await contents(memory, namespace)
         await store.close()
 
     assert await memory.namespaces() == NAMESPACES

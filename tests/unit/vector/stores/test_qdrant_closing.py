@@ -16,15 +16,15 @@ RECORDS = [Record(str(row), [1.0, row / 10]) for row in range(300)]
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """A server without collections; it answers when it is let."""
+    """A server without collections; it answers once `let` is set."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.let = asyncio.Event()
         self.closings = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.asked.set()
+        self.requested.set()
         await self.let.wait()
         found = {"result": {"exists": False}, "status": "ok", "time": 0.0}
         return httpx.Response(200, content=json.dumps(found), request=request)
@@ -98,7 +98,7 @@ async def test_a_server_is_let_go_after_the_calls_that_it_has_to_answer() -> Non
     transport = Transport()
     store = at(transport)
     call = asyncio.create_task(store.existing())
-    await transport.asked.wait()
+    await transport.requested.wait()
     closing = asyncio.create_task(store.close())
     await asyncio.wait([closing], timeout=0.01)
     assert transport.closings == 0

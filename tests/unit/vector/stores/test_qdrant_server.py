@@ -1,4 +1,4 @@
-"""What a Qdrant server is asked, and what its answers become."""
+"""The requests that a Qdrant server gets, and how its answers are read."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ async def test_a_new_collection_has_a_graph_and_an_index_for_each_namespace() ->
     await first.setup()
     await second.setup()
 
-    (made,) = [body for method, path, body in server.asked if (method, path[-1]) == ("PUT", "s")]
+    (made,) = [body for method, path, body in server.requests if (method, path[-1]) == ("PUT", "s")]
     assert made["vectors"] == {"size": 2, "distance": "Cosine"}
     assert made["hnsw_config"] == {"m": 0, "payload_m": 16}
     (index,) = server.bodies("/index")
@@ -87,7 +87,7 @@ async def test_a_filter_makes_the_search_exact_and_so_does_an_index_that_finds_t
     server = Server()
     store = server.store()
     await store.upsert(RECORDS)
-    params = lambda: [body["params"] for body in server.bodies("/points/query")]  # noqa: E731 - asked twice
+    params = lambda: [body["params"] for body in server.bodies("/points/query")]  # noqa: E731 - used twice
 
     assert len(await store.query([1.0, 0.0], 3)) == 3
     assert params() == [{"hnsw_ef": 128}]
@@ -130,7 +130,7 @@ async def test_what_cannot_be_said_is_refused_before_anything_is_sent() -> None:
         with pytest.raises(UnsupportedFilter):
             await store.query([1.0, 0.0], filter=filter)
 
-    assert server.asked == []
+    assert server.requests == []
     await store.close()
 
 

@@ -16,7 +16,7 @@ from .qdrant_server_kit import RECORDS, Server
 
 
 @pytest.mark.parametrize(
-    ("status", "retryable", "told"),
+    ("status", "retryable", "message"),
     [
         (400, False, "the cause of this error holds its words"),
         (401, False, "check the API key"),
@@ -28,8 +28,8 @@ from .qdrant_server_kit import RECORDS, Server
         (503, True, "answered 503"),
     ],
 )
-async def test_a_status_is_told_without_the_servers_words(
-    status: int, retryable: bool, told: str
+async def test_a_failed_status_is_reported_without_the_servers_text(
+    status: int, retryable: bool, message: str
 ) -> None:
     server = Server()
     store = server.store()
@@ -37,7 +37,7 @@ async def test_a_status_is_told_without_the_servers_words(
     server.fail = lambda _: httpx.Response(
         status, json={"status": {"error": "secret"}, "time": 0.0}
     )
-    with pytest.raises(StoreUnavailable, match=told) as caught:
+    with pytest.raises(StoreUnavailable, match=message) as caught:
         await store.count()
 
     assert (caught.value.status, caught.value.retryable) == (status, retryable)

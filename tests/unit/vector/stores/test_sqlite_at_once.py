@@ -25,14 +25,14 @@ def alter(path: Path, statement: str) -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return noted(monkeypatch)
 
 
 @pytest.mark.parametrize("name", [":memory:", "vectors.db"])
 @pytest.mark.parametrize("filter", [None, {"x": 1}])
-async def test_what_was_found_before_is_told_at_once(
-    name: str, filter: dict[str, Any] | None, tmp_path: Path, asked: list[bool]
+async def test_a_repeated_query_is_answered_from_memory(
+    name: str, filter: dict[str, Any] | None, tmp_path: Path, queries: list[bool]
 ) -> None:
     path = name if name == ":memory:" else tmp_path / name
     store, same = SQLiteVectorStore(path, dimension=2), InMemoryVectorStore()
@@ -45,11 +45,11 @@ async def test_what_was_found_before_is_told_at_once(
             assert found == expected
             found[0].meta["x"] = "changed"
     await store.close()
-    assert len(asked) == 1
+    assert len(queries) == 1
 
 
 async def test_rows_that_were_not_found_before_are_read_and_not_searched_again(
-    tmp_path: Path, asked: list[bool]
+    tmp_path: Path, queries: list[bool]
 ) -> None:
     store = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
     await store.upsert(RECORDS)
@@ -57,7 +57,7 @@ async def test_rows_that_were_not_found_before_are_read_and_not_searched_again(
     assert [match.text for match in await store.query([1.0, 0.0], 3)][2:] == ["text 2"]
     assert len(await store.query([1.0, 0.0], 3)) == 3
     await store.close()
-    assert asked == [False, True]
+    assert queries == [False, True]
 
 
 async def test_what_was_near_is_searched_again_if_somebody_has_written_meanwhile(
@@ -81,7 +81,9 @@ async def test_what_was_near_is_searched_again_if_somebody_has_written_meanwhile
     assert near == [False, True]
 
 
-async def test_own_writes_are_seen_at_once(tmp_path: Path, asked: list[bool]) -> None:
+async def test_a_store_sees_its_own_writes_in_the_next_query(
+    tmp_path: Path, queries: list[bool]
+) -> None:
     store, same = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2), InMemoryVectorStore()
     chance = random.Random(7)
     for step in range(200):
@@ -96,7 +98,7 @@ async def test_own_writes_are_seen_at_once(tmp_path: Path, asked: list[bool]) ->
             found = await store.query([1.0, 0.5], 40, filter=filter)
             assert found == await same.query([1.0, 0.5], 40, filter=filter)
     await store.close()
-    assert 200 < len(asked) <= 500
+    assert 200 < len(queries) <= 500
 
 
 async def test_queries_take_their_turn_after_the_writes_that_were_asked_for_before(
@@ -131,7 +133,7 @@ async def test_closing_waits_for_a_query_that_is_under_way_and_none_is_told_afte
 
 
 async def test_a_query_that_was_cancelled_does_not_keep_the_next_ones_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[bool]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queries: list[bool]
 ) -> None:
     begun, go_on = Event(), Event()
     count = Database.count
@@ -159,25 +161,25 @@ async def test_a_query_that_was_cancelled_does_not_keep_the_next_ones_waiting(
     assert not held.done()  # the count is still under way
     go_on.set()
     assert await held == expected
-    assert len(asked) == 2
+    assert len(queries) == 2
     assert await store.query([1.0, 0.0], 1) == expected
-    assert len(asked) == 2
+    assert len(queries) == 2
     await store.close()
 
 
 @pytest.mark.parametrize(("k", "include_vectors"), [(80, False), (20, True)])
-async def test_what_takes_long_leaves_the_event_loop(
-    tmp_path: Path, asked: list[bool], k: int, include_vectors: bool
+async def test_large_answers_are_made_off_the_event_loop(
+    tmp_path: Path, queries: list[bool], k: int, include_vectors: bool
 ) -> None:
     store = SQLiteVectorStore(tmp_path / "vectors.db", dimension=1024)
     rows = np.random.default_rng(7).standard_normal((100, 1024))
     await store.upsert([Record(str(row), vector) for row, vector in enumerate(rows)])
     for _ in range(3):
         await store.query(rows[0], k, include_vectors=include_vectors)
-    assert asked == [False, False, False]
+    assert queries == [False, False, False]
     for _ in range(3):
         await store.query(rows[0], 10)
-    assert asked == [False, False, False]
+    assert queries == [False, False, False]
     await store.close()
 
 
@@ -200,7 +202,7 @@ async def test_however_little_of_what_was_found_is_kept_everything_is_found(
 
 @pytest.mark.parametrize("reason", ["not mapped", "gone", "too many"])
 async def test_where_the_header_cannot_be_read_every_query_asks_the_file(
-    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[bool]
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queries: list[bool]
 ) -> None:
     def refuse(_: object) -> bool:
         if reason == "not mapped":
@@ -218,10 +220,10 @@ async def test_where_the_header_cannot_be_read_every_query_asks_the_file(
     for _ in range(3):
         assert [match.id for match in await store.query([1.0, 0.0], 2)] == ["0", "1"]
     await store.close()
-    assert asked == [False, False, False]
+    assert queries == [False, False, False]
 
 
-async def test_damaged_metadata_is_told_each_time(tmp_path: Path) -> None:
+async def test_damaged_metadata_is_reported_each_time(tmp_path: Path) -> None:
     path = tmp_path / "vectors.db"
 
     store = SQLiteVectorStore(path, dimension=2)

@@ -1,4 +1,4 @@
-"""What a SQLite store answers from memory while other processes write its file, or die of it."""
+"""Answers from memory of a SQLite store whose file other processes write, or die writing."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from lib.vector import SQLiteVectorStore
 
 from .sqlite_at_once_kit import RECORDS, noted
 
-# Does what it is told, line by line, and says when it is done.
+# Runs one command per line, and prints "done" after each.
 OTHER = """
 import asyncio, json, sqlite3, sys
 from lib.vector import Record, SQLiteVectorStore
@@ -57,7 +57,7 @@ class Other:
             encoding="utf-8",
         )
 
-    def told(self, *command: object) -> None:
+    def send(self, *command: object) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(command) + "\n")
@@ -65,7 +65,7 @@ class Other:
         assert self.process.stdout.readline() == "done\n"
 
     async def does(self, *command: object) -> None:
-        await asyncio.to_thread(self.told, *command)
+        await asyncio.to_thread(self.send, *command)
 
 
 @asynccontextmanager
@@ -80,18 +80,18 @@ async def another(path: Path) -> AsyncGenerator[Other]:
 async def test_a_write_of_another_process_is_seen_by_the_very_next_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, asked = tmp_path / "vectors.db", noted(monkeypatch)
+    path, queries = tmp_path / "vectors.db", noted(monkeypatch)
 
     store = SQLiteVectorStore(path, dimension=2)
     await store.upsert(RECORDS)
     async with another(path) as other:
         for step in range(100):
-            before = len(asked)
+            before = len(queries)
             await other.does("upsert", ["0", [1.0, 0.0], f"step {step}", {"step": step}])
             for _ in range(3):
                 (match,) = await store.query([1.0, 0.0], 1)
                 assert (match.text, match.meta) == (f"step {step}", {"step": step})
-            assert len(asked) == before + 1  # the others were told at once
+            assert len(queries) == before + 1  # the other two came from memory
         await other.does("delete", "0")
         assert [match.id for match in await store.query([1.0, 0.0], 1)] == ["1"]
     await store.close()

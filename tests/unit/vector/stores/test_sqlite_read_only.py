@@ -19,12 +19,12 @@ from lib.vector.stores.sqlite.database import Database
 
 from .sqlite_kit import RECORDS, cannot_open, made
 
-Nobody = Callable[[], AbstractContextManager[None]]
+AsUser = Callable[[], AbstractContextManager[None]]
 LATER = [Record(str(row), [2.0, float(row)], f"later{row} pear") for row in range(100, 400)]
 
 
 def test_a_store_on_a_read_only_disk_can_be_searched_and_not_written(
-    open_place: Path, unprivileged: Nobody
+    open_place: Path, unprivileged: AsUser
 ) -> None:
     path = made(open_place / "vectors.db")
     path.chmod(0o444)
@@ -52,7 +52,7 @@ def test_a_store_on_a_read_only_disk_can_be_searched_and_not_written(
 
 @contextmanager
 def written_by_others(path: Path) -> Generator[None]:
-    """Let others write for a while, and then nobody."""
+    """Make the file writable for the block, and read-only after it."""
     path.parent.chmod(0o777)
     path.chmod(0o644)
     yield
@@ -61,7 +61,7 @@ def written_by_others(path: Path) -> Generator[None]:
 
 
 async def sees(store: SQLiteVectorStore, records: list[Record]) -> bool:
-    """Return whether every way of reading tells these records."""
+    """Return True if every way of reading returns these records."""
     names, texts = ([getattr(one, name) for one in records] for name in ("id", "text"))
     near = await store.query([1.0, 0.0], len(records) + 1)
     worded = await store.query_hybrid([0.0, 1.0], texts[-1], 400)
@@ -78,7 +78,7 @@ async def sees(store: SQLiteVectorStore, records: list[Record]) -> bool:
 
 @pytest.mark.parametrize("stays", [False, True], ids=["closes", "stays open"])
 def test_a_reader_that_cannot_write_sees_what_others_have_written(
-    open_place: Path, unprivileged: Nobody, *, stays: bool
+    open_place: Path, unprivileged: AsUser, *, stays: bool
 ) -> None:
     path = made(open_place / "vectors.db")
     path.chmod(0o444)
@@ -212,7 +212,7 @@ async def test_a_sqlite_path_that_cannot_be_looked_at_is_refused_by_name(tmp_pat
 
 
 async def test_a_sqlite_directory_that_may_not_be_searched_is_told_apart_from_an_empty_one(
-    open_place: Path, unprivileged: Nobody
+    open_place: Path, unprivileged: AsUser
 ) -> None:
     (open_place / "closed").mkdir(mode=0o600)
     with unprivileged(), pytest.raises(StoreReadOnly, match="Permission denied"):
