@@ -102,7 +102,7 @@ async def nearest(
         fetch: asks the backend for its n best, in any order; fewer only where there are no more.
         k: how many are wanted.
         higher_is_better: how the backend's scores are read.
-        limit: the most that can be asked for; beyond it ties are broken as the backend likes.
+        limit: the largest n that `fetch` takes; beyond it the backend breaks ties as it likes.
     """
     sign = -1.0 if higher_is_better else 1.0
     found = await contenders(fetch, k, distance=lambda match: sign * match.score, limit=limit)
@@ -125,7 +125,7 @@ async def contenders(
             It may give more than n, as long as they are its best.
         k: how many are wanted.
         distance: how bad a result is.
-        limit: the most that can be asked for.
+        limit: the largest n that `fetch` takes.
     """
     size = k + _SPARE
     while True:

@@ -1,7 +1,7 @@
 """The rows of one namespace in memory, written by one while others read.
 
 Rows are only ever appended. What is replaced or deleted is marked with the number of the write
-that did so, never overwritten, so whoever holds a `Snapshot` goes on reading what it showed: rows
+that did so, never overwritten, so a reader with a `Snapshot` goes on reading what it showed: rows
 that were there and that no write up to then had marked. Once a quarter is marked, the living rows
 move together: into new arrays, under new numbers, while old snapshots keep the old ones. So a
 write takes as long as what it writes, however much there is, but for those that move the rows:

@@ -1,4 +1,4 @@
-"""The first pass that suits the rows of a partition, learned from them and from what is asked.
+"""The first pass that suits the rows of a partition, learned from them and from the queries.
 
 It starts with codes of the rows as they are, where simsimd is installed, else with nothing. Once
 there are many rows it learns from them which few directions hold the most of them, and again each

@@ -50,7 +50,7 @@ class Heads:
         self._heads = np.empty((0, basis.width), np.float32)  # y, and under cosine y / |x|
         self._size = 0
         self._longest = 1.0 if metric == "cosine" else 0.0  # |x|, with cosine of x / |x|
-        self._last: Selection | None = None  # that was asked for
+        self._last: Selection | None = None  # of the last search
         self._copied: _Copied | None = None
         self._lock = Lock()
 

@@ -37,7 +37,7 @@ def seeds(keys: Floats, allowed: Mask | None, k: int) -> Seeds:
     Args:
         keys: one for each row, higher being better.
         allowed: which rows may be found; None if all may. At least k may.
-        k: how many are asked for.
+        k: how many are wanted.
     """
     wanted = k if allowed is None else math.ceil(k / GATHER_SHARE)  # so many of any rows
     least = reached(keys, None, math.ceil((wanted + _SEEDS) / _STRIDE))
@@ -56,7 +56,7 @@ def left(keys: Floats, allowed: Mask | None, least: float, sown: Seeds, k: int) 
         allowed: which rows may be found; None if all may.
         least: what they have to reach.
         sown: what `seeds` has returned for the same, which may save reading all keys again.
-        k: what it was asked for.
+        k: the k that `seeds` got.
     """
     found, reached = sown
     if least >= reached and len(found) < _most(k):
@@ -85,7 +85,7 @@ def reached(keys: Floats, allowed: Mask | None, k: int) -> float:
 def reaching(keys: Floats, allowed: Mask | None, least: float) -> Places:
     """Return where keys are no less than this, and allowed."""
     found = (keys >= least).nonzero()[0]
-    return found if allowed is None else found[allowed[found]]  # few, so they are asked one by one
+    return found if allowed is None else found[allowed[found]]  # few, so `allowed` is read for each
 
 
 def scored(

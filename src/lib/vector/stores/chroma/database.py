@@ -270,7 +270,8 @@ class Database(ListedBackend):
                     if cached is None and not create:
                         return None
             raise StoreUnavailable(
-                "somebody keeps deleting the collection that is being written", retryable=True
+                "another process keeps deleting the collection that is being written",
+                retryable=True,
             )
 
     async def _collection(self, namespace: str, *, create: bool) -> Any:

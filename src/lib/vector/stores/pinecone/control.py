@@ -51,12 +51,12 @@ class IndexConfig:
 
 
 async def found(api: Api, config: IndexConfig, clock: Clock) -> str:
-    """Return the address of the index, which is ready and of the kind asked for.
+    """Return the address of the index, which is ready and of the configured kind.
 
     Raises:
         DimensionMismatch, MetricMismatch: it was made for other vectors.
         StoreUnavailable: it is missing and not to be made, or not ready in time, or Pinecone
-            cannot be config.
+            cannot be reached.
     """
     if config.host is not None and not config.create:
         stats = await api.post(f"{config.host}/describe_index_stats", b"{}")

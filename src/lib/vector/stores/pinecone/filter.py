@@ -30,7 +30,9 @@ def condition(filter: Filter) -> Condition:
         case Leaf():
             return _leaf(filter)
         case _:
-            raise TypeError(f"not a filter that Pinecone can be asked: {type(filter).__name__}")
+            raise TypeError(
+                f"expected a filter that Pinecone supports, got {type(filter).__name__}"
+            )
 
 
 def _leaf(leaf: Leaf) -> Condition:

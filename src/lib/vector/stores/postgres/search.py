@@ -64,7 +64,7 @@ _EXACT: Final = sql.SQL("""
 """)
 _APPROXIMATE: Final = sql.SQL("""
     SELECT r.id, {score}{content} FROM {table} AS r WHERE {where}
-    ORDER BY {order} LIMIT %(asked)s::bigint
+    ORDER BY {order} LIMIT %(limit)s::bigint
 """)
 # Without sorting, the ordered scan of the index is all that is left; whether it is worth it has
 # been decided, and statistics that are missing or old shall not decide otherwise. An IVFFlat index
@@ -189,25 +189,25 @@ class Planner:
     async def _many(
         self, connection: Connection, reading: Cursor, search: Search
     ) -> list[tuple[Any, ...]]:
-        for asked in (search.k + _SPARE, 4 * (search.k + _SPARE)):
-            if asked > MAX_EF_SEARCH:
+        for limit in (search.k + _SPARE, 4 * (search.k + _SPARE)):
+            if limit > MAX_EF_SEARCH:
                 break
-            found = self._best(search, await self._approximate(connection, reading, search, asked))
-            if len(found) < asked:
+            found = self._best(search, await self._approximate(connection, reading, search, limit))
+            if len(found) < limit:
                 break
             if found[-1][1] != found[search.k - 1][1]:
                 return found
         return await self._exact(reading, search)
 
     async def _approximate(
-        self, connection: Connection, reading: Cursor, search: Search, asked: int
+        self, connection: Connection, reading: Cursor, search: Search, limit: int
     ) -> list[tuple[Any, ...]]:
         """Return what the index yields, not quite in order."""
-        ef = min(MAX_EF_SEARCH, max(self._layout.table.ef_search, asked))
+        ef = min(MAX_EF_SEARCH, max(self._layout.table.ef_search, limit))
         statement = self._statement(_APPROXIMATE, search, order=self._layout.order())
         async with connection.pipeline(), cursor(connection) as setting:
             await run(setting, _SETTINGS, {"ef": str(ef)})
-            await run(reading, statement, {**search.parameters, "asked": asked})
+            await run(reading, statement, {**search.parameters, "limit": limit})
             return await reading.fetchall()
 
     async def _exact(self, reading: Cursor, search: Search) -> list[tuple[Any, ...]]:

@@ -251,8 +251,7 @@ class Database:
             (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreError(
-                f"{self._table.label} is read by somebody who keeps its write-ahead log: purge it"
-                " again"
+                f"{self._table.label} has a reader that keeps its write-ahead log: purge it again"
             )
 
     @contextmanager
