@@ -1,10 +1,10 @@
-"""The keys of an event store, and how an older place becomes a newer one.
+"""The keys of an event store, and the migration from an older layout.
 
 All begin with `{prefix}:`. The braces put them into one slot of a Redis Cluster, so that one script
-may touch all of them: a store lives on one node. `n` is a run's number, given at its start: names
-are chosen by others, and only the last part of a key ever holds one.
+may touch all of them: a store lives on one node. `n` is a run's number, assigned at its start:
+users choose names, so only the last part of a key ever holds one.
 
-    meta         hash: version, partitions, runs (how many numbers have been given), id (of the
+    meta         hash: version, partitions, runs (how many numbers were assigned), id (of the
                  store, unless it was made before stores had one)
     names        hash: run id -> n
     run:n        hash: the projection of the run's events, its lease, its partition
@@ -23,8 +23,8 @@ are chosen by others, and only the last part of a key ever holds one.
     tombstones (2)
                  hash: what is left of erased runs
 
-Each migration is one script, which has the server to itself: that is the setup lock. What it rests
-on is read before, and compared in the script.
+Each migration is one script, which has the server to itself: that is the setup lock. The state that
+it was planned on is read before, and compared in the script.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ for n = 0, tonumber(call('HGET', P .. 'meta', 'partitions')) - 1 do
   state = state .. ' ' .. call('LLEN', P .. 'feed:' .. n)
 end
 """
-"""What changes when anything is appended or erased."""
+"""Sets `state`, a text that changes when anything is appended or erased."""
 
 SECOND: Final = f"""
 if redis.replicate_commands then redis.replicate_commands() end
@@ -77,10 +77,10 @@ return 1
 
 
 async def stored(server: Server, key: str, store: str) -> tuple[int, int] | None:
-    """Return the version and the number of partitions of a place, or None if there is no store.
+    """Return the version and the number of partitions of a store, or None if there is none.
 
     Raises:
-        StoreCorrupt: the record is none.
+        StoreCorrupt: the record is not readable.
         SchemaTooNew: a newer release has written it.
     """
     found = await server.call("HMGET", f"{key}:meta", "version", "partitions")
@@ -102,22 +102,23 @@ async def store_id(server: Server, key: str) -> str:
 
 
 def gone(store: str) -> StoreCorrupt:
-    """Return the error of a store that was here when it was set up."""
+    """Return the error for a store whose data has vanished since `setup`."""
     return StoreCorrupt(f"{store} {GONE_TEXT}")
 
 
 async def check_readable(server: Server, key: str, store: str) -> int:
-    """Return the number of partitions of a place that is only read.
+    """Return the number of partitions of a store that is opened read-only.
 
     Raises:
-        StoreReadOnly: it holds no event store, and none may be made.
+        StoreReadOnly: there is no event store, and none may be made.
         SchemaTooNew: a newer release has written it.
         MigrationNeeded: it is older than this release reads.
     """
     found = await stored(server, key, store)
     if found is None:
-        told = f"{store} holds no event store"
-        raise StoreReadOnly(f"{told}: check the name, or open it once for writing")
+        raise StoreReadOnly(
+            f"{store} holds no event store: check the name, or open it once for writing"
+        )
     if found[0] < LAYOUT_VERSION:
         raise MigrationNeeded(store, found=found[0], supported=LAYOUT_VERSION)
     return found[1]
@@ -131,13 +132,13 @@ async def migrate(
     *,
     check: Callable[[int], object],
 ) -> int:
-    """Bring the place to the newest version, and return how many partitions it has; safe to race.
+    """Create the store or migrate it; return the number of its partitions. Safe to race.
 
     Args:
-        server: where it is.
+        server: connections to its server.
         key: begins its keys.
-        store: what errors call it.
-        partitions: how many it is to have; None takes what it has, or the usual number.
+        store: its name in errors.
+        partitions: the number that it must have; None takes the present or the default number.
         check: refuses a number of partitions, before anything is changed.
 
     Raises:
@@ -158,7 +159,7 @@ async def migrate(
 
 
 async def _to_second(server: Server, key: str) -> None:
-    """Make layout 2 of layout 1, unless somebody writes meanwhile or has made it."""
+    """Migrate layout 1 to layout 2, unless another process writes meanwhile or has done it."""
     args: list[bytes] = [await server.run(STATE + "return state", key)]
     for number in await server.call("ZRANGE", f"{key}:all", 0, -1):
         args += await _uses(server, key, number)

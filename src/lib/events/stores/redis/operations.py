@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Outdated(Exception):
-    """An append rests on what is not so (any more): look at the run, and try again."""
+    """An append was planned on an outdated state of its run: read the run, and try again."""
 
 
 class Operation(Protocol):
@@ -43,7 +43,7 @@ class Operation(Protocol):
         """Return it as arguments of the script.
 
         Raises:
-            Outdated: it contradicts what is known of its run.
+            Outdated: it contradicts the cached state of its run.
         """
         ...
 
@@ -51,34 +51,34 @@ class Operation(Protocol):
         """Return what the reply means.
 
         Raises:
-            Outdated: the server knows better.
+            Outdated: the server has another state of the run.
         """
         ...
 
     def failed(self) -> None:
-        """Take note that nobody knows what has become of it."""
+        """Record that its outcome is unknown: it may have been carried out."""
         ...
 
 
-class KnownRuns:
-    """What this process knows of runs: right when it was learned, and checked by each append."""
+class RunCache:
+    """The states of runs as this process last saw them; the script of each append checks them."""
 
     def __init__(self) -> None:
-        """Know nothing."""
+        """Begin empty."""
         self._runs: dict[str, RunInfo] = {}
 
     def get(self, run_id: str) -> RunInfo | None:
-        """Return what is known of a run."""
+        """Return the cached state of a run, or None."""
         return self._runs.get(run_id)
 
-    def learn(self, info: RunInfo) -> None:
-        """Know a run, and forget all if that becomes too much."""
+    def put(self, info: RunInfo) -> None:
+        """Cache the state of a run; a full cache is emptied first."""
         if len(self._runs) >= _KEPT_RUNS:
             self._runs.clear()
         self._runs[info.run_id] = info
 
     def forget(self, run_id: str) -> None:
-        """Know nothing of this run."""
+        """Drop a run from the cache."""
         self._runs.pop(run_id, None)
 
 
@@ -87,8 +87,8 @@ class Stored:
     """An append that is stored.
 
     Attributes:
-        before: how long the partition's feed was.
-        after: how long it is.
+        before: the length of the partition's feed before the append.
+        after: its length after the append.
     """
 
     events: list[Event]
@@ -101,7 +101,7 @@ class Stored:
 class Append:
     """Events for a run, whose payloads have been encoded."""
 
-    known: KnownRuns
+    cache: RunCache
     partitions: int
     run_id: str
     events: Sequence[NewEvent]
@@ -122,10 +122,10 @@ class Append:
         return advance(info, self.run_id, fresh, self.expected)
 
     def partition(self, info: RunInfo | None) -> int:
-        """Return where the run is, or will be.
+        """Return the partition of the run.
 
         Raises:
-            Outdated: it is not known, and this does not start it.
+            Outdated: the run is not cached, and this append does not start it.
         """
         root_id = info.root_id if info else self._guess(None)[0].root_id
         return partition_of(root_id, self.partitions)
@@ -138,11 +138,11 @@ class Append:
 
     def arguments(self) -> list[bytes]:
         """Return it as arguments of the script."""
-        before = self.known.get(self.run_id)
+        before = self.cache.get(self.run_id)
         after, stored = self._guess(before)
         self._stored = stored
         self._partition = self.partition(after)
-        self.known.learn(after)
+        self.cache.put(after)
         fields = rows.changed_fields(after)
         if before is None:
             fields += rows.first_fields(after, self._partition)
@@ -166,7 +166,7 @@ class Append:
         return digests(logged)
 
     def outcome(self, reply: Any) -> Stored:
-        """Return the stored events and what has become of the feed."""
+        """Return the stored events and the growth of the feed."""
         if reply[0] != b"stored":
             self.failed()
             raise Outdated
@@ -174,7 +174,7 @@ class Append:
 
     def failed(self) -> None:
         """Forget the run."""
-        self.known.forget(self.run_id)
+        self.cache.forget(self.run_id)
 
 
 def digests(events: Iterable[Event]) -> set[bytes]:
@@ -184,7 +184,7 @@ def digests(events: Iterable[Event]) -> set[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An operation that rests on nothing that this process knows."""
+    """An operation that depends on no cached state."""
 
     args: tuple[bytes, ...]
 
@@ -209,7 +209,7 @@ def claim(
     algorithms: Collection[str] | None,
     skip: Collection[str],
 ) -> Command:
-    """Return the claim of one run, or of up to so many but none of some; see `leases`."""
+    """Return the claim of one run, or of up to `which` runs; `leases` reads its reply."""
     if isinstance(which, str):
         name, what, passed = b"claim_one", raw(which), []
     else:
@@ -221,7 +221,7 @@ def claim(
 
 
 def leases(reply: Any, owner: str) -> list[Lease]:
-    """Return what a claim has got."""
+    """Return the leases in the reply to a claim."""
     return [
         Lease(
             run_id=name.decode(),
@@ -235,7 +235,7 @@ def leases(reply: Any, owner: str) -> list[Lease]:
 
 
 def renew(lease: Lease, now: datetime | None, lasts: timedelta) -> Command:
-    """Return the move of a lease's end; it answers that end, or nothing if the lease is lost."""
+    """Return the renewal of a lease; its reply is the new end, or nothing if the lease is lost."""
     return Command((b"renew", *_holder(lease), *_times(now, lasts)))
 
 
@@ -245,7 +245,7 @@ def _times(now: datetime | None, lasts: timedelta) -> tuple[bytes, bytes]:
 
 
 def release(lease: Lease, idle_at: int | None) -> Command:
-    """Return the end of a lease."""
+    """Return the operation that ends a lease."""
     return Command((b"release", *_holder(lease), b"" if idle_at is None else b"%d" % idle_at))
 
 
@@ -254,18 +254,18 @@ def _holder(lease: Lease) -> tuple[bytes, bytes, bytes]:
 
 
 def set_mark(name: str, value: str) -> Command:
-    """Return the keeping of a small value."""
+    """Return the operation that sets a mark."""
     return Command((b"set_mark", raw(name), raw(value)))
 
 
 def compare_and_set_mark(name: str, expected: str | None, value: str | None) -> Command:
-    """Return the change of a small value; it answers whether the value was as expected."""
+    """Return the conditional change of a mark; its reply is 1 if the mark was as expected."""
     texts = [[] if text is None else [raw(text)] for text in (expected, value)]
     return Command((b"compare_and_set_mark", raw(name), *_counted(texts[0]), *_counted(texts[1])))
 
 
 def erase(run_id: str, now: datetime) -> Command:
-    """Return the end of a run; it answers whether there was one."""
+    """Return the erasure of a run; its reply is 1 if the run existed."""
     marks = prefix_range(run_mark(run_id))
     at = b"%d" % encode_time(now)
     return Command((b"erase", raw(run_id), raw(tombstone_name(run_id)), at, *marks))
@@ -291,7 +291,7 @@ class Lane:
         """Begin without work.
 
         Args:
-            commit: carries out operations, given as arguments of the script, and returns a reply
+            commit: carries out operations, each as arguments of the script, and returns a reply
                 for each.
             committed: called after each script with the outcomes of what it has carried out.
         """
@@ -309,7 +309,7 @@ class Lane:
         await self._batcher.drained()
 
     async def _run_script(self, operations: Sequence[Operation]) -> list[Any]:
-        """Return what has become of those that fit into a script: the outcome, or the refusal."""
+        """Run those that fit into one script; return the outcome or the refusal of each."""
         outcomes: list[Any] = []
         places: list[int] = []
         args: list[bytes] = []
@@ -317,15 +317,15 @@ class Lane:
         for operation in operations:
             if size >= _MAX_BYTES:
                 break
-            own = _told(operation, operation.arguments)
+            own = _result_or_error(operation, operation.arguments)
             if not isinstance(own, Exception):
                 places.append(len(outcomes))
                 args += own
                 size += sum(map(len, own))
             outcomes.append(own)
         if places:
-            told = await self._send([operations[place] for place in places], args)
-            for place, outcome in zip(places, told, strict=True):
+            sent = await self._send([operations[place] for place in places], args)
+            for place, outcome in zip(places, sent, strict=True):
                 outcomes[place] = outcome
         return outcomes
 
@@ -336,20 +336,20 @@ class Lane:
             for operation in operations:
                 operation.failed()
             raise
-        told = [
-            _told(operation, partial(operation.outcome, reply))
+        outcomes = [
+            _result_or_error(operation, partial(operation.outcome, reply))
             for operation, reply in zip(operations, replies, strict=True)
         ]
-        self._committed([each for each in told if not isinstance(each, Exception)])
-        return told
+        self._committed([each for each in outcomes if not isinstance(each, Exception)])
+        return outcomes
 
 
-def _told(operation: Operation, step: Callable[[], T]) -> T | Exception:
-    """Return what a step of an operation returns, or why it is refused; the others go on."""
+def _result_or_error(operation: Operation, step: Callable[[], T]) -> T | Exception:
+    """Return the result of a step of an operation, or its error, so that the others go on."""
     try:
         return step()
     except Outdated as refusal:
         return refusal
-    except Exception as refusal:  # noqa: BLE001 - told to who waits
+    except Exception as refusal:  # noqa: BLE001 - the caller that waits gets it
         operation.failed()
         return refusal

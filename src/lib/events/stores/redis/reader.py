@@ -1,8 +1,7 @@
-"""What can be read of a store, each question in one round trip or in pages.
+"""Reads of a store, each in one round trip or in pages.
 
-A script that reads sees one state of the store. A server that has lost its data would answer all of
-them with nothing, so each looks first whether the store is there, by its id, which is the first
-argument.
+A script that reads sees one state of the store. A server that has lost its data would reply to each
+read with nothing, so each read first compares the id of the store, which is the first argument.
 """
 
 from __future__ import annotations
@@ -149,16 +148,16 @@ class Reader:
         self._store = store
         self._id = store_id
 
-    async def _ask(self, script: str, *args: bytes | str | int) -> Any:
-        """Return what a script answers that reads.
+    async def _run(self, script: str, *args: bytes | str | int) -> Any:
+        """Run a script that reads, and return its reply.
 
         Raises:
-            StoreCorrupt: the store is gone, so that what is not found may have been there.
+            StoreCorrupt: the store is gone, so that missing data proves nothing.
         """
         return await self._server.run(script, self._key, self._id, *args)
 
     async def _call(self, *command: bytes | str | int) -> Any:
-        """Return what a command answers that reads; see `_ask`."""
+        """Send a command that reads, and return its reply; see `_run`."""
         meta = ("HMGET", f"{self._key}:meta", "version", "id")
         [version, found], answer = await self._server.together([meta, command])
         if version is None or (found or b"").decode() != self._id:
@@ -177,13 +176,13 @@ class Reader:
         if limit == 0:
             return []
         last = -1 if limit is None else after + limit - 1
-        found = await self._ask(_LOG, raw(run_id), after, last)
+        found = await self._run(_LOG, raw(run_id), after, last)
         return [rows.event_of(run_id, seq, entry) for seq, entry in enumerate(found, after + 1)]
 
     async def find(self, run_id: str) -> RunInfo | Tombstone | None:
-        """Return a run, or what is left of it."""
+        """Return a run, its tombstone, or None."""
         name = tombstone_name(run_id)
-        number, found = await self._ask(_FIND, raw(run_id), name)
+        number, found = await self._run(_FIND, raw(run_id), name)
         if number is not None:
             return rows.run_of(found)
         if found is None:
@@ -198,7 +197,7 @@ class Reader:
         size, more = _PAGE if query.limit is None else min(query.limit, _PAGE), True
         while more and (query.limit is None or len(found) < query.limit):
             args = (after, size, *rows.indexes_of(query))
-            after, page = await self._ask(_RUNS, *args)
+            after, page = await self._run(_RUNS, *args)
             found += [info for info in map(rows.run_of, page) if matches(info, query)]
             more, size = len(page) == size, _PAGE
         return found[: query.limit]
@@ -220,7 +219,7 @@ class Reader:
         events: list[Event] = []
         while more and len(events) < limit:
             args = (partition, cursor, limit - len(events), _MOST_BYTES)
-            cursor, more, pages = await self._ask(_FEED, *args)
+            cursor, more, pages = await self._run(_FEED, *args)
             for run_id, first, entries in pages:
                 numbered = enumerate(entries, int(first))
                 events += [rows.event_of(run_id.decode(), seq, entry) for seq, entry in numbered]
@@ -233,7 +232,7 @@ class Reader:
 
     async def marks(self, prefix: str) -> dict[str, str]:
         """Return small values; see `EventStore.marks`."""
-        found = await self._ask(_MARKS, *prefix_range(prefix))
+        found = await self._run(_MARKS, *prefix_range(prefix))
         texts = [item.decode() for item in found]
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
@@ -245,5 +244,5 @@ class Reader:
         """Return the runs of a blob; see `EventStore.blob_users`."""
         if limit < 1:
             return []
-        found = await self._ask(_USERS, raw(digest), limit - 1)
+        found = await self._run(_USERS, raw(digest), limit - 1)
         return [name.decode() for name in found]

@@ -23,7 +23,7 @@ _OLDEST_SERVER: Final = (6, 2)
 _LOOK_S: Final = 0.05
 
 GONE: Final = "LIBGONE"
-"""What scripts answer where there is no store any more."""
+"""The error of scripts that find no store any more."""
 GONE_TEXT: Final = (
     "is gone: another client deleted its keys, or the server came back without its data; "
     "restore them, or open the store anew to begin an empty one"
@@ -31,7 +31,7 @@ GONE_TEXT: Final = (
 
 _REFUSALS: Final = (
     (GONE, StoreCorrupt, GONE_TEXT),
-    # What Redis says, also from within a script, where the driver knows no types.
+    # The texts of Redis's own errors: the driver has no types for those of a script.
     ("READONLY", StoreReadOnly, "is a replica, which cannot be written"),
     ("OOM ", StoreError, "is out of memory (maxmemory) and takes no writes"),
     ("MISCONF", StoreError, "cannot save to its disk and takes no writes"),
@@ -60,18 +60,18 @@ class Server:
     """A bounded number of connections to one server."""
 
     def __init__(self, url: str, store: str, *, connections: int, timeout_s: float) -> None:
-        """Describe them; they are made when they are needed.
+        """Prepare the connections; they are made on demand.
 
         Args:
             url: of the server, as redis-py reads it.
-            store: what errors call it.
+            store: its name in errors.
             connections: at most so many at once.
             timeout_s: how long to wait for a free connection, for the server to accept one, and
                 for the answers to what is sent in one go, each.
 
         Raises:
             MissingDriver: redis is not installed.
-            ValueError: the URL is none.
+            ValueError: the URL is invalid.
         """
         self._redis = _driver()
         self._store = store
@@ -83,7 +83,7 @@ class Server:
             self._pool = self._redis.pool(**self._options(url))
             self._pool.make_connection()
         except (TypeError, ValueError):
-            # Not what the driver says: it may quote a part of the password.
+            # Without the driver's message, which may quote a part of the password.
             raise ValueError(
                 "the URL is not redis://, rediss:// or unix://, or has a port or an option that "
                 "redis-py does not know"
@@ -106,20 +106,20 @@ class Server:
         return {**self._redis.parse_url(url), **ours}
 
     async def run(self, script: str, key: str, *args: bytes | str | int) -> Any:
-        """Return what a script answers; it is sent as a whole only if the server lacks it."""
+        """Run a script and return its reply; its text is sent only if the server lacks it."""
         async with self._connection() as connection:
             try:
-                return await _ask(connection, "EVALSHA", _sha1(script), 1, key, *args)
+                return await _request(connection, "EVALSHA", _sha1(script), 1, key, *args)
             except self._redis.errors.NoScriptError:  # it has not run
-                return await _ask(connection, "EVAL", script, 1, key, *args)
+                return await _request(connection, "EVAL", script, 1, key, *args)
 
     async def call(self, *command: bytes | str | int) -> Any:
-        """Return what a command answers."""
+        """Send a command and return its reply."""
         async with self._connection() as connection:
-            return await _ask(connection, *command)
+            return await _request(connection, *command)
 
     async def together(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[Any]:
-        """Return what commands answer that are sent in one go."""
+        """Send commands in one go and return their replies."""
         async with self._connection() as connection:
             packed = connection.pack_commands(commands)
             await connection.send_packed_command(packed)
@@ -173,13 +173,13 @@ class Server:
         try:
             yield
         except (self._redis.errors.RedisError, OSError) as error:
-            told = f"no answer within {self._timeout_s:g} s" if _timed_out(error) else str(error)
-            unanswered = (StoreError, f"{trouble} ({told})", True)
+            cause = f"no answer within {self._timeout_s:g} s" if _timed_out(error) else str(error)
+            unanswered = (StoreError, f"{trouble} ({cause})", True)
             kind, message, retryable = self._refusal(error) or unanswered
             raise kind(f"{self._store} {message}", retryable=retryable) from error
 
     def _refusal(self, error: Exception) -> tuple[type[StoreError], str, bool] | None:
-        """Return what the server says, and whether it may say otherwise later."""
+        """Return the type and the message of a refusal, and whether a retry may succeed."""
         text = _DRIVER_REFUSALS.get(type(error).__name__, "") + str(error)
         for word, kind, message in _REFUSALS:
             if word in text:
@@ -198,18 +198,18 @@ def _sha1(script: str) -> str:
     return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
-async def _ask(connection: Any, *command: bytes | str | int) -> Any:
+async def _request(connection: Any, *command: bytes | str | int) -> Any:
     await connection.send_command(*command)
     return await connection.read_response()
 
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """What is used of redis-py, which has no types that could be relied on.
+    """The parts of redis-py in use, untyped as its own types are incomplete.
 
     Attributes:
         never: its policy of no retries.
-        library: what tells the server the name and the version of redis-py.
+        library: the options that send the server the name and the version of redis-py.
     """
 
     pool: Any
@@ -221,7 +221,7 @@ class _Driver:
 
 def _driver() -> _Driver:
     try:
-        import redis  # noqa: PLC0415 - only who makes a store needs it
+        import redis  # noqa: PLC0415 - only a store needs it
         from redis import asyncio, backoff, exceptions  # noqa: PLC0415 - as above
         from redis.asyncio import connection, retry  # noqa: PLC0415 - as above
     except ImportError as error:
@@ -243,7 +243,7 @@ async def inspect(server: Server, store: str) -> None:
     """
     try:
         facts = await _facts(server)
-    except StoreError as error:  # not permitted, or there is worse, which the next call will tell
+    except StoreError as error:  # not permitted, or a failure that the next call will meet, too
         _log.warning("%s does not say how it is run", store, exc_info=error)
         return
     version = facts.get("redis_version", "0")
@@ -265,7 +265,7 @@ async def inspect(server: Server, store: str) -> None:
 
 
 async def rewrite(server: Server, store: str, clock: Clock) -> None:
-    """Let the server write its append-only file anew, from what it holds.
+    """Make the server rewrite its append-only file from its present data.
 
     Raises:
         StoreError: it could not, or does not permit it.

@@ -1,4 +1,4 @@
-"""The event store on a Redis server: what `EventStore` promises, over lanes and scripts."""
+"""The event store on a Redis server: implements `EventStore` with lanes and scripts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lib.events.runs import (
 )
 from lib.events.store import LAYOUT_VERSION, START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.redis import layout, operations
-from lib.events.stores.redis.operations import Append, KnownRuns, Lane, Operation, Outdated, Stored
+from lib.events.stores.redis.operations import Append, Lane, Operation, Outdated, RunCache, Stored
 from lib.events.stores.redis.reader import Reader
 from lib.events.stores.redis.server import Server, inspect, rewrite
 from lib.events.stores.redis.writes import COMMIT
@@ -75,7 +75,7 @@ class FeedLengths:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What an open store works with; a lane for each partition, and one for all else."""
+    """The parts of an open store; a lane for each partition, and one for all else."""
 
     server: Server
     reader: Reader
@@ -88,18 +88,18 @@ class RedisEventStore(CountsErasures, AsyncStore):
     Appends of a partition that wait at the same time share a script, and so a round trip. Other
     processes' events are seen within a second, sooner while there are many.
 
-    What survives is the server's affair. With `appendonly yes` and `appendfsync always`, all that
-    was confirmed; with `appendfsync everysec` (Redis's default), a crash of the machine loses up
+    The server's settings decide what survives. With `appendonly yes` and `appendfsync always`, all
+    that was confirmed; with `appendfsync everysec` (Redis's default), a crash of the machine loses up
     to the last second or two of confirmed events, of all runs at once; a fail-over to a replica
-    loses what it had not received, whatever the settings. A tool whose intent was lost so may be
-    called again. Without an append-only file, or with a `maxmemory-policy` that evicts any key,
+    loses what it had not received, whatever the settings. A tool whose intent is lost in this way
+    may be called again. Without an append-only file, or with a `maxmemory-policy` that evicts any key,
     `setup` logs a warning.
 
     A store lives on one node: all its keys are in one slot of a Redis Cluster, so that a script may
     touch them all and creations have one order. Partitions are what the bus divides its work by.
 
-    When an answer is lost, nobody knows what has become of a write: it is never sent again, and
-    the `StoreError` says so. An append with `expected` may be repeated: if the first has been
+    When an answer is lost, the outcome of the write is unknown: it is never sent again, and the
+    `StoreError` says so. An append with `expected` may be repeated: if the first has been
     stored, the second is a `Conflict`. A signal may be repeated, too: readers take one of the same
     `signal_id` once.
 
@@ -153,7 +153,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
         self._server(connections=self._connections(partitions or 1))  # refuses what is no URL
         self._clock = clock
         self._wakeups = Wakeups()
-        self._known = KnownRuns()
+        self._cache = RunCache()
         self._gate = asyncio.Lock()
         self._held = AsyncExitStack()
         self._opened: _Opened | None = None
@@ -178,7 +178,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
 
     @property
     def store_id(self) -> str:
-        """What tells this store from every other, once it is set up; empty for older ones."""
+        """The unique id of this store, once it is set up; empty for older stores."""
         return self._id
 
     @property
@@ -206,7 +206,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
         self._partitions = await self._found()
         server = self._server(connections=self._connections(self._partitions))
         held.push_async_callback(server.close)
-        self._known = KnownRuns()
+        self._cache = RunCache()
         seen = FeedLengths(await self._feed_lengths(server), self._wakeups)
         reader = Reader(server, self._key, self._name, self._id)
         opened = _Opened(server, reader, self._lanes(server, seen))
@@ -273,31 +273,31 @@ class RedisEventStore(CountsErasures, AsyncStore):
     async def append(
         self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
     ) -> list[Event]:
-        """Append all events or none; see `EventStore.append` and what this class says."""
+        """Append all events or none; see `EventStore.append` and the docstring of this class."""
         opened = self._check_writable()
         check_batch(run_id, events, expected)
         payloads = [encode_data(event.data) for event in events]
-        append = Append(self._known, self._partitions, run_id, events, payloads, expected)
-        info = self._known.get(run_id)
+        append = Append(self._cache, self._partitions, run_id, events, payloads, expected)
+        info = self._cache.get(run_id)
         while True:
             with suppress(Outdated):
                 stored: Stored = await opened.lanes[append.partition(info)].put(append)
                 return stored.events
             info = await self._find(opened.reader, run_id)
-            append.advance(info)  # what is refused now is refused for good
+            append.advance(info)  # a refusal on the server's state is final
 
     async def _find(self, reader: Reader, run_id: str) -> RunInfo | None:
-        """Return what the server knows of a run.
+        """Read a run from the server into the cache, and return it, or None.
 
         Raises:
-            RunErased: that it has been erased.
+            RunErased: it has been erased.
         """
-        self._known.forget(run_id)
+        self._cache.forget(run_id)
         found = await reader.find(run_id)
         if isinstance(found, Tombstone):
             raise RunErased(run_id)
         if found is not None:
-            self._known.learn(found)
+            self._cache.put(found)
         return found
 
     async def claim(
@@ -310,7 +310,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
         algorithms: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Lease]:
-        """Take the lease of open, ready runs that nobody holds; see `EventStore.claim`."""
+        """Take the leases of open, ready, unleased runs; see `EventStore.claim`."""
         check_text(owner)
         if run_id is not None and (limit < 1 or run_id in skip):
             limit, run_id = 0, None
@@ -346,7 +346,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
     async def erase(self, run_id: str) -> bool:
         """Delete the run and its events for good; return whether there was one."""
         erased = bool(await self._write(operations.erase(run_id, self._clock.now())))
-        self._known.forget(run_id)
+        self._cache.forget(run_id)
         if erased:
             self._wakeups.committed(run_id, signal=True)
         return erased
@@ -403,7 +403,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
         return await self._check_open().reader.mark(name)
 
     async def marks(self, prefix: str) -> dict[str, str]:
-        """Return the small durable values whose names begin so, ordered by name."""
+        """Return the small durable values whose names have this prefix, ordered by name."""
         return await self._check_open().reader.marks(prefix)
 
     async def tombstone(self, run_id: str) -> Tombstone | None:

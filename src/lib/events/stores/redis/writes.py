@@ -7,9 +7,9 @@
    so a batch that fails so has changed nothing, or has stopped between two operations.
 4. What it does, not what it is, goes to the append-only file and to replicas, as one transaction.
 
-Arguments: the layout version and the id of the store, then of each operation its name and what
-`operations.py` says. A list is preceded by its length. Lua's numbers are exact below 2^53: runs and
-positions are counted so far, and everything else is text here.
+Arguments: the layout version and the id of the store, then of each operation its name and its
+arguments, as `operations.py` writes them. A list is preceded by its length. Lua's numbers are exact
+below 2^53: runs and positions are numbers here, and everything else is text.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ function ops.append()
   return {'stored', text(first), text(length)}
 end
 
--- The time in microseconds: what the caller says, else the server's, which all processes share.
-local function time(told)
-  if told ~= '' then return tonumber(told) end
+-- The time in microseconds: the caller's, else the server's, which all processes share.
+local function time(now)
+  if now ~= '' then return tonumber(now) end
   local parts = call('TIME')
   return parts[1] * 1000000 + parts[2]
 end
@@ -141,7 +141,7 @@ local function numbers_of(ids)
   return numbers, size
 end
 
--- The oldest runs of an algorithm that are ready and that nobody holds now, but none of some.
+-- The oldest runs of an algorithm that are ready and unleased, without those to skip.
 local function ready(algorithm, now, limit, skipped, size)
   local free, held = P .. 'free:' .. algorithm, P .. 'held:' .. algorithm
   for _, over in ipairs({{'-inf', text(now)}, {'(' .. text(now + FARTHEST), '+inf'}}) do
@@ -156,7 +156,7 @@ local function ready(algorithm, now, limit, skipped, size)
       local passed = skipped[number] or #found == limit
       local ends = not passed and leased(number, now)
       if not passed then found[#found + 1] = number end
-      if ends then -- moved here by somebody whose clock is ahead
+      if ends then -- moved here by a process with a fast clock
         call('ZREM', free, number)
         call('ZADD', held, ends, number)
         sure = false
