@@ -72,7 +72,7 @@ async def test_the_stores_own_statements_are_prepared_once_under_names_of_their_
             assert len(after) <= 2 * len({text for _, text in rows}) * 3
             texts = [text for _, text in rows]
             assert len(before) == len(rows)
-            for verb in ("lib_events", "held.asked", "FOR UPDATE OF lib_runs SKIP LOCKED"):
+            for verb in ("lib_events", "held.wanted", "FOR UPDATE OF lib_runs SKIP LOCKED"):
                 assert any(verb in text for text in texts), verb
             names.append(before)
 

@@ -34,14 +34,14 @@ from lib.events.stores.postgres.schema import Place
 
 ERASED: Final = "erased"
 
-Known = RunInfo | Literal["erased"] | None
-"""What a run is known to be; None if there is none."""
+RunState = RunInfo | Literal["erased"] | None
+"""The state of a run: its info, that it was erased, or None for a run that does not exist."""
 
 BYTEA: Final = 17
 
 
-class Elsewhere(Exception):
-    """The run is in another partition than was thought."""
+class WrongPartition(Exception):
+    """The run is in another partition than its append assumes."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -49,14 +49,14 @@ class Elsewhere(Exception):
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """One append that waits, as its caller has said it; the payloads are copies.
+    """One append that waits; its payloads are copies of the caller's.
 
     Attributes:
-        home: the partition of its run, as far as it is known.
+        partition: that of its run, or the one that is assumed until `WrongPartition`.
         size: characters of its payloads.
     """
 
-    home: int
+    partition: int
     run_id: str
     name: bytes
     events: list[NewEvent]
@@ -65,8 +65,10 @@ class Append:
     size: int
 
     @classmethod
-    def of(cls, home: int, run_id: str, events: Sequence[NewEvent], expected: int | None) -> Append:
-        """Take an append that `check_batch` has passed.
+    def of(
+        cls, partition: int, run_id: str, events: Sequence[NewEvent], expected: int | None
+    ) -> Append:
+        """Build an append from arguments that `check_batch` has accepted.
 
         Raises:
             ValueError: a payload cannot be written, or the run id is too long.
@@ -76,14 +78,14 @@ class Append:
         payloads = [encode_data(event.data) for event in events]
         copies = with_copies(events, payloads)
         size = sum(map(len, payloads))
-        return cls(home, run_id, run_name(run_id), copies, payloads, expected, size)
+        return cls(partition, run_id, run_name(run_id), copies, payloads, expected, size)
 
 
 @dataclass(slots=True)
 class _Run:
     """A run that the batch changes."""
 
-    home: int
+    partition: int
     name: bytes
     old: int
     info: RunInfo
@@ -92,9 +94,9 @@ class _Run:
 
 @dataclass(slots=True)
 class _Entry:
-    """An event, and its place among those that its partition gets."""
+    """An event, and its ordinal among those of the batch in its partition."""
 
-    home: int
+    partition: int
     place: int
     name: bytes
     event: Event
@@ -103,66 +105,68 @@ class _Entry:
 
 @dataclass(slots=True)
 class Batch:
-    """What follows from appends, in their order.
+    """The effect of appends, in their order.
 
     Attributes:
         outcomes: of each append its events, or the error that refuses it.
-        doubtful: the runs of appends that were refused, or can be neither refused nor taken, on
-            what was known of their runs.
-        runs: what becomes of each run that grows.
+        unverified: the runs of appends that cached state refuses, or cannot decide about.
+        runs: the new state of each run that is appended to.
         sizes: how many events each partition gets.
     """
 
     partitions: int
     outcomes: list[Any] = field(default_factory=list[Any])
-    doubtful: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    unverified: dict[str, bytes] = field(default_factory=dict[str, bytes])
     runs: dict[str, _Run] = field(default_factory=dict[str, _Run])
     sizes: dict[int, int] = field(default_factory=dict[int, int])
     _log: list[_Entry] = field(default_factory=list["_Entry"])
 
     @classmethod
-    def of(cls, appends: Iterable[Append], known: Mapping[str, Known], partitions: int) -> Batch:
-        """Return what follows from appends.
+    def of(
+        cls, appends: Iterable[Append], states: Mapping[str, RunState], partitions: int
+    ) -> Batch:
+        """Plan appends on the states of their runs.
 
-        A start of an unknown run is taken to be its first: the database refuses it otherwise.
+        An append that starts a run without a state assumes that the run is new; if it is not,
+        the database refuses it.
         """
         batch = cls(partitions)
         for append in appends:
             try:
-                batch.outcomes.append(batch._take(append, known))
-            except Exception as refusal:  # noqa: BLE001 - told to who waits; the others go on
+                batch.outcomes.append(batch._take(append, states))
+            except Exception as refusal:  # noqa: BLE001 - the outcome of this append; others go on
                 batch.outcomes.append(refusal)
-                batch.doubtful[append.run_id] = append.name
+                batch.unverified[append.run_id] = append.name
         return batch
 
-    def _take(self, append: Append, known: Mapping[str, Known]) -> list[Event] | None:
+    def _take(self, append: Append, states: Mapping[str, RunState]) -> list[Event] | None:
         run_id = append.run_id
         run = self.runs.get(run_id)
-        before = run.info if run else known.get(run_id)
+        before = run.info if run else states.get(run_id)
         if before == ERASED:
             raise RunErased(run_id)
-        if before is None and append.expected != 0 and run_id not in known:
-            self.doubtful[run_id] = append.name
+        if before is None and append.expected != 0 and run_id not in states:
+            self.unverified[run_id] = append.name
             return None
         info, stored = advance(before, run_id, append.events, append.expected)
         self._check(append, before, info)
         if run is None:
             old = before.head if before else 0
-            run = self.runs[run_id] = _Run(append.home, append.name, old, info)
+            run = self.runs[run_id] = _Run(append.partition, append.name, old, info)
         run.info = info
         run.signal = run.signal or is_signal(stored[-1].kind)
-        place = self.sizes.get(append.home, 0)
+        place = self.sizes.get(append.partition, 0)
         for event, payload in zip(stored, append.payloads, strict=True):
             place += 1
-            self._log.append(_Entry(append.home, place, append.name, event, payload))
-        self.sizes[append.home] = place
+            self._log.append(_Entry(append.partition, place, append.name, event, payload))
+        self.sizes[append.partition] = place
         return stored
 
     def _check(self, append: Append, before: RunInfo | None, info: RunInfo) -> None:
-        """Refuse what another partition holds, or no index has room for."""
+        """Refuse a run of another partition, and names too long for an index."""
         partition = partition_of(info.root_id, self.partitions)
-        if partition != append.home:
-            raise Elsewhere(partition)
+        if partition != append.partition:
+            raise WrongPartition(partition)
         if before is None:
             for name in (info.root_id, info.parent_id, info.tenant):
                 check_name(name)
@@ -175,7 +179,7 @@ class Batch:
             return {}
         infos = [run.info for run in runs]
         return {
-            "s_part": integers([run.home for run in runs]),
+            "s_part": integers([run.partition for run in runs]),
             "s_name": array(BYTEA, [run.name for run in runs]),
             "s_run_id": texts([text(info.run_id) for info in infos]),
             "s_root_id": texts([text(info.root_id) for info in infos]),
@@ -196,7 +200,7 @@ class Batch:
         if not runs:
             return {}
         return {
-            "c_part": integers([run.home for run in runs]),
+            "c_part": integers([run.partition for run in runs]),
             "c_name": array(BYTEA, [run.name for run in runs]),
             "c_old": integers([run.old for run in runs]),
             "c_head": integers([run.info.head for run in runs]),
@@ -211,7 +215,7 @@ class Batch:
         return {
             "parts": integers(list(self.sizes)),
             "sizes": integers(list(self.sizes.values())),
-            "e_part": integers([entry.home for entry in log]),
+            "e_part": integers([entry.partition for entry in log]),
             "e_place": integers([entry.place for entry in log]),
             "e_name": array(BYTEA, [entry.name for entry in log]),
             "e_seq": integers([event.seq for event in events]),

@@ -3,7 +3,7 @@
     lib_meta        the layout version, under a key of its own, so that other parts can keep theirs;
                     the id of the store, unless it was made before stores had one; and how many
                     runs have been erased since this was first counted
-    lib_partitions  the last position of each partition; whoever appends holds its row until the
+    lib_partitions  the last position of each partition; an append holds its row until the
                     commit, so that positions become visible in their order
     lib_runs        one row per run: its name, and the projection of its events; since layout 2
                     also one per erased run, without a `run_id`, which is its tombstone
@@ -107,7 +107,7 @@ _VERSION_1: Final = (
 )
 _VERSION_2: Final = (
     "ALTER TABLE {lib_runs} ALTER run_id DROP NOT NULL",
-    # Else whoever lists runs walks over the tombstones, which are the oldest.
+    # Without it a listing of runs scans the tombstones, which are the oldest.
     "CREATE INDEX lib_runs_kept ON {lib_runs} (id) WHERE run_id IS NOT NULL",
     "CREATE INDEX lib_runs_parent ON {lib_runs} (parent_id) WHERE parent_id IS NOT NULL",
     """
@@ -225,7 +225,7 @@ async def readable(
     partitions: int | None,
     supported: int = LAYOUT_VERSION,
 ) -> int:
-    """Return how many partitions a store has that is only read.
+    """Return the number of partitions of a store that is opened read-only.
 
     Raises:
         StoreReadOnly: there is none, and none may be made.
@@ -236,8 +236,9 @@ async def readable(
     async with cursor(connection) as using:
         found = await _version(using, place, supported)
         if not found:
-            told = f"{place.name} holds no event store"
-            raise StoreReadOnly(f"{told}: check the name, or open it once for writing")
+            raise StoreReadOnly(
+                f"{place.name} holds no event store: check the name, or open it once for writing"
+            )
         if found < supported:
             raise MigrationNeeded(place.name, found=found, supported=supported)
         return await _checked_partitions(using, place, partitions)
@@ -245,7 +246,7 @@ async def readable(
 
 @asynccontextmanager
 async def locked(connection: Connection, place: Place) -> AsyncGenerator[Cursor]:
-    """Begin a transaction in which nobody else changes the layout of this store."""
+    """Begin a transaction in which no other process changes the layout of this store."""
     key = hashlib.sha256(f"lib.events/{place.schema}".encode()).digest()[:8]
     lock = sql.SQL("SELECT pg_advisory_xact_lock(%(key)s::bigint)")
     async with transaction(connection) as using:
@@ -265,7 +266,7 @@ async def store_id(connection: Connection, place: Place, *, make: bool) -> str:
     Args:
         connection: to its database.
         place: where it is.
-        make: give it one, unless it has one or holds runs, whose ids do without.
+        make: store a new id, unless it has one or holds runs, whose ids were made without one.
     """
     async with cursor(connection) as using:
         found = await _recorded_id(using, place)

@@ -1,8 +1,8 @@
-"""Leases: taken, renewed and given back, many in one round trip where many are asked for at once.
+"""Leases: claims, renewals and releases; those that wait at the same time share a round trip.
 
-What shares a statement passes over the rows that somebody is writing to just now: waiting for one
-of them would keep all the others waiting, and two that wait for each other's rows would never end.
-What was passed over is asked for again alone, and waits.
+A shared statement skips the rows that another transaction is writing to: waiting for one of them
+would keep all the others waiting, and two statements that wait for each other's rows would never
+end. Each claim or change that was skipped is tried again alone, and waits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CLAIM_THESE: Final = """
     WITH t AS MATERIALIZED (SELECT $now AS now), free AS MATERIALIZED (
         SELECT id, owner IS NOT NULL AS takeover, a.claimant, a.lasts
         FROM {lib_runs} JOIN unnest(%(names)s::bytea[], %(owners)s::text[], %(lasts)s::bigint[])
-            AS a(asked, claimant, lasts) ON name = asked
+            AS a(wanted, claimant, lasts) ON name = wanted
         WHERE outcome IS NULL AND (lease_until IS NULL OR lease_until <= (SELECT now FROM t)
             OR lease_until > (SELECT now + $farthest FROM t))
         FOR UPDATE OF lib_runs SKIP LOCKED
@@ -61,14 +61,14 @@ _CLAIM_THESE: Final = """
 """
 _CHANGE: Final = """
     WITH held AS MATERIALIZED (
-        SELECT id, asked, value
+        SELECT id, wanted, value
         FROM {lib_runs} JOIN unnest(%(names)s::bytea[], %(owners)s::text[], %(epochs)s::bigint[],
-            %(values)s::bigint[]) AS a(asked, holder, held_epoch, value)
-            ON name = asked AND owner = holder AND epoch = held_epoch
+            %(values)s::bigint[]) AS a(wanted, holder, held_epoch, value)
+            ON name = wanted AND owner = holder AND epoch = held_epoch
         FOR UPDATE OF lib_runs $locked
     )
     UPDATE {lib_runs} r SET $change FROM held WHERE r.id = held.id
-    RETURNING held.asked, r.lease_until
+    RETURNING held.wanted, r.lease_until
 """
 _RENEW: Final = "lease_until = $now + held.value"
 _RELEASE: Final = (
@@ -78,7 +78,7 @@ _RELEASE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Who asks for leases, and how long they are to last, in microseconds."""
+    """A claim of leases by an owner; `lasts` is in microseconds."""
 
     owner: str
     lasts: int
@@ -87,7 +87,11 @@ class _Claim:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A lease that is held, and for how long from now, or the head up to which nothing is to do."""
+    """A renewal or a release of a lease.
+
+    Attributes:
+        value: microseconds from now for a renewal; the head of an idle run for a release.
+    """
 
     name: bytes
     owner: str
@@ -127,7 +131,7 @@ class Leases:
     ) -> list[Lease]:
         """Take leases; see `EventStore.claim`.
 
-        Among many, a run is passed over that somebody is writing to or claiming just now.
+        A claim of many skips the runs that another transaction is writing to or claiming.
         """
         name = b"" if run_id is None else run_name(run_id)
         claim = _Claim(text(owner), lasts // _MICROSECOND, name)
@@ -158,21 +162,21 @@ class Leases:
             which += _NONE_OF_THESE
             values["skip"] = array(BYTEA, [run_name(run_id) for run_id in skip])
         statement = _CLAIM.replace("$which", which).replace("$locked", locked)
-        return sorted(await self._ask(statement, values))
+        return sorted(await self._fetch(statement, values))
 
     async def _claim_these(self, claims: Sequence[_Claim]) -> list[Row | None]:
-        """Return what was claimed; of several claims of one run only the first is heard."""
-        heard = {claim.name: claim for claim in reversed(claims)}
+        """Claim runs by name; of several claims of one run only the first counts."""
+        first = {claim.name: claim for claim in reversed(claims)}
         values = {
-            "names": array(BYTEA, list(heard)),
-            "owners": texts([claim.owner for claim in heard.values()]),
-            "lasts": integers([claim.lasts for claim in heard.values()]),
+            "names": array(BYTEA, list(first)),
+            "owners": texts([claim.owner for claim in first.values()]),
+            "lasts": integers([claim.lasts for claim in first.values()]),
         }
-        rows = await self._ask(_CLAIM_THESE, values, fixed=True)
+        rows = await self._fetch(_CLAIM_THESE, values, fixed=True)
         claimed = {row[-1]: row for row in rows}
-        return [claimed.get(each.name) if heard[each.name] is each else None for each in claims]
+        return [claimed.get(each.name) if first[each.name] is each else None for each in claims]
 
-    # -- what is held ----------------------------------------------------------------------
+    # -- renewing and releasing ------------------------------------------------------------
 
     async def renew(self, lease: Lease, lasts: timedelta) -> Lease | None:
         """Move the end of a lease; see `EventStore.renew`."""
@@ -189,10 +193,10 @@ class Leases:
     async def _change_alone(self, change: str, held: _Change) -> Row | None:
         return (await self._change(change, [held], locked="")).get(held.name)
 
-    async def _change_these(self, change: str, asked: Sequence[_Change]) -> list[Row | None]:
-        latest = {each.name: each for each in asked}
+    async def _change_these(self, change: str, changes: Sequence[_Change]) -> list[Row | None]:
+        latest = {each.name: each for each in changes}
         changed = await self._change(change, list(latest.values()), locked="SKIP LOCKED")
-        return [changed.get(each.name) if latest[each.name] == each else None for each in asked]
+        return [changed.get(each.name) if latest[each.name] == each else None for each in changes]
 
     async def _change(
         self, change: str, held: Sequence[_Change], *, locked: str
@@ -204,9 +208,9 @@ class Leases:
             "values": integers([each.value for each in held]),
         }
         statement = _CHANGE.replace("$change", change).replace("$locked", locked)
-        return {row[0]: row for row in await self._ask(statement, values, fixed=True)}
+        return {row[0]: row for row in await self._fetch(statement, values, fixed=True)}
 
-    async def _ask(
+    async def _fetch(
         self, statement: str, values: dict[str, Any], *, fixed: bool = False
     ) -> list[Row]:
         """Return the rows of a statement; `fixed` for one whose best plan is always the same."""

@@ -1,4 +1,4 @@
-"""What is written beside appends and leases: marks, and the erasing of runs."""
+"""Writes beside appends and leases: marks, and the erasure of runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SET: Final = """
     INSERT INTO {lib_marks} (name, value) VALUES (%(name)s::text, %(value)s::text)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
-_SWAP: Final = {
-    # whether something was there, whether something is to be there
+_COMPARE_AND_SET: Final = {
+    # (a mark is expected, a mark is to be stored)
     (False, False): """
         SELECT 1 WHERE NOT EXISTS (SELECT FROM {lib_marks} WHERE name = %(name)s::text)
     """,
@@ -37,7 +37,7 @@ _ERASE_MARKS: Final = """
     DELETE FROM {lib_marks} WHERE name >= %(first)s::text AND name < %(last)s::text
 """
 _AFTER_SLASH: Final = chr(ord("/") + 1)
-_BURY: Final = """
+_MAKE_TOMBSTONE: Final = """
     UPDATE {lib_runs} SET run_id = NULL, root_id = '', parent_id = NULL, algorithm = '',
         tenant = NULL, "user" = NULL, created_at = 0, updated_at = %(at)s::bigint, outcome = '',
         ready = false, owner = NULL, lease_until = NULL
@@ -47,7 +47,7 @@ _ERASE_EVENTS: Final = "DELETE FROM {lib_events} WHERE run = %(run)s::bigint"
 _ERASE_USES: Final = "DELETE FROM {lib_blob_uses} WHERE run = %(run)s::bigint"
 
 ERASED: Final = "events.erased"
-"""Under which key `lib_meta` counts the erased runs."""
+"""The key under which `lib_meta` counts the erased runs."""
 # Erasures wait here for each other, so it is the last thing that a transaction does.
 _COUNT: Final = """
     INSERT INTO {lib_meta} AS meta (key, value) VALUES (%(key)s::text, '1')
@@ -72,21 +72,23 @@ class Changes:
     ) -> bool:
         """Change a small value; see `EventStore.compare_and_set_mark`."""
         check_name(name)
-        statement = _SWAP[expected is not None, value is not None]
+        statement = _COMPARE_AND_SET[expected is not None, value is not None]
         values = {"expected": maybe_text(expected), "value": maybe_text(value)}
         return bool(await self._count(statement, {"name": text(name), **values}))
 
     async def erase(self, run_id: str, at: datetime) -> bool:
         """Delete a run; see `EventStore.erase`.
 
-        Whoever appends to it meanwhile waits for its row, and then finds the tombstone.
+        A concurrent append to it waits for its row, and then finds the tombstone.
         """
         first = text(run_mark(run_id))
         marks = {"first": first, "last": first[:-1] + _AFTER_SLASH}
-        grave = {"name": run_name(run_id), "at": encode_time(at)}
+        tombstone = {"name": run_name(run_id), "at": encode_time(at)}
         with typed_errors(self._place.name):
             async with self._connections.one() as connection, transaction(connection) as using:
-                row = await (await run(using, self._place.put(_BURY), grave)).fetchone()
+                row = await (
+                    await run(using, self._place.put(_MAKE_TOMBSTONE), tombstone)
+                ).fetchone()
                 await run(using, self._place.put(_ERASE_MARKS), marks)
                 if row is None:
                     return False

@@ -1,4 +1,4 @@
-"""What is read: one statement for each question, so that each answer is of one moment."""
+"""Reads of a store: one statement each, so that each result is of one moment."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MANY: Final = 500
 """More events than that are decoded in a thread."""
 _LAST: Final = 2**63 - 1
 
-# The numbers of a run's events have no gaps, so a page is a range of the index. Asked for the first
-# rows of all that follow, PostgreSQL may read and sort them all, once for every page.
+# The numbers of a run's events have no gaps, so a page is a range of the index. With a LIMIT in its
+# place PostgreSQL may read and sort all later events, once for every page.
 _READ: Final = """
     WITH run AS MATERIALIZED (
         SELECT id, tenant FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
@@ -199,7 +199,7 @@ class Reader:
 
     @asynccontextmanager
     async def _cursor(self) -> AsyncGenerator[Cursor]:
-        """Lend a cursor; of a read-only store it is one that could not write."""
+        """Open a cursor; that of a read-only store is in a read-only transaction."""
         with typed_errors(self._place.name, writes=False):
             async with self._connections.one() as connection, self._connections.answered():
                 if self._read_only:

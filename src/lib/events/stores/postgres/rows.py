@@ -14,7 +14,7 @@ from lib.events.runs import RunInfo
 from lib.events.store import tombstone_name
 
 MAX_NAME_BYTES: Final = 2_600
-"""What an index has room for."""
+"""The longest text that fits into an index."""
 
 Row = tuple[Any, ...]
 
@@ -35,7 +35,7 @@ def text(value: str) -> str:
 
 
 def untext(value: str) -> str:
-    """Return what `text` was given."""
+    """Return the original of an escaped text: the inverse of `text`."""
     if "\x01" in value:
         return value.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01")
     return value

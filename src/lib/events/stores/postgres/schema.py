@@ -70,10 +70,10 @@ def place_of(url: str, schema: str) -> Place:
             "a schema is named by up to 63 small letters, digits and _, "
             f"and begins with no digit: {schema!r} is not"
         )
-    given = settings(url)
-    port = str(given.get("port", _PORT))
-    host = f"{given.get('host', '')}{'' if port == _PORT else f':{port}'}"
-    database = f"{host}/{given.get('dbname', '')}"
+    options = settings(url)
+    port = str(options.get("port", _PORT))
+    host = f"{options.get('host', '')}{'' if port == _PORT else f':{port}'}"
+    database = f"{host}/{options.get('dbname', '')}"
     return Place(schema, f"PostgresEventStore({database!r}, schema={schema!r})")
 
 
@@ -106,7 +106,7 @@ def typed_errors(store: str, *, writes: bool = True) -> Generator[None]:
 
     Args:
         store: for messages.
-        writes: False where nothing was being written that anybody has to look for.
+        writes: False for reads, after which the log need not be checked.
     """
     try:
         yield

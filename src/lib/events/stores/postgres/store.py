@@ -25,7 +25,7 @@ from lib.events.runs import (
 )
 from lib.events.store import START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.postgres import layout
-from lib.events.stores.postgres.batch import Append, Elsewhere
+from lib.events.stores.postgres.batch import Append, WrongPartition
 from lib.events.stores.postgres.leases import Leases
 from lib.events.stores.postgres.marks import Changes
 from lib.events.stores.postgres.reader import Reader
@@ -34,7 +34,7 @@ from lib.events.stores.postgres.watch import Watch
 from lib.events.stores.postgres.writer import Writer
 from lib.events.wakeups import Wakeups, poll_for_commits
 
-_KEPT_HOMES: Final = 100_000
+_MAX_CACHED_PARTITIONS: Final = 100_000
 _MAX_PARTITIONS: Final = 1_024
 _SPARE: Final = 4
 _NEEDED_SPARE: Final = 2
@@ -48,7 +48,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
     """Event logs in one schema of a PostgreSQL database, for the processes of many machines.
 
     Appends of one process that wait for the same partition share a transaction. Processes see
-    each other's commits within 50 ms to a second of looking, and only look while somebody listens.
+    each other's commits within 50 ms to a second, and look for them only while there are listeners.
 
     Nothing rests on the state of a session, so a pooler in transaction mode may stand between.
     """
@@ -101,7 +101,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         self._changes: Changes | None = None
         self._leases: Leases | None = None
         self._writer: Writer | None = None
-        self._homes: dict[str, int] = {}
+        self._run_partitions: dict[str, int] = {}
 
     def _check_pool(self, partitions: int) -> None:
         """Refuse a pool in which partitions would wait for each other's connections."""
@@ -121,7 +121,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
 
     @property
     def store_id(self) -> str:
-        """What tells this store from every other, once it is set up; empty for older ones."""
+        """The unique id of this store, once it is set up; empty for older stores."""
         return self._id
 
     @property
@@ -204,37 +204,37 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         """Append all events or none, durably; see `EventStore.append`.
 
         Raises:
-            StoreError: also when a connection is lost under way; then it is not known whether the
-                events are stored, and only the log can tell.
+            StoreError: also when a connection is lost under way; then it is unknown whether the
+                events are stored: read the log.
         """
         self._opened(self._writer)
         check_batch(run_id, events, expected)
-        append = Append.of(self._home(run_id, events, expected), run_id, events, expected)
+        append = Append.of(self._partition_of(run_id, events, expected), run_id, events, expected)
         while True:
             writer = self._opened(self._writer)
             try:
                 stored = await writer.put(append)
-            except Elsewhere as found:
-                append.home = found.partition
+            except WrongPartition as found:
+                append.partition = found.partition
             else:
-                self._remember(run_id, append.home)
+                self._remember(run_id, append.partition)
                 return stored
 
-    def _home(self, run_id: str, events: Sequence[NewEvent], expected: int | None) -> int:
-        """Return the partition of a run as far as it is known; else it is taken to be a root."""
-        known = self._homes.get(run_id)
-        if known is not None:
-            return known
+    def _partition_of(self, run_id: str, events: Sequence[NewEvent], expected: int | None) -> int:
+        """Return the partition of a run: the cached one, else that of a root of this id."""
+        cached = self._run_partitions.get(run_id)
+        if cached is not None:
+            return cached
         match events[0].data:
             case {"root": str(root)} if expected == 0:
                 return partition_of(root, self._partitions)
             case _:
                 return partition_of(run_id, self._partitions)
 
-    def _remember(self, run_id: str, home: int) -> None:
-        if len(self._homes) >= _KEPT_HOMES:
-            self._homes.clear()
-        self._homes[run_id] = home
+    def _remember(self, run_id: str, partition: int) -> None:
+        if len(self._run_partitions) >= _MAX_CACHED_PARTITIONS:
+            self._run_partitions.clear()
+        self._run_partitions[run_id] = partition
 
     async def claim(
         self,
@@ -246,7 +246,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         algorithms: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Lease]:
-        """Take the lease of open runs that nobody holds; see `EventStore.claim`."""
+        """Take the leases of open, unleased runs; see `EventStore.claim`."""
         leases = self._opened(self._leases)
         check_text(owner)
         return await leases.claim(
@@ -325,7 +325,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         return await self._reading().mark(name)
 
     async def marks(self, prefix: str) -> dict[str, str]:
-        """Return the small durable values whose names begin so, ordered by name."""
+        """Return the small durable values whose names have this prefix, ordered by name."""
         return await self._reading().marks(prefix)
 
     async def tombstone(self, run_id: str) -> Tombstone | None:

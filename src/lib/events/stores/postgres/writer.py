@@ -1,11 +1,12 @@
-"""Appends: what waits at the same time shares a transaction.
+"""Appends: those that wait at the same time share a transaction.
 
 One or two transactions of this process are under way at a time, each with all that waits for the
 partitions that the other one does not write to. The slower the server, the larger the batches.
 
-A batch is first written on what this process knows of its runs, in one statement. Only what that
-statement has not taken (another process has written to the run meanwhile) is tried again under the
-lock of its partitions, on what is read then. A refusal never rests on what was merely remembered.
+A batch is first planned on the cached states of its runs and written in one statement. Appends that
+the statement did not write (another process has written to their runs meanwhile) are tried again
+under the lock of their partitions, on states that are read there. Cached state never refuses an
+append.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lib._util.postgres import (
 )
 from lib.errors import StoreCorrupt, StoreError
 from lib.events.stores.postgres import layout
-from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, Known, write
+from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, RunState, write
 from lib.events.stores.postgres.rows import Row, run_of
 from lib.events.stores.postgres.schema import Place, typed_errors
 
@@ -82,7 +83,7 @@ class Writer:
         """
         self._place, self._connections = place, connections
         self._partitions, self._appended = partitions, appended
-        self._known: dict[str, Known] = {}
+        self._cached: dict[str, RunState] = {}
         self._waiting: dict[int, list[Waiting]] = {}
         self._busy: set[int] = set()
         self._lanes: set[asyncio.Task[None]] = set()
@@ -90,8 +91,8 @@ class Writer:
     def put(self, append: Append) -> asyncio.Future[Any]:
         """Return the outcome to come; cancelled before its transaction, it is not carried out."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(append.home, []).append((append, future))
-        if append.home not in self._busy and len(self._lanes) < _LANES:
+        self._waiting.setdefault(append.partition, []).append((append, future))
+        if append.partition not in self._busy and len(self._lanes) < _LANES:
             self._lanes.add(asyncio.create_task(self._work(), name="lib.events.append"))
         return future
 
@@ -101,8 +102,8 @@ class Writer:
             await asyncio.wait(self._lanes)
 
     def _free(self) -> list[int]:
-        """Return the partitions for which something waits that no lane writes to."""
-        return [home for home in self._waiting if home not in self._busy]
+        """Return the partitions with waiting appends that no lane writes to."""
+        return [partition for partition in self._waiting if partition not in self._busy]
 
     async def _work(self) -> None:
         lane = asyncio.current_task()
@@ -119,57 +120,57 @@ class Writer:
                     while (batch := self._next()) and await self._done(batch, connection):
                         if len(batch) > 1:
                             await self._gather(len(batch))
-        except Exception as error:  # noqa: BLE001 - told to whoever waits: there is no connection
-            for home in self._free():
-                self._fail(self._waiting.pop(home), error)
+        except Exception as error:  # noqa: BLE001 - the callers get it: there is no connection
+            for partition in self._free():
+                self._fail(self._waiting.pop(partition), error)
 
     async def _done(self, batch: Sequence[Waiting], connection: Connection) -> bool:
         """Carry out a batch; return whether the connection is good for another."""
-        homes = {append.home for append, _ in batch}
-        self._busy |= homes
+        partitions = {append.partition for append, _ in batch}
+        self._busy |= partitions
         try:
             with typed_errors(self._place.name):
                 async with self._connections.answered():
                     await self._carry_out(batch, connection)
-        except Exception as error:  # noqa: BLE001 - told to whoever waits
+        except Exception as error:  # noqa: BLE001 - the callers get it
             self._fail(batch, error)
             return False
         finally:
-            self._busy -= homes
+            self._busy -= partitions
         return True
 
     async def _gather(self, expected: int) -> None:
-        """Let those who were told just now come back: what they append next shares a batch."""
+        """Let the callers of the last batch run: their next appends then share a batch."""
         loop = asyncio.get_running_loop()
         for _ in range(_TURNS):
-            if sum(len(self._waiting[home]) for home in self._free()) >= expected:
+            if sum(len(self._waiting[partition]) for partition in self._free()) >= expected:
                 return
             turn = loop.create_future()
             loop.call_soon(turn.set_result, None)
             await turn
 
     def _next(self) -> list[Waiting]:
-        """Take what waits and no other lane writes to, not more than fits into a statement."""
+        """Take appends of partitions that no lane writes to, as many as fit into a statement."""
         batch: list[Waiting] = []
         size = 0
-        for home in self._free():
-            waiting = self._waiting.pop(home)
+        for partition in self._free():
+            waiting = self._waiting.pop(partition)
             for place, (append, _) in enumerate(waiting):
                 size += append.size
                 if batch and (size > _MAX_CHARS or len(batch) >= _MAX_APPENDS):
-                    self._waiting[home] = waiting[place:]
+                    self._waiting[partition] = waiting[place:]
                     return batch
                 batch.append(waiting[place])
         return batch
 
     def _fail(self, batch: Sequence[Waiting], error: BaseException) -> None:
-        self._known.clear()
+        self._cached.clear()
         for _, future in batch:
             if not future.done():
                 future.set_exception(error)
 
     async def _carry_out(self, batch: Sequence[Waiting], connection: Connection) -> None:
-        """Carry out appends in their order, and tell each what has become of it."""
+        """Carry out appends in their order, and settle the future of each."""
         left = await self._try([waiting for waiting in batch if not waiting[1].done()], connection)
         for _ in range(_TRIES):
             if not left:
@@ -178,91 +179,95 @@ class Writer:
         self._fail(left, StoreError(f"{self._place.name}: {_CONTENDED}", retryable=True))
 
     async def _try(self, batch: list[Waiting], connection: Connection) -> list[Waiting]:
-        """Write what can be written on what is known; return what must be tried again."""
-        if len(self._known) > _KEPT_RUNS:
-            self._known.clear()
+        """Write appends on cached states; return those that must be tried again."""
+        if len(self._cached) > _KEPT_RUNS:
+            self._cached.clear()
         try:
-            written = await self._write(batch, connection, self._known)
+            written = await self._write(batch, connection, self._cached)
         except psycopg.OperationalError as error:
-            if not _undone(error):
+            if not _rolled_back(error):
                 raise
             return batch
         return self._committed(batch, written)
 
     async def _try_alone(self, batch: list[Waiting], connection: Connection) -> list[Waiting]:
-        """Write under the lock of the partitions, on what is read there."""
-        self._known.clear()
-        homes = {append.home for append, _ in batch}
+        """Write appends under the lock of their partitions, on states that are read there."""
+        self._cached.clear()
+        partitions = {append.partition for append, _ in batch}
         names = {append.run_id: append.name for append, _ in batch}
         try:
             async with transaction(connection) as using:
-                await run(using, self._place.put(_LOCK), {"parts": integers(list(homes))})
-                if len(await using.fetchall()) < len(homes):
-                    raise StoreCorrupt(f"{self._place.name} lacks one of partitions {homes}")
+                await run(using, self._place.put(_LOCK), {"parts": integers(list(partitions))})
+                if len(await using.fetchall()) < len(partitions):
+                    raise StoreCorrupt(f"{self._place.name} lacks one of partitions {partitions}")
                 await layout.version_of(using, self._place)
-                known = await self._load(connection, names)
-                written = await self._write(batch, connection, known)
+                states = await self._load(connection, names)
+                written = await self._write(batch, connection, states)
         except psycopg.OperationalError as error:
-            if not _undone(error):
+            if not _rolled_back(error):
                 raise
             return batch
         return self._committed(batch, written)
 
     async def _write(
-        self, batch: Sequence[Waiting], connection: Connection, known: dict[str, Known]
+        self, batch: Sequence[Waiting], connection: Connection, states: dict[str, RunState]
     ) -> _Written:
-        """Plan a batch and write it; refusals rest on what was read just now."""
-        fresh: dict[str, Known] = {}
-        knowing = ChainMap(fresh, known)
+        """Plan a batch and write it; states are read again before they refuse an append."""
+        fresh: dict[str, RunState] = {}
+        newest = ChainMap(fresh, states)
         appends = [append for append, _ in batch]
         while True:
-            plan = Batch.of(appends, knowing, self._partitions)
-            doubtful = {k: v for k, v in plan.doubtful.items() if k not in fresh}
-            if not doubtful:
+            plan = Batch.of(appends, newest, self._partitions)
+            unverified = {k: v for k, v in plan.unverified.items() if k not in fresh}
+            if not unverified:
                 break
-            fresh |= await self._load(connection, doubtful)
+            fresh |= await self._load(connection, unverified)
         if not plan.runs:
             return _Written(plan, (), {})
         statement, parameters = write(self._place, plan)
         async with cursor(connection) as using:
             rows = await (await run(using, statement, parameters)).fetchall()
         names = {name for _, _, name in rows if name is not None}
-        return _Written(plan, names, {home: base for home, base, _ in rows})
+        return _Written(plan, names, {partition: base for partition, base, _ in rows})
 
-    async def _load(self, connection: Connection, names: Mapping[str, bytes]) -> dict[str, Known]:
+    async def _load(
+        self, connection: Connection, names: Mapping[str, bytes]
+    ) -> dict[str, RunState]:
         async with cursor(connection) as using:
             parameters = {"names": array(BYTEA, list(names.values()))}
             await run(using, self._place.fixed(_LOAD), parameters)
             rows = {row[-1]: row for row in await using.fetchall()}
-        return {run_id: _known(rows.get(name)) for run_id, name in names.items()}
+        return {run_id: _state(rows.get(name)) for run_id, name in names.items()}
 
     def _committed(self, batch: Sequence[Waiting], written: _Written) -> list[Waiting]:
-        """Tell what has been committed; return what must be tried again."""
+        """Settle the appends that are committed or refused; return those to try again."""
         plan = written.plan
-        appended: dict[int, dict[str, tuple[int, bool]]] = {home: {} for home in written.bases}
+        appended: dict[int, dict[str, tuple[int, bool]]] = {
+            partition: {} for partition in written.bases
+        }
         for run_id, change in plan.runs.items():
             if change.name in written.names:
-                self._known[run_id] = change.info
-                appended[change.home][run_id] = (change.info.head, change.signal)
+                self._cached[run_id] = change.info
+                appended[change.partition][run_id] = (change.info.head, change.signal)
             else:
-                self._known.pop(run_id, None)
+                self._cached.pop(run_id, None)
         left: list[Waiting] = []
         for waiting, outcome in zip(batch, plan.outcomes, strict=True):
             if waiting[0].run_id in plan.runs and waiting[0].name not in written.names:
                 left.append(waiting)
             else:
                 _settle(waiting[1], outcome)
-        for home, base in written.bases.items():
-            self._appended(home, base, base + plan.sizes[home], appended[home])
+        for partition, base in written.bases.items():
+            self._appended(partition, base, base + plan.sizes[partition], appended[partition])
         return left
 
 
-def _undone(error: psycopg.Error) -> bool:
-    """Tell whether the server has undone a transaction for the sake of another: a deadlock."""
+def _rolled_back(error: psycopg.Error) -> bool:
+    """Return True if the server rolled the transaction back, as after a deadlock."""
     return (error.sqlstate or "").startswith("40")
 
 
-def _known(row: Row | None) -> Known:
+def _state(row: Row | None) -> RunState:
     if row is None:
         return None
     return ERASED if row[0] is None else run_of(row)

@@ -89,11 +89,11 @@ class RedisEventStore(CountsErasures, AsyncStore):
     processes' events are seen within a second, sooner while there are many.
 
     The server's settings decide what survives. With `appendonly yes` and `appendfsync always`, all
-    that was confirmed; with `appendfsync everysec` (Redis's default), a crash of the machine loses up
-    to the last second or two of confirmed events, of all runs at once; a fail-over to a replica
+    that was confirmed; with `appendfsync everysec` (Redis's default), a crash of the machine loses
+    up to the last second or two of confirmed events, of all runs at once; a fail-over to a replica
     loses what it had not received, whatever the settings. A tool whose intent is lost in this way
-    may be called again. Without an append-only file, or with a `maxmemory-policy` that evicts any key,
-    `setup` logs a warning.
+    may be called again. Without an append-only file, or with a `maxmemory-policy` that evicts any
+    key, `setup` logs a warning.
 
     A store lives on one node: all its keys are in one slot of a Redis Cluster, so that a script may
     touch them all and creations have one order. Partitions are what the bus divides its work by.
