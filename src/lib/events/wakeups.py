@@ -94,7 +94,7 @@ class Wakeups:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is a listener, so that polling for other processes is worth it."""
+        """True if there is a listener, so that polling for other processes is worth it."""
         return self._has_listeners.is_set()
 
     async def demanded(self) -> None:

@@ -60,7 +60,7 @@ class Progress:
 
     @property
     def kills_processes(self) -> bool:
-        """Whether the event last delivered alone is not to be delivered again."""
+        """True if the event last delivered alone is not to be delivered again."""
         return self.died >= _MAX_DEATHS
 
     def is_free(self, owner: str, now: float, *, early: bool) -> bool:

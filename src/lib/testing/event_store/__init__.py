@@ -1,4 +1,4 @@
-"""What every event store does: the contract, as tests.
+"""The contract of every event store, as tests.
 
 Give a subclass the store, and pytest runs it:
 

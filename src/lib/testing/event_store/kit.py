@@ -1,4 +1,4 @@
-"""What the tests of an event store are made of."""
+"""Helpers of the tests of event stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lib.testing.clock import ManualClock
 
 AT = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 NOTE = "user.note"
-"""A kind that anybody may append: it is not the library's own."""
+"""A kind that any caller may append: it is not the library's own."""
 
 
 RESUMED = NewEvent(k.RUN_RESUMED, {}, AT)

@@ -34,7 +34,7 @@ from lib.events.stores.postgres.schema import Place
 
 ERASED: Final = "erased"
 
-RunState = RunInfo | Literal["erased"] | None
+StoredRun = RunInfo | Literal["erased"] | None
 """The state of a run: its info, that it was erased, or None for a run that does not exist."""
 
 BYTEA: Final = 17
@@ -123,7 +123,7 @@ class Batch:
 
     @classmethod
     def of(
-        cls, appends: Iterable[Append], states: Mapping[str, RunState], partitions: int
+        cls, appends: Iterable[Append], states: Mapping[str, StoredRun], partitions: int
     ) -> Batch:
         """Plan appends on the states of their runs.
 
@@ -139,7 +139,7 @@ class Batch:
                 batch.unverified[append.run_id] = append.name
         return batch
 
-    def _take(self, append: Append, states: Mapping[str, RunState]) -> list[Event] | None:
+    def _take(self, append: Append, states: Mapping[str, StoredRun]) -> list[Event] | None:
         run_id = append.run_id
         run = self.runs.get(run_id)
         before = run.info if run else states.get(run_id)

@@ -29,7 +29,7 @@ from lib._util.postgres import (
 )
 from lib.errors import StoreCorrupt, StoreError
 from lib.events.stores.postgres import layout
-from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, RunState, write
+from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, StoredRun, write
 from lib.events.stores.postgres.rows import Row, run_of
 from lib.events.stores.postgres.schema import Place, typed_errors
 
@@ -83,7 +83,7 @@ class Writer:
         """
         self._place, self._connections = place, connections
         self._partitions, self._appended = partitions, appended
-        self._cached: dict[str, RunState] = {}
+        self._cached: dict[str, StoredRun] = {}
         self._waiting: dict[int, list[Waiting]] = {}
         self._busy: set[int] = set()
         self._lanes: set[asyncio.Task[None]] = set()
@@ -210,10 +210,10 @@ class Writer:
         return self._committed(batch, written)
 
     async def _write(
-        self, batch: Sequence[Waiting], connection: Connection, states: dict[str, RunState]
+        self, batch: Sequence[Waiting], connection: Connection, states: dict[str, StoredRun]
     ) -> _Written:
         """Plan a batch and write it; states are read again before they refuse an append."""
-        fresh: dict[str, RunState] = {}
+        fresh: dict[str, StoredRun] = {}
         newest = ChainMap(fresh, states)
         appends = [append for append, _ in batch]
         while True:
@@ -232,7 +232,7 @@ class Writer:
 
     async def _load(
         self, connection: Connection, names: Mapping[str, bytes]
-    ) -> dict[str, RunState]:
+    ) -> dict[str, StoredRun]:
         async with cursor(connection) as using:
             parameters = {"names": array(BYTEA, list(names.values()))}
             await run(using, self._place.fixed(_LOAD), parameters)
@@ -267,7 +267,7 @@ def _rolled_back(error: psycopg.Error) -> bool:
     return (error.sqlstate or "").startswith("40")
 
 
-def _state(row: Row | None) -> RunState:
+def _state(row: Row | None) -> StoredRun:
     if row is None:
         return None
     return ERASED if row[0] is None else run_of(row)
