@@ -18,18 +18,18 @@ async def look(place: str) -> str:
 
 
 def answer(messages: Sequence[Message]) -> Reply | str:
-    """Look at two places, then at one, then tell; once with a reply that does not fit."""
+    """Look at two places, then at one, then answer; once with a reply that does not fit."""
     results = [p for m in messages for p in m.parts if isinstance(p, ToolResult)]
     if not results:
         places = ("here", "nowhere")
         return Reply(tuple(ToolCall(f"c{n}", "look", {"place": p}) for n, p in enumerate(places)))
     if len(results) == 2:
         return Reply((ToolCall("c0", "look", {"place": "there"}),))
-    told = "; ".join(result.content for result in results)
-    return f'{{"told": "{told}"}}' if messages[-1].role == "user" else told
+    text = "; ".join(result.content for result in results)
+    return f'{{"answer": "{text}"}}' if messages[-1].role == "user" else text
 
 
-SHAPE = {"type": "object", "properties": {"told": {"type": "string"}}, "required": ["told"]}
+SHAPE = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 ALGORITHMS: dict[str, Callable[[], World]] = {
     "react": lambda: World(

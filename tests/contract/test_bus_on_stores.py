@@ -39,7 +39,7 @@ class Dying:
 
 
 class Processes:
-    """Three of them, and what their group has been given."""
+    """Three processes, and the events that their group has received."""
 
     def __init__(self, kind: StoreKind, place: Path) -> None:
         self._stores = [Dying(kind.open(place, SYSTEM_CLOCK)) for _ in range(3)]
@@ -53,18 +53,18 @@ class Processes:
         return next(store for store in self._stores if not store.dead)
 
     async def start(self) -> None:
-        for who, store in enumerate(self._stores):
+        for process, store in enumerate(self._stores):
             await store.setup()
             bus = Bus(cast(EventStore, store), batch=BATCH, lease_s=3600, poll_s=0.05)
-            await bus.subscribe("group", self._handler(who))
+            await bus.subscribe("group", self._handler(process))
             self.pumps.append(asyncio.create_task(bus.run()))
 
-    def _handler(self, who: int) -> Any:
+    def _handler(self, process: int) -> Any:
         async def handle(events: list[Event]) -> None:
             (partition,) = {partition_of(e.run_id, self.store.partitions) for e in events}
             if partition in self.busy:
-                self.faults.append(f"{self.busy[partition]} and {who} are in {partition}")
-            self.busy[partition] = who
+                self.faults.append(f"{self.busy[partition]} and {process} are in {partition}")
+            self.busy[partition] = process
             try:
                 await SYSTEM_CLOCK.sleep(0.002)
                 self.seen[partition] += [(event.run_id, event.seq) for event in events]
@@ -77,10 +77,10 @@ class Processes:
         """Kill the first process that is at work; return the name of its bus."""
         while not self.busy:
             await SYSTEM_CLOCK.sleep(0)
-        partition, who = next(iter(self.busy.items()))
-        self._stores[who].dead = True
-        self.pumps[who].cancel()
-        await asyncio.wait([self.pumps[who]])
+        partition, process = next(iter(self.busy.items()))
+        self._stores[process].dead = True
+        self.pumps[process].cancel()
+        await asyncio.wait([self.pumps[process]])
         text = await self.store.mark(f"bus/group/{partition}")
         owner = Progress.decode(text).owner
         assert owner is not None

@@ -27,7 +27,7 @@ from lib.vector import (
 
 
 class BagOfWords:
-    """What `SentenceTransformer` documents, with the vectors of the fakes."""
+    """The documented interface of `SentenceTransformer`, with the vectors of the fakes."""
 
     def encode(
         self,

@@ -185,8 +185,8 @@ class Customer:
 
 def model_of(*customers: Customer) -> FunctionClient:
     def think(messages: Sequence[Message]) -> Reply:
-        said = str(messages)
-        return next(one for one in customers if one.word in said).think(messages)
+        text = str(messages)
+        return next(one for one in customers if one.word in text).think(messages)
 
     return FunctionClient(think, modalities=frozenset({"text", "image"}))
 

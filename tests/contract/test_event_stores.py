@@ -37,7 +37,7 @@ EVENT_STORES = {
 }
 
 SERVERS = {"postgres": postgres.url, "redis": redis.url}
-"""What starts the server of a store; it blocks, so not in an event loop."""
+"""The function that starts the server of a store; it blocks: call it outside of an event loop."""
 
 
 @pytest.fixture(params=list(EVENT_STORES))

@@ -36,10 +36,10 @@ async def _done(_: object) -> str:
     return "done"
 
 
-async def started(store: EventStore, said: str = "go", **options: Any) -> str:
+async def started(store: EventStore, message: str = "go", **options: Any) -> str:
     """Start a run under the key, and return its id."""
     async with make_engine(FunctionClient(_done), store=store) as engine:
-        begun = await engine.start(said, idempotency_key=KEY, **options)
+        begun = await engine.start(message, idempotency_key=KEY, **options)
         await begun.result()
         return begun.id
 

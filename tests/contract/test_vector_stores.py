@@ -47,7 +47,7 @@ PINECONE: dict[Path, PineconeServer] = {}
 
 
 def in_an_index_of_its_own(place: Path, dimension: int, metric: Metric) -> PineconeVectorStore:
-    """A place is a project; nobody comes back to those of earlier tests."""
+    """Open an index in the project of this place; those of earlier tests are dropped."""
     if place not in PINECONE and place.parent not in PINECONE:
         PINECONE.clear()
     if place not in PINECONE:

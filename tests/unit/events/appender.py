@@ -1,6 +1,6 @@
 """A process of its own that appends to a store: `appender.py PATH NAME MODE [NUMBER]`.
 
-It says "ready", waits for a line, and does what MODE says.
+It prints "ready", waits for a line, and carries out MODE.
 """
 
 import asyncio

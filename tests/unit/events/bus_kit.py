@@ -1,4 +1,4 @@
-"""What tests of the bus share: an open store, a handler, a bus that runs, and what it does."""
+"""Helpers of the tests of the bus: an open store, a handler, and a bus that runs."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ async def until(ready: Callable[[], object]) -> None:
 
 
 class Store(MemoryEventStore):
-    """Counts what a bus costs, and fails where it is told to."""
+    """Counts the calls of a bus; its next `fail_feeds` or `fail_swaps` calls fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Store(MemoryEventStore):
 
 
 class Handler:
-    """Keeps what it is given; fails for events of some numbers, and in some calls, from 1."""
+    """Keeps its events; fails for events of some numbers, and in some calls, counted from 1."""
 
     def __init__(
         self, error: Exception | None = None, *bad: int, fails: Container[int] = ()
@@ -90,7 +90,7 @@ class Handler:
     async def __call__(self, events: list[Event]) -> None:
         self.calls += 1
         if self.calls in self.fails:
-            raise ConnectionError("nobody there")
+            raise ConnectionError("no receiver")
         numbers = [event.seq for event in events]
         if self.error is not None and (not self.bad or self.bad.intersection(numbers)):
             raise self.error

@@ -1,4 +1,4 @@
-"""What tests of the PostgreSQL event store share: a store that is open, and its server's doings."""
+"""Helpers of the tests of the PostgreSQL event store: an open store, and its server."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -54,7 +54,7 @@ async def execute(connection: psycopg.AsyncConnection[Any], statement: str) -> N
 
 
 async def until_blocked() -> None:
-    """Wait until somebody waits for a lock of another."""
+    """Wait until one connection waits for a lock of another."""
     find = (
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE backend_type = 'client backend' AND cardinality(pg_blocking_pids(pid)) > 0"

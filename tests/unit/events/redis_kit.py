@@ -1,4 +1,4 @@
-"""What tests of the Redis event store share: a store that is open, its feeds, and commands."""
+"""Helpers of the tests of the Redis event store: an open store, its feeds, and commands."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -58,7 +58,7 @@ async def everything(store: RedisEventStore) -> list[Event]:
 
 @asynccontextmanager
 async def admin(url: str) -> AsyncGenerator[Server]:
-    """Reach a server as somebody else does."""
+    """Open a connection of another client."""
     server = Server(url, "admin", connections=2, timeout_s=200)
     try:
         yield server
@@ -67,7 +67,7 @@ async def admin(url: str) -> AsyncGenerator[Server]:
 
 
 async def commands(url: str, *lines: tuple[Any, ...]) -> list[Any]:
-    """Return the answers of the server to commands of somebody else."""
+    """Send commands as another client, and return the replies."""
     async with admin(url) as server:
         return [await server.call(*line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""What tests of the SQLite event store share: a file that is made, altered, or refused."""
+"""Helpers of the tests of the SQLite event store: to make, alter and refuse a file."""
 
 import sqlite3
 from contextlib import closing

@@ -120,7 +120,7 @@ async def test_a_disk_that_does_not_take_it_is_a_blob_error(tmp_path: Path) -> N
 
 @pytest.fixture
 def unreadable() -> Iterator[Path]:
-    """Return a directory that can be entered and not listed, as nobody; root can do anything."""
+    """Return a directory that cannot be listed, as an unprivileged user: root may list any."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o777)

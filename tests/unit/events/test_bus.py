@@ -1,4 +1,4 @@
-"""The bus: every event to every group, at least once, in order, and nobody waits for another."""
+"""The bus: every event to every group, at least once, in order, and no group waits for another."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class Clock(ManualClock):
 
 
 class Deaf(MemoryEventStore):
-    """Tells nobody that logs have grown, as if they had grown on another machine."""
+    """Wakes no listener, as if all appends were made on another machine."""
 
     @property
     def wakeups(self) -> Wakeups:

@@ -1,4 +1,4 @@
-"""Groups that processes share: who has claimed a place handles it, and the others wait."""
+"""Groups that processes share: the owner of a claim handles its partition, and others wait."""
 
 import asyncio
 import logging

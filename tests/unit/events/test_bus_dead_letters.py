@@ -1,4 +1,4 @@
-"""Events that a group cannot be given are put aside, and failures of a store are nobody's fault."""
+"""Events that a group cannot handle become dead letters; failures of a store do not count."""
 
 import asyncio
 from contextlib import suppress
@@ -15,14 +15,14 @@ from .bus_kit import Handler, Store, opened, running, subscribed, until
 
 
 @pytest.mark.parametrize(
-    ("passing", "told"),
+    ("passing", "warnings"),
     [
         (True, ["bus group 'group' waits for the store: no connection"]),
         (False, ["bus group 'group': a batch will be tried again"] * 3),
     ],
 )
 async def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again(
-    passing: bool, told: list[str], caplog: pytest.LogCaptureFixture
+    passing: bool, warnings: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
     async with opened(Store()) as store:
@@ -36,8 +36,8 @@ async def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again(
                 clock.advance(1)
             await until(lambda: handler.seen)
 
-    assert caplog.messages == told
-    assert [bool(record.exc_info) for record in caplog.records] == [not passing] * len(told)
+    assert caplog.messages == warnings
+    assert [bool(record.exc_info) for record in caplog.records] == [not passing] * len(warnings)
 
 
 STORE_FAILS = ExceptionGroup("in tasks", [StoreError("a"), ExceptionGroup("b", [StoreClosed("c")])])
@@ -61,7 +61,7 @@ async def test_only_failures_of_the_handler_count(error: Exception, counts: bool
         bus, handler = await subscribed(store, Handler(error), clock=clock)
         assert await bus.flush() is False
         assert (await store.place()).get("tries", 0) == counts
-        assert await bus.flush() is False  # before its pause is over: that is nobody's fault
+        assert await bus.flush() is False  # before its pause is over: no failed try
         assert (await store.place()).get("tries", 0) == counts
         handler.error = None
         assert await bus.flush() is True

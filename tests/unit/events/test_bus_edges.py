@@ -19,8 +19,8 @@ from .bus_kit import PLACE, Store, pause, running, until
 PARTITIONS = 8
 
 
-class Known(Wakeups):
-    """Knows the partition of what has grown."""
+class OnePartition(Wakeups):
+    """Reports the partition of every commit."""
 
     def committed(self, run_id: str, *, signal: bool, partition: int | None = None) -> None:
         super().committed(run_id, signal=signal, partition=partition_of(run_id, PARTITIONS))
@@ -31,7 +31,7 @@ class Partitioned(MemoryEventStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wakeups = Known()
+        self._wakeups = OnePartition()
         self.feeds: Counter[int] = Counter()
 
     @property

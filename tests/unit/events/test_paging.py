@@ -88,7 +88,7 @@ async def test_a_list_after_a_run_that_is_not_here_is_refused() -> None:
         _ = [info async for info in each_run(store, RunQuery(after="none"))]
 
 
-# -- who lists runs ------------------------------------------------------------------------------
+# -- callers that list runs ----------------------------------------------------------------------
 
 
 async def many(runs: int, *, end: bool) -> Counting:

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL are tried again, given up, or told as errors of ours by what they mean."""
+"""Errors of PostgreSQL: tried again, given up, or raised as our errors of the same meaning."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

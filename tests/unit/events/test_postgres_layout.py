@@ -200,10 +200,10 @@ async def test_the_number_of_partitions_is_fixed_when_a_store_is_made(
     store = PostgresEventStore(url, schema=schema, partitions=3)
     await store.setup()
     await store.close()
-    adopted = PostgresEventStore(url, schema=schema)
-    await adopted.setup()
-    assert adopted.partitions == 3
-    await adopted.close()
+    reopened = PostgresEventStore(url, schema=schema)
+    await reopened.setup()
+    assert reopened.partitions == 3
+    await reopened.close()
     for read_only in (False, True):
         other = PostgresEventStore(url, schema=schema, partitions=4, read_only=read_only)
         with pytest.raises(ValueError, match=r"3 partitions.*not 4"):
@@ -295,8 +295,8 @@ async def test_a_page_of_a_log_is_read_without_what_follows_it(url: str, schema:
         "upto": "19",
     }.items():
         statement = statement.replace(f"%({name})s", value)
-    for known in ("SELECT 1 FROM", "ANALYZE"):  # before the server has looked at it, and after
-        execute(f"{known} {events}")
+    for command in ("SELECT 1 FROM", "ANALYZE"):  # before the server has looked at it, and after
+        execute(f"{command} {events}")
         plan = str(execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {statement}"))
         assert "rows=9" in plan
         assert not re.search("rows=[0-9]{2}", plan)

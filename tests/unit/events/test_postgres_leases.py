@@ -1,4 +1,4 @@
-"""Leases in PostgreSQL that are asked for at the same time share a statement, and wait for none."""
+"""Leases in PostgreSQL: those claimed at the same time share a statement, and wait for none."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable
@@ -126,13 +126,13 @@ async def test_whoever_writes_to_one_run_keeps_only_those_waiting_who_ask_for_th
         leases: list[Lease] = []
         if what != "claim":
             leases = await store.claim("me", ttl_s=30, limit=len(RUNS))
-        asks: dict[str, Iterable[Coroutine[Any, Any, Any]]] = {
+        requests: dict[str, Iterable[Coroutine[Any, Any, Any]]] = {
             "claim": (store.claim("me", ttl_s=30, run_id=name) for name in RUNS),
             "renew": (store.renew(lease, ttl_s=60) for lease in leases),
             "release": (store.release(lease) for lease in leases),
         }
         async with row_held(url, schema, RUNS[3]):
-            tasks = [asyncio.ensure_future(ask) for ask in asks[what]]
+            tasks = [asyncio.ensure_future(request) for request in requests[what]]
             await asyncio.wait([task for task in tasks if task is not tasks[3]])
             assert not tasks[3].done()
         await tasks[3]
@@ -145,10 +145,10 @@ async def test_closing_waits_for_the_leases_that_are_being_given_back(
 ) -> None:
     async with a_store(url, schema) as store:
         leases = await store.claim("me", ttl_s=30, limit=len(RUNS))
-        given_back = [asyncio.ensure_future(store.release(lease)) for lease in leases]
+        releases = [asyncio.ensure_future(store.release(lease)) for lease in leases]
         await SYSTEM_CLOCK.sleep(0)
         await store.close()
-        await asyncio.gather(*given_back)
+        await asyncio.gather(*releases)
         await store.setup()
         assert not any(info.owner for info in await store.runs())
 

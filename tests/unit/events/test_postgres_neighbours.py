@@ -142,7 +142,7 @@ async def test_listeners_hear_of_what_others_have_written_and_of_nothing_else(
             clock.advance(1)
             if await wait(0.05):
                 return
-        pytest.fail("nobody woke")
+        pytest.fail("no listener woke")
 
     async with (
         opened(url, schema, clock=clock) as one,
@@ -157,4 +157,4 @@ async def test_listeners_hear_of_what_others_have_written_and_of_nothing_else(
             await until(clock, theirs.wait)
             assert not await mine.wait(0)
             await one.append("theirs", [note()] * 1_100, expected=2)
-            await until(clock, mine.wait)  # too much to tell who: everybody looks
+            await until(clock, mine.wait)  # too many runs to name: all listeners wake

@@ -1,4 +1,4 @@
-"""A PostgreSQL event store whose connections or server are lost: it says so and goes on."""
+"""A PostgreSQL event store whose connections or server are lost: it raises an error and goes on."""
 
 import asyncio
 from itertools import count
@@ -76,7 +76,7 @@ async def test_an_append_that_loses_its_connection_fails_and_the_next_one_works(
                 await store.append("run", [note()], expected=1)
         assert type(caught.value) is StoreError
         assert caught.value.retryable
-        if stored:  # whoever tries again is told
+        if stored:  # a second try conflicts
             with pytest.raises(Conflict):
                 await store.append("run", [note()], expected=1)
         else:

@@ -30,11 +30,11 @@ def url() -> str:
 
 @asynccontextmanager
 async def sessions(store: PostgresEventStore) -> AsyncGenerator[list[driver.Connection]]:
-    """Lend all connections of a store, which is idle."""
-    lent: Any = store._writer._connections  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess] - as a pooler would
+    """Take all connections of a store, which is idle."""
+    connections: Any = store._writer._connections  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess] - as a pooler would
     async with AsyncExitStack() as held:
-        size = lent._own.get_stats()["pool_size"]
-        yield [await held.enter_async_context(lent.one()) for _ in range(size)]
+        size = connections._own.get_stats()["pool_size"]
+        yield [await held.enter_async_context(connections.one()) for _ in range(size)]
 
 
 async def in_sessions(store: PostgresEventStore, statement: str) -> list[tuple[Any, ...]]:

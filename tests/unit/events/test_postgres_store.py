@@ -1,4 +1,4 @@
-"""What is a PostgreSQL event store's own: its arguments, its names, its batches."""
+"""The arguments, the names and the batches of a PostgreSQL event store."""
 
 import asyncio
 import importlib
@@ -119,8 +119,8 @@ async def test_a_pool_too_small_for_a_new_store_is_refused_before_the_store_is_m
 async def test_no_error_and_no_name_has_the_password(url: str) -> None:
     with pytest.raises((StoreError, ValueError)) as caught:
         await PostgresEventStore(url).setup()
-    told = traceback.format_exception(caught.value, chain=True)
-    assert "pa55word" not in "".join(told)
+    lines = traceback.format_exception(caught.value, chain=True)
+    assert "pa55word" not in "".join(lines)
     assert "pa55word" not in repr(caught.value)
 
 
@@ -313,9 +313,9 @@ async def test_what_is_remembered_of_runs_is_bounded_and_found_again(
 def test_what_a_server_says_is_an_error_of_ours(state: str, kind: type[StoreError]) -> None:
     refusal = psycopg.Error()
     refusal.sqlstate = state
-    with pytest.raises(StoreError) as told, typed_errors("the store"):
+    with pytest.raises(StoreError) as caught, typed_errors("the store"):
         raise refusal
-    assert type(told.value) is kind
+    assert type(caught.value) is kind
 
 
 def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A Redis event store refuses at construction what cannot work, and says what to do."""
+"""A Redis event store refuses impossible arguments at construction, with the way out."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What is appended to Redis in large batches, or by several at the same time."""
+"""Appends to Redis in large batches, and by several stores at the same time."""
 
 import asyncio
 

@@ -32,13 +32,13 @@ class Numbered:
 
 async def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> None:
     scripts: list[list[bytes]] = []
-    told: list[Any] = []
+    committed: list[Any] = []
 
     async def commit(args: Sequence[bytes]) -> Sequence[Any]:
         scripts.append(list(args))
         return [int(arg) for arg in args]
 
-    lane = Lane(commit, told.extend)
+    lane = Lane(commit, committed.extend)
     before, after = Numbered(2, before=True), Numbered(4, after=True)
     async with asyncio.timeout(200):
         operations = [Numbered(1), before, Numbered(3), after, Numbered(5)]
@@ -52,7 +52,7 @@ async def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> No
 
     assert outcomes[::2] == [1, 3, 5]
     assert [type(outcome) for outcome in outcomes[1::2]] == [RecursionError, OverflowError]
-    assert (scripts, told) == ([[b"1", b"3", b"4", b"5"], [b"7"]], [1, 3, 5, 7])
+    assert (scripts, committed) == ([[b"1", b"3", b"4", b"5"], [b"7"]], [1, 3, 5, 7])
     assert (before.has_failed, after.has_failed) == (True, True)
 
 

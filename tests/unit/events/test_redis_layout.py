@@ -1,4 +1,4 @@
-"""How places of other versions and by other hands are opened."""
+"""Opening Redis event stores of older and newer layouts, and ones that others change."""
 
 import asyncio
 

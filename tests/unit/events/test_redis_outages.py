@@ -249,18 +249,18 @@ async def test_an_append_whose_waiter_has_gone_may_fail_unseen(own: RedisServer)
         with paused(own):
             tasks = [
                 asyncio.create_task(impatient.append(name, [note(text)], expected=None))
-                for text in ("gone", "told")
+                for text in ("gone", "waiting")
             ]
             await asyncio.sleep(0.1)  # noqa: TID251 - they are under way
             tasks[0].cancel()
-            gone, told = await asyncio.gather(*tasks, return_exceptions=True)
+            gone, waiting = await asyncio.gather(*tasks, return_exceptions=True)
         while len(await store.read(name)) == 1:  # they come by another connection
             pass
         texts = [event.data.get("text") for event in await store.read(name)]
 
         assert isinstance(gone, asyncio.CancelledError)
-        assert isinstance(told, StoreError)
-        assert texts == [None, "gone", "told"]
+        assert isinstance(waiting, StoreError)
+        assert texts == [None, "gone", "waiting"]
 
 
 async def test_a_commit_that_the_end_of_the_loop_cancels_tells_who_waits(own: RedisServer) -> None:

@@ -77,12 +77,12 @@ async def test_what_a_server_has_confirmed_survives_its_being_killed(
     process = start(processes, server.url, "run", "acknowledge", 8)
     let_go(processes)
     assert process.stdout
-    said = [process.stdout.readline() for _ in range(60)]
+    lines = [process.stdout.readline() for _ in range(60)]
     server.stop(signal.SIGKILL)
-    said += process.stdout.readlines()
+    lines += process.stdout.readlines()
     server.start()
     confirmed: dict[str, int] = {}
-    for line in said:
+    for line in lines:
         run_id, head = line.split()
         confirmed[run_id] = int(head)
 

@@ -1,4 +1,4 @@
-"""What is the Redis event store's own: its keys, and what others do to them."""
+"""The keys of a Redis event store, and other clients that change them."""
 
 import pytest
 

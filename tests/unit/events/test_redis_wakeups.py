@@ -1,4 +1,4 @@
-"""Who is woken by what others, or this process itself, have written to Redis."""
+"""Wake-ups by writes to Redis, of other processes and of this one."""
 
 import pytest
 
@@ -16,8 +16,8 @@ def url() -> str:
     return redis.fresh_url()
 
 
-class Told(Wakeups):
-    """Remembers of which partitions it was told that others have written."""
+class Recording(Wakeups):
+    """Records the partitions to which other processes have written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,18 +28,18 @@ class Told(Wakeups):
 
 
 def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen() -> None:
-    told = Told()
-    lengths = FeedLengths([4, 4], told)
+    wakeups = Recording()
+    lengths = FeedLengths([4, 4], wakeups)
     lengths.appended(0, 4, 6)
     lengths.appended(0, 6, 7)
     assert [lengths.seen(look) for look in ([4, 4], [6, 4], [7, 4])] == [False] * 3
     assert lengths.seen([9, 4]) is True  # its own, if this look came before the answer
     lengths.appended(0, 7, 9)
-    assert told.partitions == [0]
+    assert wakeups.partitions == [0]
 
     lengths.appended(1, 5, 6)
     assert lengths.seen([9, 6]) is False
-    assert told.partitions == [0, 1]
+    assert wakeups.partitions == [0, 1]
 
 
 async def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: str) -> None:

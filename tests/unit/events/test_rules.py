@@ -75,7 +75,7 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
         ],
         [(3, "check")],
     ),
-    "an output of what nobody can tell": (
+    "an output of a call whose check cannot tell": (
         [
             started(),
             tool("c1"),
@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
         ],
         [(4, "check")],
     ),
-    "a key asked for twice": (
+    "a key requested twice": (
         [
             started(),
             tool("c1"),
@@ -144,7 +144,7 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
         ],
         [(5, "epoch")],
     ),
-    "a call that nobody answered": (without(4, 6), [(7, "call")]),
+    "a call without an answer": (without(4, 6), [(7, "call")]),
 }
 
 
@@ -229,8 +229,8 @@ def test_what_the_log_cannot_tell_is_no_fault() -> None:
 
 
 def test_epochs_may_be_missing_repeat_and_leap() -> None:
-    asked = [new(k.LLM_REQUESTED, key=f"llm/{n}", **more) for n, more in enumerate(EPOCHS)]
-    log = logged([started(tenant="t"), *asked])
+    requests = [new(k.LLM_REQUESTED, key=f"llm/{n}", **more) for n, more in enumerate(EPOCHS)]
+    log = logged([started(tenant="t"), *requests])
 
     assert rules(fold(log), log) == []
 

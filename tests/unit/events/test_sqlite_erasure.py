@@ -1,4 +1,4 @@
-"""What is erased from a SQLite store leaves its files, byte by byte."""
+"""Erased data leaves the files of a SQLite store, byte by byte."""
 
 import asyncio
 import random
@@ -109,21 +109,21 @@ async def test_the_log_is_cut_when_an_erasure_returns(tmp_path: Path) -> None:
 
 
 def statements_of(writer: Writer) -> list[str]:
-    told: list[str] = []
-    writer.connection.set_trace_callback(told.append)
-    return told
+    statements: list[str] = []
+    writer.connection.set_trace_callback(statements.append)
+    return statements
 
 
 def test_erasures_of_one_transaction_share_the_cut_of_the_log(tmp_path: Path) -> None:
     with closing(Writer.open(str(tmp_path / "log.db"), "log", "normal")) as writer:
-        told = statements_of(writer)
+        statements = statements_of(writer)
         for name in ("a", "b"):
             writer.commit([lambda w, name=name: w.append(name, [started()], ["{}"], 0)])
         writer.commit([lambda w: w.erase("a", AT), lambda w: w.erase("b", AT)])
         writer.commit([lambda w: w.erase("c", AT)])
         writer.commit([lambda w: w.set_mark("m", "1")])
 
-        assert sum("TRUNCATE" in statement for statement in told) == 1
+        assert sum("TRUNCATE" in statement for statement in statements) == 1
 
 
 async def test_a_reader_that_is_in_the_way_puts_the_cut_off_until_it_has_gone(
@@ -310,8 +310,8 @@ def test_a_file_that_somebody_else_has_open_is_not_written_anew(tmp_path: Path) 
         writer.commit([lambda w: w.erase("a", AT)])
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("SELECT count(*) FROM lib_runs").fetchall()
-        told = statements_of(writer)
+        statements = statements_of(writer)
         erasure.scrub(writer.connection, "log")
         other.close()
 
-        assert "VACUUM" not in told
+        assert "VACUUM" not in statements

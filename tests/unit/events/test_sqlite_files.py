@@ -1,4 +1,4 @@
-"""What a SQLite event store makes of the files it finds."""
+"""A SQLite event store on files that exist: damaged, newer, older, or not its own."""
 
 import asyncio
 import os

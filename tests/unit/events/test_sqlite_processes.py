@@ -62,7 +62,7 @@ def read_line(process: subprocess.Popen[str]) -> str:
 
 
 async def follow(store: SQLiteEventStore, total: int) -> list[Event]:
-    """Return the events that a reader sees who goes from cursor to cursor meanwhile."""
+    """Return the events that a reader gets which goes from cursor to cursor meanwhile."""
     seen: list[Event] = []
     cursor = START
     with store.wakeups.listen() as listener:
@@ -123,16 +123,16 @@ async def test_a_process_that_is_killed_leaves_what_it_was_told_is_stored(
 ) -> None:
     process = processes.start(tmp_path / "log.db", "killed", "acknowledge", 4)
     processes.let_go()
-    told: dict[str, int] = {}
+    acknowledged_heads: dict[str, int] = {}
     for _ in range(acknowledged):
         run_id, head = read_line(process).split()
-        told[run_id] = int(head)
+        acknowledged_heads[run_id] = int(head)
     processes.kill()
 
     report, lengths = await inspect(tmp_path / "log.db")
     assert report.faults == []
     assert {length % 3 for length in lengths.values()} == {1}
-    assert all(lengths[run_id] >= head for run_id, head in told.items())
+    assert all(lengths[run_id] >= head for run_id, head in acknowledged_heads.items())
 
 
 async def inspect(path: Path) -> tuple[VerifyReport, dict[str, int]]:

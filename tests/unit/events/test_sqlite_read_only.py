@@ -18,7 +18,7 @@ from lib.testing.event_store.kit import AT, all_events, begin, note
 
 from .sqlite_kit import alter, cannot_open, made
 
-Nobody = Callable[[], AbstractContextManager[None]]
+Unprivileged = Callable[[], AbstractContextManager[None]]
 WRITES: dict[str, Callable[[SQLiteEventStore], Awaitable[Any]]] = {
     "append": lambda store: store.append("run", [note()], expected=2),
     "claim": lambda store: store.claim("me", ttl_s=1),
@@ -118,7 +118,7 @@ async def test_what_a_crash_has_left_can_be_read_without_changing_it(
 
 
 def test_a_store_on_a_read_only_disk_can_be_read_but_not_opened_for_writing(
-    open_place: Path, unprivileged: Nobody
+    open_place: Path, unprivileged: Unprivileged
 ) -> None:
     path = open_place / "log.db"
     log = made(path)
@@ -142,7 +142,7 @@ def test_a_store_on_a_read_only_disk_can_be_read_but_not_opened_for_writing(
 
 @contextmanager
 def written_by_others(path: Path) -> Generator[None]:
-    """Let others write for a while, and then nobody."""
+    """Let other processes write inside the context, and no process after it."""
     path.parent.chmod(0o777)
     path.chmod(0o644)
     yield
@@ -151,7 +151,7 @@ def written_by_others(path: Path) -> Generator[None]:
 
 
 def test_a_reader_that_cannot_write_sees_what_others_commit(
-    open_place: Path, unprivileged: Nobody
+    open_place: Path, unprivileged: Unprivileged
 ) -> None:
     path = open_place / "log.db"
     log = made(path)
@@ -176,7 +176,7 @@ def test_a_reader_that_cannot_write_sees_what_others_commit(
     run(main())
 
 
-def test_a_read_only_file_is_refused_at_once(open_place: Path, unprivileged: Nobody) -> None:
+def test_a_read_only_file_is_refused_at_once(open_place: Path, unprivileged: Unprivileged) -> None:
     path = open_place / "log.db"
     made(path)
     path.chmod(0o444)

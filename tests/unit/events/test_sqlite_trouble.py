@@ -1,4 +1,4 @@
-"""What befalls a SQLite event store while it is open: full disks, locks, errors, cancellation."""
+"""Full disks, locks, errors and cancellation while a SQLite event store is open."""
 
 import asyncio
 import os
@@ -257,7 +257,7 @@ class Quota:
 
 
 class FullDisk(Quota):
-    """A disk of which SQLite says that it is full."""
+    """A disk that SQLite reports as full."""
 
     async def run_out(self) -> None:
         await self._bound(1)

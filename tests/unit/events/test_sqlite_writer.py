@@ -1,4 +1,4 @@
-"""The connection that writes: batches, what it remembers, and the layout it makes."""
+"""The connection that writes: its batches, its cache, and the layout it makes."""
 
 import asyncio
 import sqlite3
@@ -134,7 +134,7 @@ def test_writers_notice_each_other(writer: Writer, path: str) -> None:
         assert (writer.look(), other.look(), other.look()) == (False, True, False)
 
         foreign = other.commit([append("a", note(), expected=1)]).foreign
-        assert foreign is False  # the look has told it already
+        assert foreign is False  # `look` has found it already
         assert writer.commit([append("a", note(), expected=2)]).foreign is True
         assert other.commit([append("a", note(), expected=3)]).foreign is True
         assert other.commit([append("a", note(), expected=4)]).foreign is False
@@ -223,7 +223,7 @@ def test_a_migration_that_another_process_has_made_meanwhile_is_not_repeated(pat
 
 
 def _first(race: Callable[[], None], statement: str) -> None:
-    """Let somebody else be faster, just before the setup lock is taken."""
+    """Let another process be faster, just before the setup lock is taken."""
     if statement.startswith("BEGIN"):
         race()
 

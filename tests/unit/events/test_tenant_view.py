@@ -54,20 +54,20 @@ async def test_a_foreign_run_takes_what_a_missing_one_takes() -> None:
     await begin(globex, "foreign", notes=3)
     answers: list[list[Any]] = []
     for run_id in ("foreign", "missing"):
-        told: list[Any] = []
+        results: list[Any] = []
         for expected, event in ((None, note()), (2, note()), (0, note()), (4, ended())):
             with pytest.raises((StoreError, ValueError)) as caught:
                 await acme.append(run_id, [event], expected=expected)
-            told.append(repr(caught.value).replace(run_id, "…"))
+            results.append(repr(caught.value).replace(run_id, "…"))
         with pytest.raises(RunNotFound):
             await acme.runs(RunQuery(after=run_id))
         with pytest.raises(RunNotFound):
             await begin(acme, "child", parent={"run_id": run_id, "key": "k"}, root=run_id)
         with pytest.raises(RunNotFound):
             await begin(acme, "child", root=run_id)
-        told += [await acme.read(run_id), await acme.run(run_id), await acme.erase(run_id)]
-        told += [await acme.claim("w", ttl_s=1, run_id=run_id), await acme.tombstone(run_id)]
-        answers.append(told)
+        results += [await acme.read(run_id), await acme.run(run_id), await acme.erase(run_id)]
+        results += [await acme.claim("w", ttl_s=1, run_id=run_id), await acme.tombstone(run_id)]
+        answers.append(results)
 
     assert answers[0] == answers[1]
     assert len(await globex.read("foreign")) == 4

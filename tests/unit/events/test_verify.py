@@ -64,7 +64,7 @@ async def test_blobs_are_there_and_deep_down_what_they_should_be(tmp_path: Path)
 
 
 class Meddling(MemoryEventStore):
-    """Is changed by somebody else while it is verified."""
+    """Is changed by another process while it is verified."""
 
     listed = 0
 

@@ -43,7 +43,7 @@ TREES: dict[str, tuple[Logs, list[tuple[str, int, str]]]] = {
         {"root": [started(), TURN, turn_started("other")], "kid": [OF_TURN]},
         [("kid", 1, "parent")],
     ),
-    "a turn that nobody asked for": (
+    "a turn without a request": (
         {"root": [started(), new(k.TURN_COMPLETED, signal_id="turn-1", run_id="kid")]},
         [("root", 2, "result")],
     ),
@@ -52,11 +52,11 @@ TREES: dict[str, tuple[Logs, list[tuple[str, int, str]]]] = {
         [],
     ),
     "no parent": ({"kid": [child("root")]}, [("kid", 1, "parent")]),
-    "a parent that did not ask": (
+    "a parent without a request": (
         {"root": [started()], "kid": [child("root")]},
         [("kid", 1, "parent")],
     ),
-    "a parent that asked for another": (
+    "a parent that requested another": (
         {"root": [started(), asks("other")], "kid": [child("root")]},
         [("kid", 1, "parent")],
     ),

@@ -1,4 +1,4 @@
-"""Wake-ups: whoever waits looks again in time, and not at each commit of another process."""
+"""Wake-ups: a listener looks again in time, but not at each commit of another process."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What tests of verification share: events, a sound log, and what is wrong with a store."""
+"""Helpers of the tests of verification: events, a sound log, and the faults of a store."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from lib.testing.aio import run
 from lib.testing.event_store.kit import AT, ended, note, started
 
 Logs = Mapping[str, Sequence[NewEvent]]
-"""What is appended to each run."""
+"""The events that are appended to each run."""
 
 
 def new(kind: str, **data: Any) -> NewEvent:
